@@ -57,6 +57,7 @@ ROOMS: Final[tuple[str, ...]] = (
     "backend/*.py",
     "benchmarks/*.py",
     "manifests/monitoring/grafana/*.py",
+    "tests/activator/lab/*.py",
     "tests/backend/*.py",
     "tests/benchmarks/*.py",
     "tests/browser/*.py",

@@ -74,7 +74,7 @@ class Environment:
         self.log_moments: list[float] = []
         self._timeline = timeline
         self._clocks_apart = time.time() - time.monotonic()
-        self.activator = LocalActivator(manifests, self._activator_said, self._activator_did)
+        self.activator = LocalActivator(manifests, self._on_log_line, self._on_event)
 
     # -- the timeline ---------------------------------------------------------------------------
 
@@ -95,7 +95,7 @@ class Environment:
             self._timeline.check(time.monotonic(), what, bool(passed), phrases.of_value(seen))
         )
 
-    def _activator_said(self, line: Mapping[str, Any]) -> None:
+    def _on_log_line(self, line: Mapping[str, Any]) -> None:
         moment = self._moment(line.get("timestamp"))
         self.log_moments.append(time.monotonic() if moment is None else moment)
         message = str(line["message"])
@@ -103,7 +103,7 @@ class Environment:
         if not message.startswith(_LEFT_OUT):
             self.note(Who.ACTIVATOR, message, at=moment)
 
-    def _activator_did(self, kind: str, data: Mapping[str, Any]) -> None:
+    def _on_event(self, kind: str, data: Mapping[str, Any]) -> None:
         if words := phrases.of_activator_event(kind, data):
             self.note(Who.ACTIVATOR, words, at=self._moment(data.get("time")))
 

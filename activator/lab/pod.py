@@ -104,12 +104,12 @@ class Pod:
         servers = [server]
         if self.options.admin_port:
             servers.append(await self._listen(self.options.admin_port, self._answer_admin))
-        told = {"port": server.sockets[0].getsockname()[1], "pid": os.getpid()}
+        details = {"port": server.sockets[0].getsockname()[1], "pid": os.getpid()}
         if self.options.readiness_port is not None:
             other = await self._listen(self.options.readiness_port, self._answer_readiness)
             servers.append(other)
-            told["readiness_port"] = other.sockets[0].getsockname()[1]
-        self._emit("listening", **told)
+            details["readiness_port"] = other.sockets[0].getsockname()[1]
+        self._emit("listening", **details)
         await self.stop.wait()
         await self._drain(server)
         for each in servers:
@@ -179,8 +179,8 @@ class Pod:
             self._left.set()
             if self.options.report_requests:
                 took = round(time.monotonic() - started, 4)
-                told = {"path": request.path, "status": status, "took": took, "id": request_id}
-                self._emit("responded", **told)
+                details = {"path": request.path, "status": status, "took": took, "id": request_id}
+                self._emit("responded", **details)
 
     async def _serve(self, request: Request, writer: asyncio.StreamWriter) -> int:
         limit, running = self.options.container_concurrency, self.switches.running

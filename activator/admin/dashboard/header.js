@@ -63,7 +63,7 @@ export function source(activator, later) {
   if (!ages.length) return "";
   const quietest = seconds(Math.max(...ages) + later);
   const kinds = counted(ages.length, "kind");
-  return `Watches ${kinds} of objects; the oldest last event is ${quietest} old`;
+  return `Watches ${kinds} of objects; each sent something within the last ${quietest}`;
 }
 
 /**

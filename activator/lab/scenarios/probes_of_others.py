@@ -58,8 +58,8 @@ async def _as_load_balancer(environment: Environment, app: AppHandle) -> None:
         await open_and_close(*environment.activator.traffic)
     view = await app.view()
     await environment.settle()
-    told = sum(moment >= began for moment in environment.log_moments)
-    environment.expect("connections without a byte cause no log line", told == 0, told)
+    lines = sum(moment >= began for moment in environment.log_moments)
+    environment.expect("connections without a byte cause no log line", lines == 0, lines)
     held = (view["queued"], view["inFlight"])
     environment.expect("and do not count as requests", held == (0, 0), held)
 

@@ -60,7 +60,7 @@ async def test_container_is_dead_after_failures_in_a_row(switch, container):
         found.switches.toggle(switch)
         assert not await checks.is_dead()
         found.switches.toggle(switch)
-        assert not await checks.is_dead()  # which forgets the failure before
+        assert not await checks.is_dead()  # this resets the count of failures
         found.switches.toggle(switch)
         assert not await checks.is_dead()
         assert await checks.is_dead()
@@ -93,7 +93,7 @@ async def test_nobody_is_no_answer():
 
 
 async def test_a_cancellation_is_not_lost_where_the_pod_is_killed_in_the_same_moment(monkeypatch):
-    """Else kubelet would check a pod for ever that has ended, and it would not be replaced."""
+    """Otherwise kubelet would check an ended pod without end, and would not replace it."""
 
     class Killed:
         def write(self, data: bytes) -> None:

@@ -15,7 +15,7 @@ FAST = {"start_after": 0.0, "idle": 1.0}
 
 
 class Town:
-    """A cluster of one service, app, and what it told."""
+    """A cluster of one service, app, and its events."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder = folder
@@ -80,7 +80,7 @@ async def test_service_goes_from_zero_to_ready_and_back_to_zero(tmp_path):
     await town.until("started")
     await town.until("listening", busy=True)
     assert town.listed() in ({"notReadyAddresses": [town.first]}, {"addresses": [town.first]})
-    # What is reported of the first second tells of no request that waits: there is a pod now.
+    # Statistics of the first second report no queued request, because there is a pod now.
     town.cluster.on_stats([(("default", "app"), 0.5, 0)])
     await town.until("ready", busy=True)
     assert town.listed() == {"addresses": [town.first]}

@@ -11,7 +11,7 @@ from tests.process import PATIENCE, addresses
 
 
 class Story:
-    """What a pod process told, to be waited for."""
+    """The events of a pod process, for tests to await."""
 
     def __init__(self) -> None:
         self.kinds: list[str] = []
@@ -74,9 +74,9 @@ async def test_dead_application_is_restarted_behind_its_queue_proxy():
         tasks.create_task(pod.run())
         await story.until("ready")
         await turn(pod, "Live")
-        await story.until("switched", 2)  # by us, then by kubelet
+        await story.until("switched", 2)  # by the test, then by kubelet
         assert (await fetch(*where, "/")).status == 502
-        assert pod.ready  # it is listed while it has its grace
+        assert pod.ready  # it is listed during its grace period
         pod.resume(Step.RESTART)
         await story.until("ready", 2)
         assert (await fetch(*where, "/")).status == 200

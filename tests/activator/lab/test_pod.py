@@ -52,7 +52,7 @@ class Running:
                     return found
 
     async def ask(self, target: str, headers: str = "", port: int = 0) -> bytes:
-        """The whole answer to a GET on a connection of its own."""
+        """Send a GET on a new connection; return the whole response."""
         reader, writer = await self.open(port)
         writer.write(f"GET {target} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n".encode())
         async with asyncio.timeout(PATIENCE):
@@ -62,7 +62,7 @@ class Running:
         return answer
 
     async def admin(self, path: str) -> tuple[bytes, bytes]:
-        """Head and body of the switchboard's answer."""
+        """Send a GET to the admin port; return head and body of the response."""
         head, _, body = (await self.ask(path, port=self.options.admin_port)).partition(b"\r\n\r\n")
         return head, body
 

@@ -84,5 +84,5 @@ def test_probe_header_of_anybody_else_is_traffic():
 def test_traffic_is_handed_on_unless_it_cannot_be(limit, in_flight, running, status):
     answer = traffic_refusal(limit, in_flight, running)
     assert (answer and answer.status) == status
-    # As Go's http.Error does: by that an answer of queue-proxy itself is known.
+    # Go's http.Error adds it. It distinguishes responses of queue-proxy itself.
     assert answer is None or answer.headers == (("X-Content-Type-Options", "nosniff"),)
