@@ -21,6 +21,7 @@ from tests.activator.proxy.world import (
     until,
 )
 from tests.conftest import both_loops, in_virtual_time
+from tests.rows import pairwise
 from throttler.health import PodState
 from throttler.outliers import CONSECUTIVE_ERRORS, PANIC_PAUSE
 from throttler.throttler import Limits
@@ -123,9 +124,11 @@ CLOSED = b"write tcp 127.0.0.1:4000->127.0.0.1:8080: use of closed network conne
 COPYING = b"readfrom tcp 127.0.0.1:4000->127.0.0.1:8080: "
 
 
-@pytest.mark.parametrize("cut", [True, False], ids=["in-pieces", "whole"])
-@pytest.mark.parametrize("text", [COPYING + PIPE, COPYING + CLOSED, CLOSED], ids=range(3))
-@pytest.mark.parametrize("method", [b"PUT", b"DELETE", b"POST"])
+@pairwise(
+    method=[b"PUT", b"DELETE", b"POST"],
+    text=[COPYING + PIPE, COPYING + CLOSED, CLOSED],
+    cut=[True, False],
+)
 async def test_a_body_that_the_application_did_not_take_is_sent_again_if_it_may(
     world, method, text, cut
 ):
