@@ -14,6 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+
+class UnsupportedError(ValueError):
+    """A Dockerfile has an instruction or an option that this reader refuses."""
+
+
 ROOT = Path(__file__).resolve().parents[2]
 
 _REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
@@ -68,7 +73,7 @@ def read(text: str) -> list[Stage]:
     """Return the stages of a Dockerfile.
 
     Raises:
-        NotImplementedError: an instruction or an option is not known here.
+        UnsupportedError: an instruction or an option is not known here.
     """
     arguments: dict[str, str] = {}
     stages: list[Stage] = []
@@ -94,7 +99,7 @@ def _instructions(text: str) -> Iterator[tuple[str, str]]:
 def _apply(stage: Stage, name: str, rest: str) -> None:
     if name == "RUN":
         if rest.startswith(("-", "[")):
-            raise NotImplementedError(f"RUN {rest}")
+            raise UnsupportedError(f"RUN {rest}")
         stage.steps.append(Run(rest, stage.folder, dict(stage.environment)))
     elif name == "COPY":
         stage.steps.append(_copy(stage, rest))
@@ -114,7 +119,7 @@ def _apply(stage: Stage, name: str, rest: str) -> None:
     elif name in ("ENTRYPOINT", "CMD"):
         setattr(stage, {"ENTRYPOINT": "entrypoint", "CMD": "command"}[name], json.loads(rest))
     else:
-        raise NotImplementedError(name)
+        raise UnsupportedError(name)
 
 
 def _copy(stage: Stage, rest: str) -> Copy:
@@ -123,7 +128,7 @@ def _copy(stage: Stage, rest: str) -> Copy:
     if words[0].startswith("--from="):
         source = words.pop(0).removeprefix("--from=")
     if words[0].startswith("--"):
-        raise NotImplementedError(f"COPY {words[0]}")
+        raise UnsupportedError(f"COPY {words[0]}")
     *sources, target = words
     return Copy(source, tuple(sources), str(Path(stage.folder) / target))
 

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from activator.settings.config import load
-from tests.image.dockerfile import ROOT, Copy, Run, Stage, read
+from tests.image.dockerfile import ROOT, Copy, Run, Stage, UnsupportedError, read
 from tests.manifests import knative
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -148,7 +148,7 @@ def test_the_build_context_holds_what_is_copied_and_no_more(stages: list[Stage])
 
 def test_the_reader_refuses_what_it_does_not_know() -> None:
     for line in ("VOLUME /tmp", "RUN --mount=type=cache x", "COPY --chown=1 a b", "ADD a b"):
-        with pytest.raises(NotImplementedError):
+        with pytest.raises(UnsupportedError):
             read(f"FROM python:3.11.1\n{line}\n")
 
 

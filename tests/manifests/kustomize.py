@@ -13,6 +13,11 @@ from typing import Any
 
 import yaml
 
+
+class UnsupportedError(ValueError):
+    """A kustomization has a field or a value that this loader refuses."""
+
+
 Object = dict[str, Any]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +31,7 @@ def build(folder: Path, components: Iterable[str] = ()) -> list[Object]:
     """Return the objects of a kustomization, with further components of this project.
 
     Raises:
-        NotImplementedError: it uses an unsupported field.
+        UnsupportedError: it uses an unsupported field.
     """
     objects = _apply(folder, [])
     for name in components:
@@ -61,7 +66,7 @@ def _apply(folder: Path, objects: list[Object]) -> list[Object]:
         if key in said:
             step(objects, said.pop(key))
     if said:
-        raise NotImplementedError(f"{folder}: {', '.join(said)}")
+        raise UnsupportedError(f"{folder}: {', '.join(said)}")
     return objects
 
 
@@ -73,7 +78,7 @@ def _resource(path: Path) -> list[Object]:
 
 def _config_map(folder: Path, said: Any, options: Any) -> Object:
     if set(said) != {"name", "files"} or not options["disableNameSuffixHash"]:
-        raise NotImplementedError(f"configMapGenerator: {said}")
+        raise UnsupportedError(f"configMapGenerator: {said}")
     files = [folder / path for path in said["files"]]
     return {
         "apiVersion": "v1",
@@ -88,7 +93,7 @@ def _patches(objects: list[Object], patches: list[Any]) -> None:
         obj = find(objects, patch["target"]["kind"], patch["target"]["name"])
         for step in yaml.safe_load(patch["patch"]):
             if step["op"] != "add":
-                raise NotImplementedError(f"patch: {step['op']}")
+                raise UnsupportedError(f"patch: {step['op']}")
             _add(obj, step["path"], step["value"])
 
 
@@ -98,7 +103,7 @@ def _add(obj: Any, path: str, value: Any) -> None:
         obj = obj[int(key)] if isinstance(obj, list) else obj[key]
     if isinstance(obj, list):
         if last != "-":
-            raise NotImplementedError(f"patch: {path}")
+            raise UnsupportedError(f"patch: {path}")
         obj.append(value)
     else:
         obj[last] = value
@@ -116,7 +121,7 @@ def _labels(objects: list[Object], groups: list[Any]) -> None:
     for group in groups:
         pairs = group.pop("pairs")
         if group not in ({}, {"includeTemplates": True}):
-            raise NotImplementedError(f"labels: {group}")
+            raise UnsupportedError(f"labels: {group}")
         for obj in objects:
             obj["metadata"].setdefault("labels", {}).update(pairs)
             if group and obj["kind"] == "Deployment":

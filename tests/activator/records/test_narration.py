@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from activator.driver import Driver
 from activator.records.events import EventKind
 from tests.activator.throttlers import throttler_of
@@ -144,32 +146,26 @@ async def test_a_pod_whose_answers_speak_against_it_is_told_with_the_reason() ->
     assert heard[0][1]["why"] == "a request to it failed: responded 502"
 
 
-async def test_a_pod_that_fails_is_told_with_the_reason() -> None:
+@pytest.mark.parametrize(
+    ("sent", "error", "why"),
+    [
+        (False, "refused", "a request could not be sent to it: refused"),
+        (True, "reset", "a request that was sent to it got no response: reset"),
+    ],
+)
+async def test_a_pod_that_loses_a_request_is_reported_with_the_reason(
+    sent: bool, error: str, why: str
+) -> None:
     world = World()
     world.revision()
     world.list_pods(POD)
     world.pass_probes()
     world.listen()
     (pod,) = world.driver.throttler.find(*APP).pods()
-    world.driver.connect_failed(pod, "refused")
+    world.driver.connect_failed(pod, error, sent=sent)
     (_, what), *_ = world.take()
     assert (what["was"], what["state"]) == ("healthy", "probing")
-    assert what["why"] == "a request could not be sent to it: refused"
-
-
-async def test_a_pod_that_drops_a_request_is_not_said_to_have_had_none() -> None:
-    world = World()
-    world.revision()
-    world.list_pods(POD)
-    world.pass_probes()
-    world.listen()
-    (pod,) = world.driver.throttler.find(*APP).pods()
-    world.driver.connect_failed(pod, "the pod closed the connection", sent=True)
-    (_, what), *_ = world.take()
-    assert (
-        what["why"]
-        == "a request that was sent to it got no response: the pod closed the connection"
-    )
+    assert what["why"] == why
 
 
 async def test_of_each_pod_is_told_how_it_is_listed_now() -> None:
