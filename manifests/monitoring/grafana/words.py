@@ -46,7 +46,7 @@ OUTCOMES = Panel(
     "Requests, by outcome",
     "All outcomes except served and cancelled are error responses of the activator "
     "itself: 504 for timed-out; 503 for queue-full, shed and draining; 502 for "
-    "upstream-failed.",
+    "upstream-failed; 431 for refused.",
     (Query(rate("activator_requests_total", "outcome"), "{{outcome}}"),),
     unit="reqps",
     stack=True,
