@@ -19,6 +19,7 @@ from activator.autoscaler import wire
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.link import BURST_BYTES, AutoscalerLink, LinkTimings
 from activator.autoscaler.reporter import StatReporter
+from activator.proxy.transport.peer_socket import count_unread
 from tests.conftest import in_virtual_time, on_uvloop
 from tests.ports import hold, port_of
 from throttler.model import RevisionID
@@ -434,6 +435,38 @@ async def test_what_grew_stale_while_disconnected_is_not_sent(peer):
         await states.expect(True)
         assert await soon(peer.frames.get()) == b"newest"
         assert link.frames_dropped == 1
+
+
+@in_virtual_time
+@pytest.mark.parametrize("end", ["reset", "deadline"])
+async def test_a_frame_that_a_lost_connection_cut_is_sent_first_by_the_next(end):
+    async def read_nothing(connection):
+        connection.transport.pause_reading()
+        await peer.done.wait()
+
+    cut, behind = bytes(16 << 20), b"behind"  # the buffers of the kernel are smaller
+    peer = Peer()
+    peer.done = asyncio.Event()
+    peer.greet = read_nothing
+    await peer.start(max_size=None)
+    async with running(peer.url, replace(QUICK, write_deadline=5.0)) as (link, states):
+        await states.expect(True)
+        connection = await soon(peer.connections.get())
+        link.send(cut)
+        link.send(behind)
+        await until(lambda: count_unread(connection.transport))
+        assert link.frames_sent == 0
+        peer.greet = None
+        if end == "reset":
+            connection.transport.abort()
+        await states.expect(False, True)
+        frames = [await soon(peer.frames.get()) for _ in range(2)]
+        assert [len(frame) for frame in frames] == [len(cut), len(behind)]
+        assert link.frames_sent == 2
+        assert link.frames_dropped == 0
+    peer.done.set()
+    await peer.stop()
+    peer.give_up_port()
 
 
 # --- a peer that is no good

@@ -211,6 +211,23 @@ def test_the_same_object_in_two_files_stays_that_of_the_first(
     assert "Endpoints default/a-private is also in a.yaml, which stays" in error
 
 
+async def test_an_object_in_force_stays_that_of_its_file_when_an_earlier_name_appears(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    write(tmp_path / "b.yaml", private("10.0.0.2"))
+    async with running(folder):
+        write(tmp_path / "a.yaml", revision(), private("10.0.0.1"))
+        await until(lambda: folder.errors)
+        (path, error), *more = folder.errors.items()
+        assert path == str(tmp_path / "a.yaml")
+        assert "Endpoints default/a-private is also in b.yaml, which stays in force" in error
+        assert not more
+        write(tmp_path / "b.yaml", private("10.0.0.3"))
+        await until(lambda: sink.ready() != ["10.0.0.2:8012"])
+    assert sink.ready() == ["10.0.0.3:8012"]
+    assert set(sink.revisions) == {A}
+
+
 def test_the_same_object_twice_in_a_file_stays_the_first(
     tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
 ) -> None:

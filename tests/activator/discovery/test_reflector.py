@@ -225,6 +225,39 @@ async def test_an_expired_version_is_listed_anew_without_a_gap(
     assert server.of("Endpoints", "list")[1].params["resourceVersion"] == "102"
 
 
+async def test_a_list_whose_version_has_expired_is_repeated_without_a_version(
+    server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    server.put(private("10.0.0.1"))
+    async with following(server, inventory, tmp_path) as reflector:
+        await server.watched("Endpoints")
+        server.script[LIST].append(Answer(410))
+        server.put(private("10.0.0.2"))
+        server.send("Endpoints", event("ERROR", expired()))
+        await server.asked(*WATCH, times=2)
+        versions = [request.params.get("resourceVersion", "") for request in server.of(*LIST)]
+        assert versions == ["0", "102", ""]
+        assert reflector.counters.expired == 2
+    assert sink.ready() == ["10.0.0.2:8012"]
+    assert not sink.emptied
+
+
+async def test_a_late_deletion_of_a_predecessor_leaves_the_new_object_in_force(
+    server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    server.put(private("10.0.0.1", uid="old"))
+    async with following(server, inventory, tmp_path):
+        await server.watched("Endpoints")
+        server.put(private("10.0.0.2", uid="new"), "ADDED")
+        server.send("Endpoints", event("DELETED", private("10.0.0.1", uid="old", version="103")))
+        server.version = 103
+        server.put(private("10.0.0.9", of="b"))  # behind the deletion
+        await sink.until(lambda: B in sink.endpoints)
+        assert sink.ready() == ["10.0.0.2:8012"]
+        server.delete("Endpoints", "a-private")
+        await sink.until_ready()
+
+
 FAULTS = {
     "500 text": Answer(500, b"upstream connect error"),
     "503 HTML": Answer(503, b"<html>sorry</html>"),

@@ -140,6 +140,24 @@ def test_a_reader_that_is_gone_is_logged_once_and_the_end_comes(
     assert len(caplog.messages) == 1
 
 
+def test_a_file_that_works_again_gets_lines_after_it_refused_a_full_queue(
+    pipe: Pipe, caplog: pytest.LogCaptureFixture
+) -> None:
+    os.close(pipe[0])
+    writer = LineWriter(pipe[1], "stdout", capacity=10_000)
+    writer.write(b"x" * 9_999 + b"\n")
+    reported(caplog, "stdout does not accept log lines (Broken pipe)")
+    reading, writing = os.pipe()
+    os.dup2(writing, pipe[1])
+    os.close(writing)
+    with open(reading, "rb") as lines:
+        writer.write(b"again\n")
+        assert writer.dropped == 1
+        assert lines.readline() == b"again\n"
+        reported(caplog, "1 log line was dropped because stdout did not accept them")
+    assert writer.close(PATIENCE)
+
+
 def test_the_log_of_the_blocked_file_itself_is_no_endless_loop(
     pipe: Pipe, caplog: pytest.LogCaptureFixture
 ) -> None:
