@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from activator.proxy.message.request import RequestLimits
@@ -381,6 +383,26 @@ async def test_all_pipelined_requests_are_answered_once_a_slow_client_reads(worl
 
     for number in range(100):
         assert (await client.answer()).body[:4] == b"/%03d" % number
+
+
+@both_loops
+async def test_a_client_that_sends_on_while_its_request_waits_is_read_no_more(world):
+    pod = await world.pod()
+    pod.answer = lambda seen: ok(seen.target)
+    world.revise()
+    client = await world.client()
+    kernel = client.transport.get_extra_info("socket")
+    kernel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
+    targets = [b"/%d" % number for number in range(200)]  # 4 MB, more than the kernel takes
+    client.send(b"".join(request(target, b"POST", body=bytes(20_000)) for target in targets))
+    await until(lambda: world.waiting == 1)
+    await turns(3000)
+    assert client.transport.get_write_buffer_size() > 2 << 20
+
+    world.list(pod)
+
+    assert [(await client.answer()).body for _ in targets] == targets
+    assert [seen.target for seen in pod.requests] == targets
 
 
 # -- clients that leave while we do not read from them -------------------------------------------

@@ -12,7 +12,7 @@ from activator.proxy.client import connection as client_connection
 from activator.proxy.client.listener import ListenError, data_server, listen
 from tests.activator.proxy.tls_world import ByHand, TlsWorld
 from tests.activator.proxy.world import Client, ok, request, until
-from tests.conftest import both_loops
+from tests.conftest import both_loops, in_virtual_time
 from tests.rows import naming
 
 PROBES = {
@@ -125,6 +125,27 @@ async def test_a_stopping_server_finishes_what_runs_and_closes_what_is_idle(worl
     busy.close()
     await asyncio.wait([task])
     assert [seen.target for seen in pod.requests] == [b"/"]
+
+
+@in_virtual_time
+async def test_a_request_that_has_arrived_on_an_idle_connection_is_served_at_the_stop(world):
+    await world.serving()
+    client, silent = await world.client(), await world.client()
+    for each in (client, silent):
+        each.send(request())
+        assert (await each.answer()).status == 200
+    await world.clock_moves(10.0)
+
+    world.proxy.services.draining = True
+    client.send(request())  # it is in the kernel: no callback of the server has run
+    for connection in list(world.proxy.connections):
+        connection.shutdown()
+
+    answer = await client.answer()
+    assert (answer.status, answer.get(b"connection")) == (200, b"close")
+    for each in (client, silent):
+        await each.ended()
+        assert not each.reset
 
 
 async def test_a_new_connection_may_bring_its_first_request_while_the_server_stops(

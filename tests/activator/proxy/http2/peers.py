@@ -59,6 +59,7 @@ class Peer(asyncio.Protocol):
         goaway: the last stream and the code of a GOAWAY; lost: the connection is closed.
         greeting: frames that it begins with behind its SETTINGS, and by which it does not go; None
             for closing at once.
+        padding: bytes of padding in each DATA frame, which then has as many bytes of payload.
 
     Arguments:
         window, streams: of its SETTINGS; late: seconds until it says anything, unless that is a
@@ -90,6 +91,7 @@ class Peer(asyncio.Protocol):
         self.lost = False
         self.late = late
         self.greeting: bytes | None = b""
+        self.padding = 0
         self.unsent: dict[int, tuple[bytes, bool]] = {}
         self.on_message: Callable[[Peer, int, Message], None] = lambda *_: None
 
@@ -174,10 +176,13 @@ class Peer(asyncio.Protocol):
                 except h2.exceptions.ProtocolError:
                     data, end = b"", False
                     break
-                room = min(room, self.h2.max_outbound_frame_size, len(data))
+                room = min(room, self.h2.max_outbound_frame_size)
+                if self.padding:
+                    room = min(room - self.padding - 1, self.padding)
+                room = min(room, len(data))
                 if room <= 0:
                     break
-                self.h2.send_data(stream, data[:room])
+                self.h2.send_data(stream, data[:room], pad_length=self.padding or None)
                 data = data[room:]
             if data:
                 self.unsent[stream] = (data, end)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 import h2.settings
+import pytest
 
 from activator.proxy.client.stream import ClientStream
 from activator.proxy.exchange.exchange import Exchange
@@ -12,7 +13,7 @@ from activator.proxy.http2 import frames
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.settings import Setting, write_settings
 from tests.activator.proxy.client.test_http2 import asked, goaways, raw
-from tests.activator.proxy.http2.peers import Message, Peer
+from tests.activator.proxy.http2.peers import Message, Peer, echo
 from tests.activator.proxy.world import until
 from tests.conftest import both_loops
 
@@ -51,6 +52,25 @@ async def test_a_window_that_shrinks_and_grows_again_loses_nothing(http2):
     client.h2.increment_flow_control_window(1 << 20)
     client.flush()
     assert (await client.answer(stream)).body == bytes(range(256)) * 1000
+
+
+@pytest.mark.parametrize("padded", ["client", "pod"])
+async def test_padding_uses_up_no_window_of_a_body(http2, padded):
+    """Padding counts in flow control (RFC 9113 section 6.1), and no reader takes it."""
+
+    def answer(peer: Peer, stream: int, message: Message) -> None:
+        peer.padding = 200 if padded == "pod" else 0
+        echo(peer, stream, message)
+
+    body = bytes(range(256)) * 1000  # with as much padding, more than all windows
+    pod = await http2.serving()
+    pod.on_message = answer
+    client = await http2.client()
+    client.padding = 200 if padded == "client" else 0
+    stream = client.ask(b"/", b"POST", end=False)
+    client.data(stream, body, end=True)
+    assert (await client.answer(stream)).body == body
+    assert pod.requests[0].body == body
 
 
 async def test_of_a_setting_that_one_frame_has_often_the_last_value_holds(http2):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from activator.proxy.pods.pools import IDLE_TIMEOUT
+from activator.proxy.pods.pools import IDLE_TIMEOUT, PoolLimits
 from activator.proxy.pods.probe_pool import ProbePools
 from tests.activator.proxy.world import (
     NAME,
@@ -120,6 +120,30 @@ async def test_connections_that_were_used_lately_are_kept(world):
     world.pools.close_expired()
     await turns(20)
     assert len(pod.open) == 1
+
+
+async def test_idle_connections_that_were_closed_count_no_more(new_world):
+    """Else the limit of idle connections would be reached by connections that are closed."""
+    world = await new_world(pool=PoolLimits(max_idle=1))
+    pod = await world.serving()
+
+    async def keeps_its_connection() -> None:
+        for _ in range(2):
+            assert (await world.ask()).status == 200
+        assert world.pools.idle == len(pod.open) == 1
+
+    await keeps_its_connection()
+    await world.clock_moves(IDLE_TIMEOUT + 1)
+    world.pools.close_expired()
+    await until(lambda: not pod.open)
+    assert world.pools.idle == 0
+    await keeps_its_connection()
+    world.list()
+    await until(lambda: not pod.open)
+    assert world.pools.idle == 0
+    world.list(pod)
+    await keeps_its_connection()
+    assert len(pod.connections) == 3
 
 
 async def test_a_pod_that_is_gone_keeps_no_connection(world):
