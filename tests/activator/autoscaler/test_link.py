@@ -442,11 +442,11 @@ async def test_what_grew_stale_while_disconnected_is_not_sent(peer):
 async def test_a_frame_that_a_lost_connection_cut_is_sent_first_by_the_next(end):
     async def read_nothing(connection):
         connection.transport.pause_reading()
-        await peer.done.wait()
+        await ended.wait()
 
+    ended = asyncio.Event()
     cut, behind = bytes(16 << 20), b"behind"  # the buffers of the kernel are smaller
     peer = Peer()
-    peer.done = asyncio.Event()
     peer.greet = read_nothing
     await peer.start(max_size=None)
     async with running(peer.url, replace(QUICK, write_deadline=5.0)) as (link, states):
@@ -464,7 +464,7 @@ async def test_a_frame_that_a_lost_connection_cut_is_sent_first_by_the_next(end)
         assert [len(frame) for frame in frames] == [len(cut), len(behind)]
         assert link.frames_sent == 2
         assert link.frames_dropped == 0
-    peer.done.set()
+    ended.set()
     await peer.stop()
     peer.give_up_port()
 
