@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from activator.build import running
 
-# How long an example takes says nothing on a busy machine.
+# The duration of an example has no meaning on a busy machine.
 settings.register_profile(
     "any machine",
     settings.default,
@@ -27,17 +27,17 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
-#: Seconds of virtual time beyond all timers of the product: a longer timer gives a test up.
+#: Seconds of virtual time, longer than each timer of the product: a longer timer fails the test.
 _PATIENCE = 1e5
-#: Seconds of real time for threads and the kernel, on a machine that does much else.
+#: Seconds of real time for threads and the kernel on a busy machine.
 _REAL_PATIENCE = 45.0
 
 
 class _VirtualSelector(selectors.DefaultSelector):
     """Never waits: when no file is ready, the loop's clock jumps to the next timer instead.
 
-    Traffic on loopback sockets inside this process is there as soon as it is sent, so a test
-    may use real sockets. Processes and threads outside know nothing of this clock.
+    Bytes that this process sends on a loopback socket arrive at once, so a test may use real
+    sockets. Other processes and threads do not follow this clock.
     """
 
     loop: VirtualLoop
@@ -47,7 +47,7 @@ class _VirtualSelector(selectors.DefaultSelector):
         if ready or timeout == 0:
             return ready
         if timeout is None:
-            # Nothing is scheduled: give a thread (a file watcher, a resolver) real time to answer.
+            # Nothing is scheduled: give a thread (a file watcher, a resolver) real time to finish.
             ready = super().select(_REAL_PATIENCE)
             if not ready:
                 raise RuntimeError("deadlock: nothing is ready and no timer is armed")
@@ -59,12 +59,12 @@ class _VirtualSelector(selectors.DefaultSelector):
 
 
 def _is_buffered(protocol: Any) -> bool:
-    """Return whether uvloop reads into the protocol's own buffer: it goes by the method."""
+    """Return whether uvloop reads into the protocol's own buffer: it checks for the method."""
     return hasattr(protocol, "get_buffer") and not isinstance(protocol, asyncio.Protocol)
 
 
 class _Transport(selector_events._SelectorSocketTransport):  # type: ignore[name-defined] # private
-    """A socket's transport that chooses how to read as uvloop does."""
+    """A socket's transport that chooses its way to read as uvloop does."""
 
     def set_protocol(self, protocol: Any) -> None:
         super().set_protocol(protocol)
@@ -73,7 +73,7 @@ class _Transport(selector_events._SelectorSocketTransport):  # type: ignore[name
 
 
 class _SSLProtocol(sslproto.SSLProtocol):
-    """TLS that chooses how to pass on what it has read as uvloop does."""
+    """TLS that passes decrypted bytes to the protocol in the way that uvloop does."""
 
     def _set_app_protocol(self, app_protocol: Any) -> None:
         super()._set_app_protocol(app_protocol)
@@ -86,8 +86,8 @@ class _SSLProtocol(sslproto.SSLProtocol):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop whose ``time()`` is a number that a test may assert on.
 
-    It reads as the loop of production does: a protocol that has ``get_buffer`` is buffered, where
-    asyncio wants its own base class. A compiled class has no base of the library.
+    It reads as the loop of production does: a protocol with ``get_buffer`` is buffered. asyncio
+    requires its own base class for that, but a compiled class has no base class of the library.
     """
 
     def __init__(self) -> None:
@@ -117,11 +117,11 @@ VIRTUAL = pytest.param(("asyncio", {"loop_factory": VirtualLoop}), id="virtual")
 UVLOOP = pytest.param(("asyncio", {"loop_factory": uvloop.new_event_loop}), id="uvloop")
 
 #: Marks for a function, a class or a module (``pytestmark``); the closest one counts.
-#: For bytes on sockets: uvloop's transports buffer, pause and close in their own way.
+#: For bytes on sockets: uvloop's transports differ in how they buffer, pause and close.
 both_loops = pytest.mark.loops(VIRTUAL, UVLOOP)
-#: For threads, processes and servers that know nothing of a virtual clock.
+#: For threads, processes and servers, which do not follow a virtual clock.
 on_uvloop = pytest.mark.loops(UVLOOP)
-#: For limits and pauses, which only a virtual clock keeps exactly.
+#: For time-outs and pauses, which only a virtual clock keeps exactly.
 in_virtual_time = pytest.mark.loops(VIRTUAL)
 
 
@@ -162,14 +162,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def expected_build() -> None:
-    """Fail if ``ACTIVATOR_EXPECT_BUILD`` names another build than the one that is tested."""
+    """Fail if ``ACTIVATOR_EXPECT_BUILD`` names a build other than the tested one."""
     expected = os.environ.get("ACTIVATOR_EXPECT_BUILD")
     assert expected in (None, running().value), f"tests run the {running().value} build"
 
 
 @pytest.fixture(scope="session", autouse=True)
 def one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The world's are not trusted here: each client of TLS would load all 140, in 30 ms."""
+    """Trust no public authority: each TLS client would load all 140 of them, in 30 ms."""
     file = tmp_path_factory.mktemp("authority") / "one.pem"
     trustme.CA().cert_pem.write_to_path(file)
     with pytest.MonkeyPatch.context() as patch:
@@ -178,11 +178,11 @@ def one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """All that collection has made lives as long as this process: nobody is to walk over it again.
+    """Exclude the objects that pytest's collection made from garbage collection.
 
-    A collection of garbage would take 0.05 s and more, of which an activator that starts in this
-    process does one, and some tests one each. What activators freeze themselves would be out of
-    reach of later tests, whose profiles look for it.
+    They live as long as this process. With them a garbage collection takes 0.05 s and more; each
+    activator that starts in this process does one, and so do some tests. From then on ``gc.freeze``
+    does nothing: profiles of later tests would not find objects that an activator has frozen.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""How a rule over many files fails: with every violation, one a line, as ``file:line: rule``."""
+"""Failures of a rule over many files: one violation per line, as ``file:line: rule``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def expect_none(violations: Iterable[str], hint: str = "") -> None:
 
     Arguments:
         violations: one line each: file, line and the rule that it breaks.
-        hint: what to do about them.
+        hint: how to correct the violations.
     """
     if found := list(violations):
         pytest.fail("\n".join([f"violations: {len(found)}. {hint}", *found]), pytrace=False)

@@ -1,4 +1,4 @@
-"""Ports and addresses that no other test has, in whichever process it runs."""
+"""Ports and addresses that no other test uses, in this process or in another."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import itertools
 import os
 import socket
 
-#: Tests that run at a time are in processes with numbers near each other: far apart here.
+#: Processes of parallel test runs have numbers near each other; these numbers are far apart.
 _numbers = itertools.count(os.getpid() * 1009)
 
 
 def hold(ip: str = "127.0.0.1") -> socket.socket:
     """Return a socket that is bound to a free port and does not listen; the caller closes it.
 
-    The kernel refuses connections to the port, and gives it to nobody who asks for any port. A
-    server that sets SO_REUSEADDR may listen on it, again and again.
+    The kernel refuses connections to the port, and does not choose it for a bind to port 0. A
+    server that sets SO_REUSEADDR may listen on it, any number of times.
     """
     held = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

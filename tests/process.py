@@ -1,4 +1,4 @@
-"""An activator as a process of its own, for tests that ask it by its ports alone."""
+"""An activator as a separate process, for tests that use only its ports."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from activator.lab.addresses import AddressPool
 from tests.ports import network
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Seconds for what should take a moment, on a machine that does much else.
+#: Seconds for a step that usually takes a moment, on a busy machine.
 PATIENCE = 45.0
 ANY_PORTS = (
     *("--bind", "127.0.0.1", "--http-port", "0", "--h2c-port", "0"),
     *("--admin-port", "0", "--metrics-port", "0", "--profiling-port", "0"),
     *("--log-format", "json"),
 )
-#: What the activator is given of our environment; a setting from it would be another test.
+#: Variables of the environment that the activator gets. A setting in it would change the test.
 ENVIRONMENT = ("PATH", "HOME", "PYTHONPATH")
 
 
 class Activator:
-    """One activator process; ``lines`` is what it has logged so far."""
+    """One activator process; ``lines`` are the log lines so far."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -52,7 +52,7 @@ class Activator:
         return "\n".join(str(line["message"]) for line in self.lines)
 
     async def logged(self, text: str) -> dict[str, Any]:
-        """Wait until a line holds a text, and return it."""
+        """Wait until a log line holds a text, and return the line."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 for line in self.lines:
@@ -70,7 +70,7 @@ class Activator:
         self.process.send_signal(number)
 
     async def ended(self) -> int:
-        """Wait for the end, and return the exit status."""
+        """Wait until the process ends, and return its exit status."""
         async with asyncio.timeout(PATIENCE):
             status = await self.process.wait()
             await self._reading
@@ -79,7 +79,7 @@ class Activator:
     async def get(
         self, target: str, headers: Mapping[str, str] | None = None, listener: str = "http"
     ) -> tuple[int, str]:
-        """One request on a connection of its own; the status and the body."""
+        """Send a request on a new connection; return the status and the body."""
         host, port = await self.address(listener)
         given = {"Host": f"{host}:{port}", "Connection": "close", **(headers or {})}
         lines = [f"GET {target} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
@@ -97,11 +97,11 @@ class Activator:
         return int(head.split()[1]), body.decode()
 
     async def ask(self, name: str) -> tuple[int, str]:
-        """One request to default/NAME."""
+        """Send a request to default/NAME; return the status and the body."""
         return await self.get("/", {"Host": f"{name}.default.svc.cluster.local"})
 
     async def queued(self, name: str, count: int) -> None:
-        """Wait until so many requests of default/NAME wait."""
+        """Wait until ``count`` requests of default/NAME are queued."""
 
         async def look() -> bool:
             status, body = await self.get(f"/api/v1/revisions/default/{name}", listener="admin")
@@ -111,12 +111,12 @@ class Activator:
 
 
 def addresses() -> AddressPool:
-    """Places for pods that no other test, in whichever process, has as well."""
+    """Return addresses for pods that no other test uses, in this process or in another."""
     return AddressPool(f"{network()}.1")
 
 
 async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Look again, a network round trip apart, until something that nobody tells is so."""
+    """Poll a condition, with a network round trip between polls, until it holds."""
     loop = asyncio.get_running_loop()
     end = loop.time() + PATIENCE
     while not await condition():
@@ -133,7 +133,7 @@ async def activator(
     stdout: IO[bytes] | int = DEVNULL,
     open_files: int = 0,
 ) -> AsyncIterator[Activator]:
-    """Run an activator; ``open_files`` is its limit of open files, 0 for the test's own."""
+    """Run an activator; ``open_files`` is its limit of open files, 0 for the test's limit."""
     limited = ("sh", "-c", f'ulimit -n {open_files}; exec "$@"', "sh") if open_files else ()
     inherited = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     process = await asyncio.create_subprocess_exec(

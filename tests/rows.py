@@ -1,4 +1,4 @@
-"""Rows of parameters: all pairs of values, and the name of a row that fails inside a test."""
+"""Rows of parameters with all pairs of values; a failure inside a test names its row."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 def all_pairs(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Return rows in which each two values of different axes meet at least once.
 
-    The rows depend only on the order of axes and values. Each row takes the first pair that is
-    missing, and fills the other axes with the values that add the most missing pairs.
+    The rows depend only on the order of axes and values. Each row begins with the first missing
+    pair. The other axes get the values that add the most missing pairs.
     """
     missing = {
         pair: None

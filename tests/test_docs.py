@@ -1,4 +1,4 @@
-"""What the pages name exists: other pages and their sections, settings, metrics, make's targets."""
+"""Pages name only existing things: pages, sections, settings, metrics, targets of make."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.guards import expect_none
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
-#: Names of the same form that are no metrics.
+#: Names that look like metrics and are none.
 SPANS = {"activator_proxy"}
 #: Variables that a build reads, not the program.
 OF_THE_BUILD = {"ACTIVATOR_COMPILE"}
-#: Paths of the pages that are patterns, or that a command makes.
+#: Paths in the pages that are patterns, or that a command creates.
 MADE = {"docs/reasons/WORD.md", "benchmarks/results/"}
 FILE = r"`((?:activator|throttler|tests|docs|benchmarks|manifests)/[\w./-]*[\w/])`"
 CODE = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
@@ -34,7 +34,7 @@ def name(page: Path) -> str:
 
 @cache
 def anchors(page: Path) -> set[str]:
-    """The sections of a page, as GitHub makes links of headings."""
+    """Return the sections of a page, as GitHub derives links from headings."""
     headings = re.findall(r"^#+ (.+)$", CODE.sub("", page.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -47,7 +47,7 @@ def lines(page: Path, pattern: str) -> Iterator[tuple[str, re.Match[str]]]:
 
 
 def without_code(page: Path) -> str:
-    """Return the text of a page with its blocks of code emptied, which keeps the lines' numbers."""
+    """Return a page with its blocks of code emptied; line numbers stay the same."""
     return CODE.sub(lambda found: "\n" * found[0].count("\n"), page.read_text())
 
 
@@ -145,7 +145,7 @@ def test_the_threat_model_has_each_port() -> None:
 
 
 def _as_pages_write_it(value: str) -> str:
-    """A default: 10000 as 10,000, 64KiB as 64 KiB."""
+    """Return a default as the pages write it: 10000 as 10,000, 64KiB as 64 KiB."""
     number, unit = re.fullmatch(r"(\d+)(\w*)", value).groups()  # type: ignore[union-attr] # it is
     return f"{int(number):,} {unit}".strip()
 
@@ -155,7 +155,7 @@ def _as_pages_write_it(value: str) -> str:
     [("threat-model.md", "## Exhaustion", 3, 2), ("how-to/size.md", "## Bounds", 2, 3)],
 )
 def test_bounds_are_the_defaults(page: str, section: str, setting: int, bound: int) -> None:
-    """What stands in the column of bounds is the default of the settings beside it, in order."""
+    """The column of bounds has the defaults of the settings in the same row, in order."""
     defaults = {row.variable: row.defaults["run"] for row in SETTINGS}
     compared = 0
     for line in (DOCS / page).read_text().partition(section)[2].splitlines():

@@ -1,6 +1,6 @@
-"""The arrows of docs/architecture.md, checked in every file: who may import whom, and what.
+"""The arrows of docs/architecture.md, checked in every file: which part may import which other.
 
-The tree, that page and this test use the same words; whichever changes, the others have to.
+The tree, that page and this test use the same words. Change all three together.
 ``python -m tests.test_layering`` writes the page's generated tables.
 """
 
@@ -34,8 +34,8 @@ SIBLINGS: Final = frozenset(
 )
 BELOW_SIBLINGS: Final = frozenset({"throttler", "activator", "activator.driver"}) | BASE
 
-#: What each part may import besides itself. ``activator`` alone is the package's own file: the
-#: version. A part is a package, or a module of ``activator/``.
+#: The parts that each part may import besides itself. A part is a package, or a module of
+#: ``activator/``. The part ``activator`` is the package's own file, with the version.
 ARROWS: Final[dict[str, frozenset[str]]] = {
     "throttler": frozenset(),
     "activator": frozenset(),
@@ -61,7 +61,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.__main__": frozenset({"activator.cli"}),
 }
 
-#: What each room of the byte path may import of it besides itself, for types too.
+#: The rooms of the byte path that each room of it may import besides itself, for types too.
 ROOMS: Final[dict[str, frozenset[str]]] = {
     "": frozenset(),
     "message": frozenset(),
@@ -72,7 +72,7 @@ ROOMS: Final[dict[str, frozenset[str]]] = {
     "client": frozenset({"exchange", "http2", "message", "transport"}),
 }
 
-#: Packages that are not Python's own: the only files that may import them, and why those alone.
+#: Packages outside the standard library: the only files that may import each, and the reason.
 QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
     "aiohttp": (
         frozenset({"activator/discovery/api_server.py", "activator/discovery/transport.py"}),
@@ -172,8 +172,8 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
     "yaml": (frozenset({"activator/discovery/documents.py"}), "one place for hostile files"),
 }
 
-#: Knative's words, as they occur in string constants: labels and API groups, control fields, user
-#: agents of probes, metric names.
+#: Knative's words in string constants: labels and API groups, control fields, user agents of
+#: probes, metric names.
 KNATIVE: Final = re.compile(
     r"knative\.dev|\bk-(?:kubelet|network|original|passthrough|proxy)-"
     r"|knative-(?:activator|autoscaling|ingress)-|knative-serving-(?:namespace|revision)"
@@ -193,7 +193,7 @@ KNATIVE_ELSEWHERE: Final[dict[str, str]] = {
     "throttler/pod_rule.py": "sentences for people",
 }
 
-#: What would give the throttler a clock, luck, or the outside world.
+#: Imports that would give the throttler a clock, random numbers or I/O.
 IMPURE: Final = frozenset(
     {
         *("asyncio", "concurrent", "datetime", "http", "io", "logging", "os", "pathlib"),
@@ -231,12 +231,12 @@ UNTESTED: Final[dict[str, str]] = {
     "activator/telemetry/writer.py": "a protocol; test_collection.py compares its two writers",
 }
 
-#: Folders whose files are tested together, by one file that runs each of them.
+#: Folders whose files one test file runs.
 TESTED_TOGETHER: Final[dict[str, str]] = {
     "activator/lab/scenarios": "tests/e2e/test_lab.py",
 }
 
-#: Calls of sleep() in tests beyond sleep(0): how many, and why. May only shrink.
+#: Calls of sleep() in tests, except sleep(0): how many, and why. May only shrink.
 SLEEPS: Final[dict[str, tuple[int, str]]] = {
     "tests/activator/autoscaler/test_reporter.py": (8, "virtual time: whole seconds of a report"),
     "tests/activator/discovery/test_manifests.py": (1, "the kernel decides when, in a thread"),
@@ -252,7 +252,8 @@ class Import(NamedTuple):
     """One name that a file imports.
 
     Attributes:
-        typing: whether only type checkers see it; lazy: whether it is inside a function.
+        typing: whether only type checkers see the import.
+        lazy: whether the import is inside a function.
     """
 
     target: str
@@ -282,7 +283,7 @@ def tree_of(path: Path) -> ast.Module:
 
 @cache
 def imports_of(path: Path) -> tuple[Import, ...]:
-    """All imports of a file; ``from a import b`` is of ``a.b`` where that is a module."""
+    """Return all imports of a file; ``from a import b`` imports ``a.b`` where that is a module."""
     return tuple(_imports(tree_of(path), typing=False, lazy=False))
 
 
@@ -292,19 +293,19 @@ def _imports(node: ast.AST, *, typing: bool, lazy: bool) -> Iterator[Import]:
             for name in child.names:
                 yield Import(name.name, child.lineno, typing, lazy)
         elif isinstance(child, ast.ImportFrom):
-            assert child.level == 0, f"line {child.lineno}: relative imports hide where one goes"
+            assert child.level == 0, f"line {child.lineno}: write an absolute import"
             for name in child.names:
                 whole = f"{child.module}.{name.name}"
                 target = whole if whole in MODULES else str(child.module)
                 yield Import(target, child.lineno, typing, lazy)
-        elif not isinstance(child, ast.expr):  # which holds no statement
+        elif not isinstance(child, ast.expr):  # an expression holds no statement
             guarded = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)
             inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
             yield from _imports(child, typing=typing or guarded, lazy=lazy or inside)
 
 
 def part_of(module: str) -> str:
-    """The row of ARROWS that a module of ours belongs to."""
+    """Return the row of ARROWS of a module of this project."""
     first, _, rest = module.partition(".")
     return first if first == "throttler" or not rest else f"{first}.{rest.partition('.')[0]}"
 
@@ -314,11 +315,11 @@ def ours(module: str) -> bool:
 
 
 def room_of(module: str) -> str:
-    """The room of the byte path that a module belongs to; empty for the package's own file."""
+    """Return the room of the byte path of a module; empty for the package's own file."""
     return module.removeprefix("activator.proxy").removeprefix(".").partition(".")[0]
 
 
-# Who may import whom.
+# Imports between parts.
 
 
 def test_every_part_has_its_row_of_arrows() -> None:
@@ -351,7 +352,7 @@ def test_rooms_of_the_byte_path_import_each_other_in_one_direction() -> None:
 
 
 def test_modules_import_each_other_in_one_direction_at_run_time() -> None:
-    """What only a type checker sees may go in circles inside a package; nothing else may."""
+    """Only imports for type checkers may be circular, and only inside a package."""
     graph = {
         module_of(path): {
             found.target for found in imports_of(path) if ours(found.target) and not found.typing
@@ -384,7 +385,7 @@ def test_modules_of_the_throttler_import_each_other_in_one_direction_for_types_t
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 
-#: The most attributes of an object of the throttler.
+#: The maximum number of attributes of an object of the throttler.
 MOST_ATTRIBUTES: Final = 20
 
 
@@ -408,7 +409,7 @@ def _slots_of(node: ast.ClassDef) -> list[ast.expr]:
 
 
 def test_imports_for_types_alone_stay_inside_their_package() -> None:
-    """``app`` and ``runtime`` are exempt: they know all packages and import costly ones late."""
+    """``app`` and ``runtime`` are exempt: they use all packages and import costly ones late."""
     expect_none(
         f"{relative(path)}:{found.line}: imports {found.target} of another package for types alone"
         for path in sources()
@@ -432,11 +433,11 @@ def test_lab_is_imported_in_use_alone() -> None:
     )
 
 
-# Who knows Knative.
+# Files with Knative's words.
 
 
 def knows_knative(path: Path) -> bool:
-    """Return whether a string constant of a file holds Knative's words; docstrings do not count."""
+    """Return whether a string constant of a file holds Knative's words; ignore docstrings."""
     tree = tree_of(path)
     prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     texts = (
@@ -450,7 +451,7 @@ def knows_knative(path: Path) -> bool:
 
 
 def test_knatives_words_are_in_one_room() -> None:
-    """The lab plays Knative's other parts, and imports nothing of ours."""
+    """The lab plays Knative's other parts, and imports no other part of ``activator``."""
     elsewhere = {
         relative(path)
         for path in sources()
@@ -460,7 +461,7 @@ def test_knatives_words_are_in_one_room() -> None:
     assert elsewhere == set(KNATIVE_ELSEWHERE)
 
 
-# What the throttler may not have.
+# Imports that the throttler must not have.
 
 
 def test_throttler_is_pure() -> None:
@@ -482,11 +483,11 @@ def _impurities(path: Path) -> Iterator[str]:
             yield f"{relative(path)}:{node.lineno}: throttler must not wait"
 
 
-# What is not ours.
+# Packages of other projects.
 
 
 def foreign() -> dict[str, frozenset[str]]:
-    """The files that import each package which is neither ours nor Python's."""
+    """Return the files that import each package of other projects, Python's own excepted."""
     found: dict[str, set[str]] = {}
     for path in sources():
         for each in imports_of(path):
@@ -525,11 +526,11 @@ def test_local_mode_pays_for_nothing_that_a_cluster_or_a_collector_needs(tmp_pat
         timeout=60,
     )
     loaded = {name.partition(".")[0] for name in ended.stdout.split()}
-    assert "uvicorn" in loaded  # it did start
+    assert "uvicorn" in loaded  # it has started
     assert not loaded & {"kubernetes_asyncio", "aiohttp", "google", "websockets", "httpx"}
     assert not loaded & {"opentelemetry", "grpc", "requests"}  # as long as nothing is sent
     assert "activator.lab" not in ended.stdout.split()
-    # It leaves nothing of kubernetes_asyncio in the table of modules.
+    # It leaves no module of kubernetes_asyncio in the table of modules.
     assert "activator.discovery.kubernetes_package" not in ended.stdout.split()
 
 
@@ -551,14 +552,12 @@ def test_each_source_file_has_its_test_file() -> None:
         for path in sources()
         if path.name != "__init__.py" and not test_file_of(path).exists()
     }
-    assert missing - set(UNTESTED) == set(), (
-        "write the tests, or say in UNTESTED why there are none"
-    )
-    assert set(UNTESTED) - missing == set(), "has tests now: take it out of UNTESTED"
+    assert missing - set(UNTESTED) == set(), "write the tests, or give the reason in UNTESTED"
+    assert set(UNTESTED) - missing == set(), "has tests now: remove it from UNTESTED"
 
 
 def test_no_test_sleeps() -> None:
-    """Time is virtual or an event is waited for; a sleep is a guess of how long that takes."""
+    """Tests use virtual time or wait for an event; a sleep guesses the duration."""
     found: dict[str, int] = {}
     for path in sorted((ROOT / "tests").rglob("*.py")):
         if "sleep" not in path.read_text():
@@ -590,7 +589,7 @@ def packages() -> dict[str, list[Path]]:
 
 
 def module_table(modules: list[Path]) -> str:
-    """Return what each module does, from the first paragraph of its docstring."""
+    """Return a table with the first paragraph of each module's docstring."""
     rows = ["| module | does |", "|---|---|"]
     for path in modules:
         docstring = ast.get_docstring(tree_of(path)) or ""
@@ -620,7 +619,7 @@ def _unlisted() -> Iterator[str]:
 
 def test_page_has_no_section_for_a_package_that_is_gone() -> None:
     headings = set(re.findall(r"^### `([\w/]+)/`", PAGE.read_text(), re.MULTILINE))
-    assert headings - set(packages()) <= {"activator/proxy"}  # it has rooms alone
+    assert headings - set(packages()) <= {"activator/proxy"}  # it has only rooms
 
 
 def test_page_names_the_same_packages_of_others() -> None:
@@ -667,7 +666,7 @@ def quarantine_table() -> str:
 
 
 def pod_table() -> str:
-    """The life of a pod, from the table that the throttler goes by."""
+    """Return the states and events of a pod, from the throttler's own table."""
     lines = [
         "| state \\ event | " + " | ".join(event.value for event in PodEvent) + " |",
         "|---" * (len(PodEvent) + 1) + "|",
@@ -690,7 +689,7 @@ _MODULES: Final = r"\| module \| [^\n]*\n(?:\|[^\n]*\n)+"
 
 
 def written_page(text: str) -> str:
-    """Return the page with its generated tables as the code has them."""
+    """Return the page with its generated tables made again from the code."""
     text = re.sub(r"\| package \| only in \|.*\n(?:\|.*\n)+", quarantine_table() + "\n", text)
     text = re.sub(r"\| state \\ event \|.*\n(?:\|.*\n)+", lambda _: pod_table() + "\n", text)
     for folder, modules in packages().items():

@@ -1,6 +1,6 @@
 """The pages about reasons agree with the table of reasons in throttler/reason.py.
 
-``python -m tests.test_reasons`` writes the tables of the pages from it.
+``python -m tests.test_reasons`` writes the tables of the pages from that table.
 """
 
 from __future__ import annotations

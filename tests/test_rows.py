@@ -1,4 +1,4 @@
-"""The rows of parameterised tests hold what they promise."""
+"""Rows of parameterised tests have all pairs of values, and are few."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""These tests start processes, which know nothing of a virtual clock.
+"""These tests start processes, which do not follow a virtual clock.
 
-Not on uvloop: it forks, which grpcio's threads do not always survive; the standard library's loop
-starts processes by vfork.
+They do not run on uvloop: uvloop forks, and grpcio's threads do not always survive a fork. The
+standard library's loop starts processes by vfork.
 
-One activator and one pod serve all tests of a file that need nothing of their own.
+One activator and one pod serve all tests of a file that need no special set-up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.process import Activator
 
 
 class Served(NamedTuple):
-    """An activator with a revision that has one pod, and a client of it."""
+    """An activator with one revision and one pod, and a client of the activator."""
 
     client: Client
     activator: Activator

@@ -2,11 +2,12 @@
 
     python -m tests.grpc.pod IP PORT AGE STREAMS
 
-AGE is the milliseconds after which its connections are to be replaced, 0 for never; STREAMS are
-the calls that it takes at a time on each, 0 for any number. queue-proxy's
-part is what the activator needs of it: one port, which answers probes in HTTP/1.1 and gives HTTP/2
-to the application, and an end only when nobody asks any more. Facts are told as JSON lines on
-standard output.
+AGE is the maximum age of a connection in milliseconds; 0 means no maximum. STREAMS is the maximum
+number of calls at a time on one connection; 0 means no maximum.
+
+This process also plays queue-proxy, as far as the activator needs it. One port responds to probes
+in HTTP/1.1 and passes HTTP/2 connections to the application. On SIGTERM the process drains: it ends
+when no new calls arrive any more. It writes events as JSON lines to standard output.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ import grpc
 
 PREFACE = b"PRI "
 QUEUE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nqueue"
-#: Seconds without a new call that end the draining, see ``activator.lab.pod``; then the
-#: application is told to end, and has so long to answer what runs.
+#: The drain ends after so many seconds without a new call, see ``activator.lab.pod``. After that
+#: the application stops; calls in flight have ``GRACE`` seconds to complete.
 QUIET_PERIOD = 0.2
 GRACE = 10.0
 PIECE = 256 << 10
 
-#: Echo has been called.
+#: Set once Echo has been called.
 asked = asyncio.Event()
 
 
@@ -43,7 +44,7 @@ def tell(event: str, **facts: Any) -> None:
 
 
 async def echo(request: bytes, context: Any) -> bytes:
-    """Return the request; metadata that begins with ``m-`` comes back in both ends."""
+    """Return the request. Return ``m-`` metadata in the headers and in the trailers."""
     asked.set()
     tell("asked", body=request[:64].decode("latin-1"), left=context.time_remaining())
     back = [(key, value) for key, value in context.invocation_metadata() if key[:2] == "m-"]
@@ -53,7 +54,7 @@ async def echo(request: bytes, context: Any) -> bytes:
 
 
 async def fail(request: bytes, context: Any) -> bytes:
-    """End with the status whose number is asked for."""
+    """End with the status whose number the request holds."""
     number = int(request)
     (code,) = [each for each in grpc.StatusCode if each.value[0] == number]
     await context.abort(code, f"100% näh {number}", (("grpc-status-details-bin", b"\0\xff" * 9),))
@@ -61,14 +62,14 @@ async def fail(request: bytes, context: Any) -> bytes:
 
 
 async def count(request: bytes, context: Any) -> Any:
-    """Stream so many messages of so many bytes."""
+    """Stream messages; the request holds their number and their size in bytes."""
     messages, size = map(int, request.split())
     for _ in range(messages):
         yield bytes(size)
 
 
 async def measure(requests: Any, context: Any) -> bytes:
-    """Say how many messages came, and how many bytes."""
+    """Return the number of messages received, and of their bytes."""
     messages = size = 0
     async for each in requests:
         messages += 1
@@ -77,13 +78,13 @@ async def measure(requests: Any, context: Any) -> bytes:
 
 
 async def chat(requests: Any, context: Any) -> Any:
-    """Return each message as it comes."""
+    """Return each message as soon as it arrives."""
     async for each in requests:
         yield each
 
 
 async def hang(request: bytes, context: Any) -> bytes:
-    """Answer never, and tell of being cancelled."""
+    """Never respond; report when the call is cancelled."""
     tell("hangs", left=context.time_remaining())
     try:
         await asyncio.get_running_loop().create_future()
@@ -107,7 +108,7 @@ METHODS = {
 
 
 async def take(front: socket.socket, inner: str) -> None:
-    """Answer probes; pass a connection of HTTP/2 on."""
+    """Respond to probes; pass an HTTP/2 connection to the application."""
     loop = asyncio.get_running_loop()
     with front, suppress(OSError):
         begun = await loop.sock_recv(front, PIECE)
@@ -126,9 +127,11 @@ async def take(front: socket.socket, inner: str) -> None:
 
 
 async def pipe(source: socket.socket, sink: socket.socket) -> None:
-    """Pass bytes on until they end. A sink that takes no more may have more to say: each direction
-    ends by itself, and what is closed at the end has been read to its end, lest a reset overtake
-    the last answers."""
+    """Pass bytes from source to sink until the source ends.
+
+    Each direction ends by itself: a sink that accepts no more bytes may still send some. Read the
+    source to its end even then, so that a reset does not overtake the last responses.
+    """
     loop = asyncio.get_running_loop()
     takes = True
     with suppress(OSError):
@@ -143,7 +146,7 @@ async def pipe(source: socket.socket, sink: socket.socket) -> None:
 
 
 async def serve(listening: socket.socket, inner: str) -> None:
-    """Take connections until cancelled."""
+    """Accept connections until cancelled."""
     loop = asyncio.get_running_loop()
     taken = set()
     while True:

@@ -1,4 +1,4 @@
-"""What a gRPC client does with a warm revision: it must not notice the activator between."""
+"""gRPC calls to a revision with a pod: the client must not notice the activator in between."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tests.grpc.world import AUTHORITY, forget_peak, in_flight, peak_bytes
 pytestmark = pytest.mark.e2e
 
 MIB = 1 << 20
-#: 100 MB, and how much more memory may be used for them: windows, and pieces on their way.
+#: Number of messages, 100 MB in all; and the additional memory that the activator may use for them,
+#: for flow-control windows and for bytes in transit.
 PIECES, ROOM = 100, 8 * MIB
 
 
@@ -40,7 +41,7 @@ async def test_ten_thousand_messages_go_both_ways_in_order(served: Served) -> No
             call = channel.stream_stream("/t.T/Chat")
             return [int(each) for each in call(iter([b"%d" % each for each in range(10_000)]))]
 
-    # grpcio's threads take half the time of its coroutines.
+    # grpcio's threads need half the time of its coroutines.
     assert await asyncio.to_thread(chat) == list(range(10_000))
 
 
@@ -136,7 +137,7 @@ async def test_a_pod_knows_the_deadline_and_sees_it_pass(served: Served) -> None
     seen, begun = len(served.pod.of("cancelled")), len(served.pod.of("hangs"))
     call = served.client.hang(b"", timeout=5.0)
     hangs = await served.pod.told("hangs", begun + 1)
-    assert 0 < hangs[-1]["left"] < 5.1  # grpcio rounds what it sends up
+    assert 0 < hangs[-1]["left"] < 5.1  # grpcio rounds up the deadline that it sends
     with pytest.raises(grpc.aio.AioRpcError) as failed:
         await call
     assert failed.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED

@@ -1,4 +1,4 @@
-"""gRPC clients while pods and activators come, go and fail, and what they are told of it."""
+"""gRPC clients while pods and activators start, end and fail, and the statuses that they get."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CALLERS = 10
 
 
 async def code_of(call: Awaitable[bytes]) -> grpc.StatusCode:
-    """How a call ends."""
+    """Return the status of a call."""
     try:
         await call
     except grpc.aio.AioRpcError as error:
@@ -29,11 +29,11 @@ async def code_of(call: Awaitable[bytes]) -> grpc.StatusCode:
 
 
 class Load:
-    """Callers that ask again as soon as they are answered.
+    """Callers that send the next call as soon as the last one has ended.
 
     Attributes:
         ended: how many calls have ended.
-        failed: code and details of each that was not served.
+        failed: code and details of each failed call.
     """
 
     def __init__(self, client: Client) -> None:
@@ -63,17 +63,17 @@ class Load:
             self.ended += 1
 
     async def goes_on(self) -> None:
-        """Wait until each caller has been answered a few times more."""
+        """Wait until each caller has ended a few more calls."""
         goal = self.ended + 4 * CALLERS
 
         async def look() -> bool:
             return self.ended >= goal
 
-        await until(look, "calls are answered")
+        await until(look, "calls have ended")
 
 
 async def healthy(running: Activator, count: int) -> None:
-    """Wait until so many pods have passed the probe."""
+    """Wait until ``count`` pods have passed the probe."""
     path = f"/api/v1/revisions/default/{NAME}"
 
     async def look() -> bool:
@@ -99,7 +99,7 @@ async def test_a_cold_start_answers_all_who_wait(tmp_path: Path) -> None:
 
 
 async def test_a_pod_that_takes_few_calls_at_a_time_is_given_no_more(tmp_path: Path) -> None:
-    """It ends what is beyond that by ENHANCE_YOUR_CALM, which is no refusal."""
+    """The pod resets excess calls with ENHANCE_YOUR_CALM, which does not permit a retry."""
     async with GrpcWorld(tmp_path) as world:
         world.revision()
         world.list([])
@@ -207,7 +207,7 @@ async def test_an_activator_ends_and_clients_of_two_do_not_notice(tmp_path: Path
         first, second = await world.activator(), await world.activator()
         client = await world.client(first, second)
         async with Load(client) as load:
-            # In turns: one of them is on the activator that ends.
+            # The client alternates: one of the calls goes to the activator that ends.
             talks = [client.chat() for _ in range(2)]
             for talk in talks:
                 await talk.write(b"before")

@@ -1,4 +1,4 @@
-"""Activators and grpcio pods as processes, a folder of manifests between them, grpcio clients."""
+"""Activators and grpcio pods as processes, their folder of manifests, and grpcio clients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENDLESS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_len
 
 
 class Pod:
-    """One pod; ``facts`` are those that it has told so far."""
+    """One pod; ``facts`` are the events that it has reported so far."""
 
     def __init__(self, address: PodAddress, age: int, streams: int) -> None:
         self.address = address
@@ -33,7 +33,7 @@ class Pod:
     process: Process
 
     async def start(self) -> None:
-        """Start it, and wait until it listens."""
+        """Start the process, and wait until it listens."""
         arguments = self.address.ip, str(self.address.port), *self._settings
         self.process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.grpc.pod", *arguments),
@@ -46,26 +46,26 @@ class Pod:
     async def _read(self) -> None:
         assert self.process.stdout is not None
         async for line in self.process.stdout:
-            with suppress(ValueError):  # a line that SIGKILL cut off
+            with suppress(ValueError):  # a line that SIGKILL truncated
                 self.facts.append(json.loads(line))
             self._told.set()
         self._told.set()
 
     def of(self, event: str) -> list[dict[str, Any]]:
-        """The facts of one kind."""
+        """Return the events of one kind."""
         return [fact for fact in self.facts if fact["event"] == event]
 
     async def told(self, event: str, count: int = 1) -> list[dict[str, Any]]:
-        """Wait until it has told of an event so often, and return those facts."""
+        """Wait until the pod has reported ``count`` events of a kind, and return them."""
         async with asyncio.timeout(PATIENCE):
             while len(self.of(event)) < count:
-                assert not self._reading.done(), f"the pod ended before it told of {event}"
+                assert not self._reading.done(), f"the pod ended before it reported {event}"
                 self._told.clear()
                 await self._told.wait()
         return self.of(event)
 
     async def end(self, *, kill: bool = False) -> None:
-        """End it, by SIGTERM with its grace or by SIGKILL, and wait for that."""
+        """End the process, by SIGTERM and a drain or by SIGKILL, and wait for its end."""
         with suppress(ProcessLookupError):
             self.process.kill() if kill else self.process.terminate()
         await self.process.wait()
@@ -73,7 +73,7 @@ class Pod:
 
 
 class GrpcWorld:
-    """Everything of one test; leaving the block ends all its processes."""
+    """All processes of one test; leaving the block ends them."""
 
     def __init__(self, folder: Path) -> None:
         self._manifests = folder / "manifests"
@@ -99,8 +99,8 @@ class GrpcWorld:
         """Start a pod, and wait until it listens.
 
         Arguments:
-            age: milliseconds after which it has connections replaced; 0 for never.
-            streams: calls that it takes at a time on one connection; 0 for any number.
+            age: maximum age of a connection in milliseconds; 0 for no maximum.
+            streams: maximum number of calls at a time on one connection; 0 for no maximum.
         """
         place = self._addresses.take()
         name = f"grpc-{len(self.pods) + 1}"
@@ -113,7 +113,7 @@ class GrpcWorld:
         return pod
 
     def revision(self, **settings: Any) -> None:
-        """Write the Revision default/app; settings are those of `activator.lab.objects`."""
+        """Write the Revision default/app; `activator.lab.objects` documents the settings."""
         write_object(self._manifests, revision(NAME, uid="uid-of-app", h2c=True, **settings))
 
     def list(self, pods: Iterable[Pod]) -> None:
@@ -122,9 +122,9 @@ class GrpcWorld:
         write_object(self._manifests, private_endpoints(NAME, listed, h2c=True))
 
     async def client(self, *activators: Activator, listener: str = "http") -> Client:
-        """A grpcio client, which takes turns where it is given several activators.
+        """Return a grpcio client; with several activators it alternates between them.
 
-        Of several it may choose again for a call that was not sent, as it does by default.
+        With several activators it may retry a call that was not sent, as grpcio does by default.
         """
         where = [await each.address(listener) for each in activators]
         target = ",".join(f"{host}:{port}" for host, port in where)
@@ -142,11 +142,11 @@ class Client:
             f"ipv4:{target}",
             options=[
                 ("grpc.default_authority", authority),
-                # A connection of its own: other clients of this process have theirs.
+                # Share no connection with other clients of this process.
                 ("grpc.use_local_subchannel_pool", 1),
                 ("grpc.service_config", balance),
-                # What fails is to be seen. Without a policy those that are left are of calls of
-                # which nobody has seen anything; a GOAWAY finds such in grpcio itself.
+                # Tests must see each failure. Without a retry policy grpcio still retries calls
+                # that no server has seen, for example calls behind a GOAWAY.
                 ("grpc.enable_retries", int(retries)),
                 *_ENDLESS,
             ],
@@ -160,7 +160,7 @@ class Client:
 
 
 async def in_flight(running: Activator, count: int) -> None:
-    """Wait until so many calls are with pods."""
+    """Wait until ``count`` calls are in flight."""
 
     async def look() -> bool:
         status, body = await running.get(f"/api/v1/revisions/default/{NAME}", listener="admin")
@@ -170,7 +170,7 @@ async def in_flight(running: Activator, count: int) -> None:
 
 
 def peak_bytes(pid: int) -> int:
-    """The most memory of a process that was resident since ``forget_peak``."""
+    """Return the highest resident memory of a process since ``forget_peak``."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -178,5 +178,5 @@ def peak_bytes(pid: int) -> int:
 
 
 def forget_peak(pid: int) -> None:
-    """Have ``peak_bytes`` begin anew (5: proc(5), clear_refs)."""
+    """Reset the value of ``peak_bytes`` (5: proc(5), clear_refs)."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
