@@ -131,6 +131,8 @@ class Collection(Generic[L, P]):
             yield writer.sample(f.KN_CONCURRENCY, labels, self._concurrency(entry))
         yield from self._gauge(f.KN_QUEUED, _queued, scope)
         yield from self._gauge(f.KN_ACTIVE, _active, scope)
+        yield from self._gauge(f.OLD_QUEUED, _queued)
+        yield from self._gauge(f.OLD_ACTIVE, _active)
         yield from self._waiting()
         yield from self._gauge(f.QUEUE_BYTES, lambda throttler: throttler.breaker.own.bytes)
         clock = self._sources.driver.clock

@@ -445,14 +445,18 @@ TARGET_INFO = Family(
 )
 
 
-def _alias(family: Family, name: str) -> Family:
-    return replace(family, name=name, meaning=f"Deprecated alias of {family.name}.")
+def _alias(family: Family, name: str, labels: tuple[str, ...] | None = None) -> Family:
+    meaning = f"Deprecated alias of {family.name}."
+    labels = family.labels if labels is None else labels
+    return replace(family, name=name, labels=labels, meaning=meaning)
 
 
 #: Old names: the next version no longer exports them.
 OLD_COLD_STARTS = _alias(COLD_STARTS, "activator_wake_ups_total")
 OLD_COLD_START = _alias(COLD_START, "activator_wake_up_seconds")
 OLD_COLD_START_PHASES = _alias(COLD_START_PHASES, "activator_wake_up_phase_seconds")
+OLD_QUEUED = _alias(KN_QUEUED, "activator_queued_requests", labels=REVISION)
+OLD_ACTIVE = _alias(KN_ACTIVE, "activator_active_requests", labels=REVISION)
 
 #: All metrics that this module declares, in the order of their declarations.
 FAMILIES = tuple(value for value in list(globals().values()) if isinstance(value, Family))

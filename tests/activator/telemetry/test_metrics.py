@@ -100,6 +100,8 @@ def test_waiting_and_running_requests_and_the_room_for_them(world):
     world.clock.now += 1.5
     found = scrape(world)
     revision = frozenset(REVISION.items())
+    assert found["activator_queued_requests", revision] == 2  # deprecated alias, as the next one
+    assert found["activator_active_requests", revision] == 2
     assert found["activator_oldest_waiter_seconds", revision] == 1.5
     assert found["activator_queue_bytes", revision] == 123
     assert found["activator_revision_capacity", revision] == 2
