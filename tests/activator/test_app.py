@@ -1,4 +1,4 @@
-"""The process as a whole: its start, its end, and what it does when either goes wrong."""
+"""The process as a whole: start, end, and the behaviour when either fails."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def local(
 
 
 class Pod:
-    """Answers probes at once, and requests when ``open`` is set."""
+    """Respond to probes at once, and to requests when ``open`` is set."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -88,14 +88,14 @@ class Pod:
     async def answer(
         self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Answer one request, all of it at the end."""
+        """Respond to one request, with all bytes at the end."""
         self.arrived.set()
         await self.open.wait()
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nqueue")
 
 
 class Slow(Pod):
-    """Answers as the request's target says, and is in the midst of it until ``open`` is set."""
+    """Respond as the request's target demands; stay in the middle of it until ``open`` is set."""
 
     async def answer(
         self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -177,7 +177,7 @@ async def test_broken_manifest_is_reported_and_the_others_are_served(tmp_path: P
             line = await running.logged("broken.yaml")
             assert line["severity"] in ("WARNING", "ERROR")
             assert await running.ask("hello") == (200, "queue")
-            # It is mended: taken at once, without a restart.
+            # The file is correct now: the activator reads it at once, without a restart.
             broken.write_text(json.dumps(revision("mended")))
             await until(
                 lambda: _status_is(
@@ -232,7 +232,7 @@ async def test_wait_for_an_api_server_is_told_and_ends_by_a_signal(
 async def test_signal_during_the_start_ends_it(
     number: signal.Signals, status: int, tmp_path: Path
 ) -> None:
-    """The cluster does not answer yet; the process has to end all the same."""
+    """The API server does not respond yet; the process must still end."""
     async with AsyncExitStack() as stack:
         api = await stack.enter_async_context(FakeApiServer())
         api.always["Endpoints", "list"] = Answer(end="silence")
@@ -386,7 +386,7 @@ async def test_signal_lets_a_stream_an_upload_and_a_tunnel_finish(tmp_path: Path
         assert b" 101 " in await tunnel[0].readuntil(b"\r\n\r\n")
 
         running.tell(signal.SIGTERM)
-        assert await idle[0].read() == b""  # nobody answers on it any more: closed at once
+        assert await idle[0].read() == b""  # no request is in flight on it: closed at once
         await until(lambda: _is_closed(running), "no new connection is taken")
         pod.open.set()
         assert await streaming[0].read() == b"4\r\nlast\r\n0\r\n\r\n"
@@ -432,7 +432,7 @@ async def test_during_the_lame_duck_traffic_is_served_while_readiness_says_no(
         assert (await running.get("/readyz", listener="admin"))[0] == 503
         assert await running.get("/", KUBELET) == (500, "received SIGTERM from kubelet\n")
         assert await running.ask("hello") == (200, "queue")
-        # Who has kept a connection may go on using it, and is told that this was the last time.
+        # A client may use a kept connection once more; the response closes it.
         idle[1].write(b"GET / HTTP/1.1\r\n" + HELLO + b"\r\n")
         answer = (await idle[0].read()).lower()
         assert answer.startswith(b"http/1.1 200 ok\r\n")
@@ -508,7 +508,7 @@ async def test_stream_and_tunnel_that_never_end_are_cut_when_the_drain_time_is_o
 
         running.tell(signal.SIGTERM)
         with suppress(ConnectionResetError):
-            assert await streaming[0].read() == b""  # without the chunk that ends a whole answer
+            assert await streaming[0].read() == b""  # without the last chunk of a complete response
         assert await tunnel[0].read() == b""
         assert await running.ended() == 0
         assert "2 connections closed early" in running.log
@@ -518,7 +518,9 @@ async def test_stream_and_tunnel_that_never_end_are_cut_when_the_drain_time_is_o
 async def test_listener_that_fails_ends_the_process_with_1_and_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Kubernetes starts another; one that listens no more, and says so to nobody, helps nobody."""
+    """Kubernetes starts another process only if this one ends; a process without a listener is no
+    use.
+    """
     flags = {"manifests": str(tmp_path), "bind": "127.0.0.1", "lame_duck": "0s"}
     ports = dict.fromkeys(("http_port", "h2c_port", "admin_port", "metrics_port"), "0")
     caplog.set_level("INFO")
@@ -629,7 +631,7 @@ class Autoscaler:
                 self._came.set()
 
     def of(self, name: str) -> list[Stat]:
-        """What was told of a revision so far."""
+        """Return the reports of a revision so far."""
         revision_id = RevisionID("default", name)
         return [stat for stat in self.stats if stat.revision_id == revision_id]
 
@@ -711,7 +713,7 @@ async def test_kubelets_probe_passes_once_the_autoscaler_is_there_unless_it_is_n
     autoscaler = Autoscaler()
     waiting = (500, "connection has not yet been established\n")
     async with AsyncExitStack() as stack:
-        port = port_of(stack.enter_context(hold()))  # nobody listens there as yet
+        port = port_of(stack.enter_context(hold()))  # no process listens there yet
         url = f"ws://127.0.0.1:{port}"
         api = await stack.enter_async_context(FakeApiServer())
         start = stack.enter_async_context

@@ -1,4 +1,4 @@
-"""Which modules are compiled, and what a process says of its build."""
+"""Which modules are compiled, and how a process reports its build."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class World:
 
 
 class Request:
-    """One request; what it hears is written down with the time."""
+    """One request; it records the calls of the driver with their times."""
 
     def __init__(
         self, world: World, revision: RevisionThrottler, name: str, deadline: float

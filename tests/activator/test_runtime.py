@@ -258,7 +258,7 @@ async def test_probes_that_a_new_mesh_mode_brings_about_are_asked_in_its_way(
 async def test_no_pod_passes_a_probe_in_plaintext_before_encryption_is_set_up(
     tmp_path: Path,
 ) -> None:
-    """The pod answers probes, and nobody listens on its port for requests over TLS."""
+    """The pod responds to probes in plaintext, and listens on no port for requests over TLS."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):

@@ -1,4 +1,4 @@
-"""The listeners: opened together, and each taken port told of before anything is served."""
+"""The listeners: opened together; each port in use is logged before any listener serves."""
 
 from __future__ import annotations
 
@@ -134,8 +134,8 @@ async def _status(client: httpx.AsyncClient, url: str) -> int:
         return 0
 
 
-#: Clients of their own process, which send their first words with their connection: each connects,
-#: asks once, and leaves. Prints what went wrong, once per kind.
+#: Clients in a process of their own. Each connects, sends its first bytes at once, sends one
+#: request, and closes. The process prints each kind of error once.
 CLIENTS = """
 import concurrent.futures, socket, ssl, sys
 context = ssl.create_default_context(cafile=sys.argv[2])

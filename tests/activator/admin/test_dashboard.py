@@ -76,7 +76,7 @@ def test_nothing_is_loaded_from_elsewhere():
     """The policy would stop it in a browser; what is not there need not be stopped."""
     for name, text in {**SCRIPTS, "index.html": PAGE, "style.css": STYLE}.items():
         urls = {*re.findall(r"(?:https?:)?//[\w.-]+\.\w+", text.replace("// ", ""))}
-        assert urls <= {"http://www.w3.org"}, name  # SVG's namespace, which nobody asks
+        assert urls <= {"http://www.w3.org"}, name  # SVG's namespace: only a name
 
 
 def test_no_string_can_become_markup():
@@ -111,6 +111,6 @@ def test_what_others_have_written_comes_with_its_licence():
 
 
 def test_the_page_asks_for_all_modules_at_once():
-    """Those that are found only in another one come a round trip later."""
+    """The browser finds other modules only in a loaded one, a round trip later."""
     asked = {*re.findall(r'(?:modulepreload" href|module" src)="dashboard/([^"]+)"', PAGE)}
     assert asked == {*SCRIPTS, assets.REASONS} - {"theme.js"}

@@ -1,4 +1,4 @@
-"""The feed: who reads what, what slow readers lose, what those who come back are told."""
+"""The event feed: what each reader gets, what slow readers lose, and how readers resume."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def parse(text: bytes) -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def numbers(reader: EventReader) -> list[Any]:
-    """What a reader reads now: the numbers of events, and what else there is by its name."""
+    """Return the numbers of the events that a reader reads now, and other events by name."""
     return [
         data["n"] if "n" in data else (kind, data.get("events"))
         for _, kind, data in parse(reader.piece())
@@ -242,7 +242,7 @@ async def test_a_flood_costs_an_append_an_event_whoever_reads(events: Events) ->
     readers = [feed.join({}) for _ in range(100)]
     publish(events, *range(10_000))
     assert len(feed._ring) == 1000
-    # Nothing was written for anybody yet; then once for all.
+    # The feed renders no event until the first reader reads it, and then once for all readers.
     assert not any(told._text for told in feed._ring)
     texts = {id(told) for told in feed.since(feed.oldest)}
     for reader in readers:

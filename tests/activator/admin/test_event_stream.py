@@ -1,4 +1,4 @@
-"""``GET /api/v1/events`` over sockets: what clients get, and that none holds up anybody else."""
+"""``GET /api/v1/events`` over sockets: what clients get; a slow client delays no other."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class Client:
         return fields["id"], fields["event"], json.loads(fields["data"])
 
     async def text(self, end: bytes) -> bytes:
-        """What comes up to there, as it comes."""
+        """Read up to ``end``."""
         return await self._reader.readuntil(end)
 
     async def end(self) -> bytes:
-        """Whatever comes until the connection is closed."""
+        """Read until the connection is closed."""
         return await self._reader.read()
 
 
@@ -93,7 +93,7 @@ async def reading(servers: Servers, query: str = "", last: str = "") -> AsyncIte
 
 
 def list_pod(servers: Servers, name: str = "hello") -> None:
-    """Kubernetes lists one pod, which nobody answers for."""
+    """Kubernetes lists one pod; no process listens at its address."""
     driver = servers._runtime.driver
     revision = RevisionID("default", name)
     driver.set_revision(Revision(revision))

@@ -1,4 +1,4 @@
-"""Security headers are on every answer; one that says otherwise itself has them once."""
+"""Security headers are in every response once, also where the response sets one itself."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ async def test_steps_without_requests_are_0_however_many(past, idle):
 
 
 async def test_what_ended_ten_minutes_ago_does_not_come_back_as_new(past):
-    """The ring is full of it, and nobody has written there since."""
+    """The ring is full of old values, and no step has overwritten them since."""
     hello = past.revision()
     for number in range(STEPS):
         past.serve(hello, 1 + number % 3)
@@ -262,7 +262,7 @@ async def test_the_time_is_the_end_of_the_last_step(past):
 
 
 async def test_a_step_that_ends_while_a_long_answer_is_made_does_not_disturb_it(past):
-    """But for the oldest value, in whose place the new one is: 0 is less wrong than that."""
+    """The new value replaces the oldest one, which then reads 0."""
     many = [past.revision(f"r{number}") for number in range(3)]
     for _ in range(STEPS):
         for throttler in many:
@@ -304,7 +304,7 @@ async def test_a_number_of_steps_that_is_none_is_a_problem(past, steps):
 
 
 async def test_very_many_are_looked_at_in_turns(past):
-    """A step of many busy revisions is told of once all of them have been looked at."""
+    """The history shows a step with many busy revisions only after it has read all of them."""
     count = 4 * BLOCK
     many = [past.revision(f"r{number:04}") for number in range(count)]
     for throttler in many:

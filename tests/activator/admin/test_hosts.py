@@ -1,4 +1,4 @@
-"""Which Host fields the admin side answers to."""
+"""Which Host fields the admin listener accepts."""
 
 from __future__ import annotations
 

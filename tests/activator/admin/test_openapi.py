@@ -1,4 +1,4 @@
-"""That the OpenAPI document is one, and that what is answered is what it says."""
+"""The OpenAPI document is valid, and the responses match it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long answers come whole, in pieces, with a turn for others after each."""
+"""Long responses arrive completely, in pieces; other tasks run between the pieces."""
 
 from __future__ import annotations
 

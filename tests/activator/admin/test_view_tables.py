@@ -1,4 +1,4 @@
-"""The tables of the API's answers, and that the reference has those of the code."""
+"""The tables of the API's response fields; the reference has the tables of the code."""
 
 from __future__ import annotations
 

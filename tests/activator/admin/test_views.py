@@ -1,4 +1,4 @@
-"""The fields of the API's answers: what each says of itself."""
+"""The fields of the API's responses: each has a description of its own."""
 
 from __future__ import annotations
 

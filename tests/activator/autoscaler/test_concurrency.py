@@ -174,7 +174,7 @@ def test_a_revision_that_is_deleted_and_created_again_has_one_load_only(accounts
         load.request_ended(1.0)
     reporter.report(2.0)
     assert reporter.report(3.0) == []
-    assert reporter.load(A) is load  # the new one was not forgotten
+    assert reporter.load(A) is load  # the reporter did not remove the new account
 
 
 def test_forgetting_an_unknown_revision_is_no_error(accounts):
@@ -182,7 +182,7 @@ def test_forgetting_an_unknown_revision_is_no_error(accounts):
     assert accounts.reporter.report(1.0) == []
 
 
-# The model keeps every request as an interval and integrates anew at each report.
+# The model keeps every request as an interval, and integrates over all of them at each report.
 
 
 @dataclass

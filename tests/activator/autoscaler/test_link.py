@@ -1,4 +1,4 @@
-"""The link against real peers on the loopback: friendly, restarting, silent, deaf and absent."""
+"""The link against real peers on the loopback: normal, restarting, silent, blocked and absent."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from tests.conftest import in_virtual_time, on_uvloop
 from tests.ports import hold, port_of
 from throttler.model import RevisionID
 
-pytestmark = on_uvloop  # silent and absent peers answer in real time
+pytestmark = on_uvloop  # silent and absent peers take real time
 
 A = RevisionID("default", "a-00001")
 PATIENCE = 45.0  # seconds that a step may take on a busy machine; nothing waits that long
@@ -32,7 +32,7 @@ PATIENCE = 45.0  # seconds that a step may take on a busy machine; nothing waits
 QUICK = LinkTimings(
     backoff_first=0.005, backoff_factor=1.0, close=0.2, stale_after=60.0, restart_at_once_after=0.0
 )
-# A wait after a failure would outlast the test: who passes with it did not wait.
+# A wait after a failure would outlast the test. So a test that passes with it did not wait.
 NO_SECOND_CHANCE = replace(QUICK, backoff_first=3600.0)
 
 
@@ -51,14 +51,14 @@ class RecordingConnection(ServerConnection):
 
 
 class Peer:
-    """An autoscaler: takes connections, answers pings, keeps the frames that it gets."""
+    """An autoscaler that accepts connections, sends pongs, and keeps received frames."""
 
     def __init__(self):
         self.frames: asyncio.Queue[Any] = asyncio.Queue()
         self.pings: asyncio.Queue[Any] = asyncio.Queue()
         self.connections: asyncio.Queue[Any] = asyncio.Queue()
         self.accepted = 0
-        self._held = hold()  # so that nobody takes the port while it is away
+        self._held = hold()  # so that no other process takes the port while the peer is away
         self.port = port_of(self._held)
         self.greet = None
         self._server: Any = None
@@ -102,7 +102,7 @@ async def peer():
 
 
 class RawPeer:
-    """A TCP server that shakes hands as told and then neither reads nor answers."""
+    """A TCP server that sends the given handshake, and then neither reads nor writes."""
 
     def __init__(self, answer):
         self._answer = answer
@@ -298,7 +298,7 @@ async def test_the_age_is_that_of_the_last_pong_and_grows_without_one(peer, monk
         await states.expect(True)
         assert link.age() <= now() - begun
         connected_at = now() - link.age()
-        for _ in range(3):  # with the third, the first has been answered
+        for _ in range(3):  # after the third ping, the pong of the first has arrived
             await soon(peer.pings.get())
         assert now() - link.age() > connected_at
         await peer.stop()
@@ -339,7 +339,7 @@ async def test_what_the_peer_says_is_ignored(peer):
 async def test_a_peer_that_says_more_than_it_can_have_to_say_is_left(peer):
     async def flood(connection):
         await connection.recv()
-        connection.transport.write(b"\x89\x00" * BURST_BYTES)  # pings: all would be answered
+        connection.transport.write(b"\x89\x00" * BURST_BYTES)  # the library would send a pong each
 
     peer.greet = flood
     async with running(peer.url) as (link, states):
@@ -541,7 +541,7 @@ async def test_a_name_that_does_not_resolve_is_retried(monkeypatch):
     ],
 )
 async def test_a_peer_that_speaks_something_else_is_retried(answer):
-    timings = replace(QUICK, handshake=0.1)  # which also ends the wait for more of an odd answer
+    timings = replace(QUICK, handshake=0.1)  # ends the wait for more of a response, too
     async with raw_peer(lambda _: answer) as peer, running(peer.url, timings) as (link, _):
         await until(lambda: link.failed_dials > 2)
         assert link.last_error.startswith("dial failed: ")

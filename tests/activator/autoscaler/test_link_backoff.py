@@ -93,7 +93,7 @@ async def test_what_arose_during_a_dial_that_fails_asks_for_the_next(monkeypatch
 
 
 class Connection:
-    """One to a peer of which nothing else is asked."""
+    """A connection that the link only aborts or closes."""
 
     transport = SimpleNamespace(abort=lambda: None)
 
@@ -126,5 +126,5 @@ async def test_time_without_the_autoscaler_counts_from_the_last_connection_that_
     await after(600.0)
     run.cancel()
     await asyncio.wait([run])
-    # Never connected; lost just now; one, two, three that were none; lost anew, twice.
+    # Never connected; just lost; one, two, three that ended at once; lost again, twice.
     assert lost_for == pytest.approx([0.0, 0.0, 0.0, 0.11, 0.25, 0.0, 0.0])

@@ -1,4 +1,4 @@
-"""When the listeners hear of the load: in virtual time, so that every second is exact."""
+"""When the reporter sends the load to its listeners; in virtual time, to the exact second."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ B = RevisionID("default", "b-00001")
 
 
 class Listener:
-    """A sink that notes what it hears and when, from the start of the test on."""
+    """A sink that records reports with their times, in seconds since the test began."""
 
     def __init__(self):
         self._loop = asyncio.get_running_loop()

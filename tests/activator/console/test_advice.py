@@ -1,4 +1,4 @@
-"""What people are told of a reason."""
+"""The advice that the console prints for a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking an admin side, others, and nobody."""
+"""Requests to an admin listener, to other servers, and to a closed port."""
 
 from __future__ import annotations
 

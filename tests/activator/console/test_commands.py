@@ -1,4 +1,4 @@
-"""Questions to an admin side, from what is asked to what is shown."""
+"""Commands from their arguments to their output, against an admin listener."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_watch_tells_of_files_that_are_wrong_while_they_are(question, monkeypa
 
 
 class Server:
-    """Answers every GET with ``answer``, on a port of its own that it can come back to."""
+    """Send ``answer`` for every GET; can stop, and listen on the same port again."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
         self.answer = answer

@@ -30,7 +30,7 @@ def world():
 
 
 def view(world, throttler, **more):
-    """What a real activator answers, and what other parts of one add."""
+    """Return the view of a real activator, with the fields that other parts add."""
     return revision_view(throttler, world.clock.now) | more
 
 

@@ -1,4 +1,4 @@
-"""Answers that need not be an activator's, read one field at a time."""
+"""Responses of unknown servers, read one field at a time."""
 
 from __future__ import annotations
 

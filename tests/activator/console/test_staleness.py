@@ -1,4 +1,4 @@
-"""What people are told of an activator's own state."""
+"""What the console prints about an activator's own state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``activator status`` makes of an admin side's answers, and of others'."""
+"""What ``activator status`` prints for responses of an activator, and of other servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page that is shown again and again, through whatever happens to who answers."""
+"""A page that the console prints again and again, also while the server fails."""
 
 from __future__ import annotations
 

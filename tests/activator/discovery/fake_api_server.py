@@ -1,7 +1,7 @@
-"""An API server that says what a test tells it to, down to the byte.
+"""An API server that sends exactly the bytes that a test chooses.
 
-Lists and watches work by themselves from ``objects``; ``script`` puts other answers before that.
-Raw asyncio, because half of what is played here is not HTTP that a server library would send.
+``objects`` feeds lists and watches; responses in ``script`` come before that. The server uses raw
+asyncio: HTTP libraries refuse to send many of the faults.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KINDS = {
 class Call(NamedTuple):
     """One request as RBAC judges it.
 
-    ``namespace`` is empty where all namespaces are asked for, ``name`` where no single object is.
+    ``namespace`` is empty for all namespaces, ``name`` for requests without a single object.
     """
 
     group: str
@@ -60,8 +60,8 @@ class Request:
 class Answer:
     """What to send: a status, headers, a body, and how it ends.
 
-    ``end``: ``close`` after a whole body, ``hold`` to keep the stream open, ``cut`` to close in
-    the middle of it, ``reset`` to break the connection, ``silence`` to send not even a head.
+    ``end`` is ``close`` after a whole body, or ``hold`` to keep the stream open. ``cut`` closes in
+    the middle of the body, ``reset`` breaks the connection, ``silence`` sends no head.
     """
 
     status: int = 200
@@ -92,7 +92,7 @@ class FakeApiServer:
         self._streams: dict[str, list[tuple[Request, asyncio.StreamWriter]]] = defaultdict(list)
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
-        self._held: socket.socket | None = None  # so that nobody takes the port after ``stop``
+        self._held: socket.socket | None = None  # keeps the port after ``stop``
         self.port = 0
 
     async def __aenter__(self) -> Self:
@@ -151,7 +151,7 @@ class FakeApiServer:
         return line
 
     def delete(self, kind: str, name: str, *, tell: bool = True) -> None:
-        """Deletes an object, and tells the open watches unless told not to."""
+        """Delete an object; send the event to the open watches unless ``tell`` is false."""
         self.version += 1
         obj = self.objects[kind].pop(name)
         obj["metadata"]["resourceVersion"] = str(self.version)
@@ -170,7 +170,7 @@ class FakeApiServer:
 
     @property
     def calls(self) -> list[Call]:
-        """What was asked for, as RBAC judges it, in order; ``/version`` needs no permission."""
+        """Return the requests as RBAC judges them, in order; ``/version`` needs no permission."""
         return [request.call for request in self.requests if request.call]
 
     def count(self, kind: str, verb: str) -> int:
@@ -285,7 +285,7 @@ def _call(path: str, params: dict[str, str]) -> Call | None:
 
 
 def selects(request: Request, obj: dict[str, Any]) -> bool:
-    """Whether an object is among those that a request asks for."""
+    """Return whether a request selects an object."""
     metadata = obj["metadata"]
     labels = metadata.get("labels", {})
     for term in filter(None, request.params.get("labelSelector", "").split(",")):

@@ -1,4 +1,4 @@
-"""A sink that writes down what it is told, and makers of the objects that tests feed."""
+"""A sink that records its calls, and functions that build the objects that tests feed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ B = RevisionID("default", "b")
 
 
 class RecordingSink:
-    """Keeps every call in order, and what is in force after them."""
+    """Keep every call in order, and the state after all calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -68,7 +68,7 @@ class RecordingSink:
         self._told.set()
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Waits until what was told makes a condition hold."""
+        """Wait until the calls make a condition true."""
         while not holds():
             self._told.clear()
             await self._told.wait()
@@ -172,7 +172,7 @@ def _conditions(*, ready: bool, terminating: bool) -> dict[str, bool]:
 
 
 def truncated(endpoints: dict[str, Any]) -> dict[str, Any]:
-    """The same Endpoints, marked as Kubernetes marks those that lack pods."""
+    """Return the same Endpoints with the mark that Kubernetes sets on a list without all pods."""
     annotations = {"endpoints.kubernetes.io/over-capacity": "truncated"}
     return endpoints | {"metadata": endpoints["metadata"] | {"annotations": annotations}}
 

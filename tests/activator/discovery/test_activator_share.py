@@ -1,4 +1,4 @@
-"""Which of its activators we are for a revision, by Endpoints and EndpointSlices of its Service."""
+"""Which share of a revision an activator has, by Endpoints and EndpointSlices of its Service."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Cluster:
 
     @property
     def share(self) -> ActivatorShare | None:
-        """None where we are not listed: the last known share stays."""
+        """None where the Service does not list this activator: the last known share stays."""
         addresses = self.sink.activators.get(A, {}).get(self._protocol, frozenset())
         return infer_share(self._own_ip, addresses)
 
@@ -151,7 +151,7 @@ def test_slices_that_knative_writes_count_rather_than_endpoints_that_it_has_left
 
 
 def test_endpoints_count_while_slices_are_only_copies_of_them() -> None:
-    """A copy is late by a moment, and Knative's activators beside us read Endpoints."""
+    """Copies come later, and Knative's activators in the same deployment read Endpoints."""
     cluster = Cluster()
     cluster.apply(mirrored(OURS, *OTHERS), OLD)
     assert cluster.share == FIRST_OF_TWO

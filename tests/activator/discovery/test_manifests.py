@@ -90,7 +90,7 @@ def _is_ready(sink: RecordingSink, addresses: list[str]) -> bool:
 
 async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(PATIENCE):
-        # The kernel and a thread decide when: no event of ours would tell.
+        # The kernel and a thread decide when; there is no event to wait for.
         while not condition():  # noqa: ASYNC110 # files have no event to wait for
             await asyncio.sleep(0.001)
 

@@ -1,4 +1,4 @@
-"""What counts as a difference between a list and the inventory, and which differences last."""
+"""Which differences between a list and the inventory count, and which of them last."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_an_object_that_is_known_is_compared_with_what_is_listed(
     words: str,
 ) -> None:
     inventory.apply(private("10.0.0.1", uid="u", version="1"))
-    inventory.apply(revision())  # of another kind, of which this list says nothing
+    inventory.apply(revision())  # of another kind, which this list does not cover
     assert differences(inventory, *objects) == ({KEY: found} if found else {})
     assert words in "".join(map(str, differences(inventory, *objects).values()))
 
@@ -72,7 +72,7 @@ def test_an_object_that_is_not_known_is_a_difference_unless_it_cannot_be_used(
         ((ONE, TWO), (ONE, Version("u", "3")), True),
         ((ONE, None), (ONE, None), True),
         ((None, ONE), (None, TWO), True),
-        # It changes all the time, and we hear of it.
+        # It changes all the time, and its events arrive.
         ((ONE, TWO), (TWO, Version("u", "3")), False),
         (None, (ONE, TWO), False),
         ((ONE, TWO), None, False),

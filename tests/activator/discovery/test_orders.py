@@ -1,8 +1,8 @@
 """Objects in every order, through inventory, driver and throttler: what a request would find.
 
-Knative's activator drops Endpoints that come before their Revision, loses the pods of a Revision
-that is deleted and created again, keeps the pods of deleted Endpoints, and ends at a negative
-containerConcurrency.
+Knative's activator has four faults here. It drops Endpoints that come before their Revision, and
+keeps the pods of deleted Endpoints. It loses the pods of a Revision that is deleted and created
+again. It ends at a negative containerConcurrency.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ async def following(
 
 
 class Waiting(RecordingSink):
-    """Lets a test wait for what the sink is to be told."""
+    """A sink on which a test can wait for pods."""
 
     async def until_ready(self, *ips: str) -> None:
         expected = [f"{ip}:8012" for ip in ips]
@@ -221,7 +221,7 @@ async def test_an_expired_version_is_listed_anew_without_a_gap(
     assert not sink.emptied
     assert sink.ready(B) == []
     assert reflector.counters.expired == 1
-    # The new list must not be older than what was known.
+    # The new list must be at least as recent as the last known version.
     assert server.of("Endpoints", "list")[1].params["resourceVersion"] == "102"
 
 

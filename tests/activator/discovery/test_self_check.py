@@ -1,4 +1,4 @@
-"""A watch that loses changes without a sign: found, told, counted and mended; all else is not."""
+"""A watch that loses events without an error is found, logged, counted and corrected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TIMINGS = Timings(backoff_first=0.1, watch_brief=0.0)
 
 @pytest.fixture
 def inventory(sink: RecordingSink) -> Inventory:
-    """Without slices, of which the same would be told."""
+    """An inventory that reads Endpoints alone; with slices the results would be the same."""
     return Inventory(sink, sink, scope=Scope(endpoints=EndpointsSource.ENDPOINTS))
 
 
@@ -54,7 +54,7 @@ async def watching(
 
 
 def change_silently(server: FakeApiServer, *ips: str) -> None:
-    """The object changes, and no watch is told."""
+    """Change the object without an event to any watch."""
     server.version += 1
     obj = private(*ips)
     obj["metadata"]["resourceVersion"] = str(server.version)

@@ -1,4 +1,4 @@
-"""What queue-proxy is asked; how it is sent is in probing/test_probe.py."""
+"""What queue-proxy's probe contains; probing/test_probe.py tests how it is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which answers are queue-proxy's own, so that the application has nothing of the request."""
+"""Which responses are queue-proxy's own, so that the application did not get the request."""
 
 from __future__ import annotations
 

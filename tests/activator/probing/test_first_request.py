@@ -25,7 +25,7 @@ from throttler.throttler import Limits, Throttler
 
 
 class Pod:
-    """Answers every request with ``queue``; knows which came on which connection."""
+    """Respond to every request with ``queue``; record the targets per connection."""
 
     def __init__(self) -> None:
         self.seen: list[list[str]] = []
@@ -90,10 +90,10 @@ class World:
             f"GET {target} HTTP/1.1\r\nHost: app.default.svc.cluster.local\r\n"
             "Connection: close\r\n\r\n".encode()
         )
-        answer = await reader.read()
+        response = await reader.read()
         writer.close()
         await writer.wait_closed()
-        return answer
+        return response
 
     def list_pods(self, *addresses: str) -> None:
         endpoints = ListedEndpoints(not_ready=frozenset(map(Endpoint, addresses)))
@@ -131,10 +131,10 @@ async def test_probed_connection_carries_the_first_request() -> None:
     pod = Pod()
     listener = await asyncio.start_server(pod.serve, "127.0.0.1", 0)
     async with proxying(container_concurrency=1) as world, asyncio.TaskGroup() as group:
-        answer = group.create_task(world.get("/first"))
+        response = group.create_task(world.get("/first"))
         await world.load.came(1)
         world.list_pods(address_of(listener))
-        assert (await answer).endswith(b"\r\n\r\nqueue")
+        assert (await response).endswith(b"\r\n\r\nqueue")
         assert pod.seen == [["/healthz", "/first"]]
         for writer in pod.writers:
             writer.transport.abort()
@@ -146,20 +146,20 @@ async def test_waiters_are_served_over_few_connections_when_their_turn_comes() -
     pod = Pod()
     listener = await asyncio.start_server(pod.serve, "127.0.0.1", 0)
     async with proxying(container_concurrency=2) as world, asyncio.TaskGroup() as group:
-        answers = [group.create_task(world.get(f"/{number}")) for number in range(40)]
-        await world.load.came(len(answers))
+        responses = [group.create_task(world.get(f"/{number}")) for number in range(40)]
+        await world.load.came(len(responses))
         world.list_pods(address_of(listener))
-        for answer in answers:
-            assert (await answer).startswith(b"HTTP/1.1 200 ")
+        for response in responses:
+            assert (await response).startswith(b"HTTP/1.1 200 ")
         assert len(pod.seen) == 2
-        assert sum(len(targets) for targets in pod.seen) == len(answers) + 1
+        assert sum(len(targets) for targets in pod.seen) == len(responses) + 1
         for writer in pod.writers:
             writer.transport.abort()
     listener.close()
 
 
 class Http2Pod:
-    """A server of HTTP/2 alone, as those of gRPC are, that drops its first connection.
+    """A server of HTTP/2 alone, like a gRPC server; it drops its first connection.
 
     Arguments:
         greets: whether its SETTINGS come before it has read anything.
@@ -209,6 +209,6 @@ async def test_a_pod_of_http2_alone_that_dropped_a_request_is_used_again(greets:
         world.driver.set_mesh(MeshMode.DISABLED, False)
         endpoints = ListedEndpoints(ready=frozenset((Endpoint(address_of(listener)),)))
         world.driver.set_endpoints(APP, {AppProtocol.HTTP1: endpoints})
-        answer = await world.get("/")
-        assert answer.startswith(b"HTTP/1.1 200 "), answer
+        response = await world.get("/")
+        assert response.startswith(b"HTTP/1.1 200 "), response
     listener.close()

@@ -1,4 +1,4 @@
-"""One probe: what it asks, what each answer means, and that it takes no more than it should."""
+"""One probe: what it sends, what each response means, and how much it reads."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Verdict(NamedTuple):
 class Server:
     """A pod made of one function per request, on a loopback port."""
 
-    def __init__(self, pools: ConnectionPools, answer: bytes | None) -> None:
+    def __init__(self, pools: ConnectionPools, response: bytes | None) -> None:
         self.pools = pools
-        self.answer = answer
+        self.response = response
         self.heads: list[bytes] = []
         self.connections: list[asyncio.StreamWriter] = []
         self.then_close = False
@@ -47,8 +47,8 @@ class Server:
         try:
             while True:
                 self.heads.append(await reader.readuntil(b"\r\n\r\n"))
-                if self.answer is not None:
-                    writer.write(self.answer)
+                if self.response is not None:
+                    writer.write(self.response)
                 if self.then_close:
                     return
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -68,10 +68,10 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(answer: bytes | None, probe: ProbeSpec = QUEUE_PROXY) -> AsyncIterator[Server]:
+async def serving(response: bytes | None, probe: ProbeSpec = QUEUE_PROXY) -> AsyncIterator[Server]:
     loop = asyncio.get_running_loop()
     tasks = Tasks()
-    server = Server(ConnectionPools(PoolLimits(), tasks.start, loop.time), answer)
+    server = Server(ConnectionPools(PoolLimits(), tasks.start, loop.time), response)
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     host, port = listener.sockets[0].getsockname()
     server.pod = tracker(f"{host}:{port}", probe)
@@ -121,7 +121,7 @@ async def test_with_passthrough_the_question_names_the_private_service() -> None
 
 @both_loops
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         ok(b"queue"),
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nqu\r\n3\r\neue\r\n0\r\n\r\n",
@@ -130,8 +130,8 @@ async def test_with_passthrough_the_question_names_the_private_service() -> None
     ],
     ids=["length", "chunked", "early hints", "continue"],
 )
-async def test_good_answer_passes_in_every_framing(answer: bytes) -> None:
-    async with serving(answer) as server:
+async def test_good_answer_passes_in_every_framing(response: bytes) -> None:
+    async with serving(response) as server:
         assert await server.probe() == ("", "")
         assert await server.probe() == ("", "")
         assert len(server.connections) == 1
@@ -228,9 +228,9 @@ BAD = {
 
 
 @both_loops
-@pytest.mark.parametrize(("answer", "verdict"), BAD.values(), ids=BAD)
-async def test_bad_answer_says_what_was_wrong(answer: bytes, verdict: tuple[str, str]) -> None:
-    async with serving(answer) as server:
+@pytest.mark.parametrize(("response", "verdict"), BAD.values(), ids=BAD)
+async def test_bad_answer_says_what_was_wrong(response: bytes, verdict: tuple[str, str]) -> None:
+    async with serving(response) as server:
         kind, text = await server.probe()
         assert kind == verdict[0]
         assert text.startswith(verdict[1])
@@ -253,7 +253,7 @@ async def test_half_an_answer_is_none() -> None:
 @both_loops
 async def test_refused_connection_says_so() -> None:
     async with serving(None) as server:
-        pass  # nobody listens there any more
+        pass  # the port is closed now
     async with serving(None) as other:
         server.pools = other.pools
         assert await server.probe() == ("connect-failed", "connection refused")
@@ -263,8 +263,8 @@ async def test_pod_that_takes_the_question_and_is_silent_times_out_after_its_tim
     async with serving(None) as server:
         assert await server.probe() == ("timeout", "no response in 0.5 s")
         assert asyncio.get_running_loop().time() == TIMEOUT
-        # A late answer on that connection reaches nobody: the next probe has its own.
-        server.answer = ok(b"queue")
+        # A late response on that connection counts for no probe: the next one has its own.
+        server.response = ok(b"queue")
         assert await server.probe() == ("", "")
         assert len(server.connections) == 2
 
@@ -275,8 +275,8 @@ async def test_body_that_drips_times_out() -> None:
 
 
 async def test_switch_of_protocols_is_no_answer() -> None:
-    answer = b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
-    async with serving(answer) as server:
+    response = b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
+    async with serving(response) as server:
         assert (await server.probe()).kind == "timeout"
 
 
@@ -294,7 +294,7 @@ async def test_idle_connection_that_the_pod_closed_says_nothing_against_the_pod(
 async def test_connection_that_breaks_a_second_time_fails() -> None:
     async with serving(ok(b"queue")) as server:
         assert await server.probe() == ("", "")
-        server.answer, server.then_close = None, True
+        server.response, server.then_close = None, True
         assert (await server.probe()).kind == "connection-lost"
         assert len(server.connections) == 2
 

@@ -1,4 +1,4 @@
-"""Whose probe is next: what somebody waits for, what failed least, what came first."""
+"""Which probe is next: a pod that requests wait for, fewest failures, then oldest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from activator.probing.probe_queue import SHARE, ProbeQueue
 
 
 def turns(queue: ProbeQueue[str], most: int = 10**6) -> list[str]:
-    """Take turns until nobody is left."""
+    """Take turns until the queue is empty."""
     found: list[str] = []
     while (key := queue.first()) is not None and len(found) < most:
         queue.take()

@@ -10,7 +10,7 @@ import pytest
 
 from activator.knative.probes import QUEUE_PROXY
 from activator.probing.prober import BURST, MAX_RATE
-from tests.activator.probing.world import APP, Answer, World, until
+from tests.activator.probing.world import APP, Response, World, until
 from throttler.health import (
     DELAY_AFTER_TIMEOUT,
     DELAY_HEALTHY,
@@ -185,7 +185,7 @@ async def test_each_new_waiter_asks_a_pod_no_sooner_whose_tls_is_wrong() -> None
         ticket = world.ask()
         await until(60.0 + number / 100)
         world.driver.cancel(world.revision, ticket, world.clock())
-    # Nobody had asked for it for long: at once for the first, and then once a second.
+    # The last request was long ago: one probe at once for the first, and then one per second.
     assert gaps(world.pods[A].at[asked:]) == pytest.approx([1.0, 1.0], abs=0.011)
     assert world.pods[A].at[asked] == 60.0
 
@@ -201,31 +201,31 @@ async def test_pod_whose_tls_was_mended_and_starts_anew_is_asked_as_often_as_any
     assert gaps(between(world.pods[A].at, 6.1, 7.0))[-10:] == pytest.approx([DELAY_WANTED] * 10)
 
 
-NOT_READY = Answer(503, b"")
-#: Seconds between the first probes of a pod that answers at once that it is not ready.
+NOT_READY = Response(503, b"")
+#: Seconds between the first probes of a pod that responds "not ready" at once.
 BACKING_OFF = [0.025, 0.05, 0.1, 0.2, 0.2]
 
 
 @pytest.mark.parametrize(
-    "answer", [NOT_READY, Answer(500, b"no probe\n"), Answer(200, b"hello")], ids=str
+    "response", [NOT_READY, Response(500, b"no probe\n"), Response(200, b"hello")], ids=str
 )
-async def test_pod_that_says_not_ready_is_asked_as_often_as_by_knative(answer: Answer) -> None:
+async def test_pod_that_says_not_ready_is_asked_as_often_as_by_knative(response: Response) -> None:
     """One request waits for 8 s: Knative's activator probes 41 times."""
     world = World()
-    world.pods[A].answer = answer
+    world.pods[A].response = response
     waiting = world.ask()
     world.list_pods(not_ready=[A])
     await until(8.0)
     assert gaps(world.pods[A].at)[:5] == pytest.approx(BACKING_OFF)
     assert len(world.pods[A].at) <= 41 + len(BACKING_OFF)
-    world.pods[A].answer = Answer()
+    world.pods[A].response = Response()
     await until(8.2)
     assert waiting.state is ASSIGNED
 
 
 async def test_pod_whose_probe_is_expensive_is_asked_less_often_from_the_first_on() -> None:
     world = World()
-    world.pods[A].answer = NOT_READY
+    world.pods[A].response = NOT_READY
     world.pods[A].round_trip = 0.002
     world.ask()
     world.list_pods(not_ready=[A])
@@ -241,7 +241,7 @@ async def test_pod_that_kubernetes_reports_news_of_is_asked_at_once_and_quickly_
     news: str,
 ) -> None:
     world = World()
-    world.pods[A].answer = NOT_READY
+    world.pods[A].response = NOT_READY
     world.ask()
     world.list_pods(not_ready=[A])
     await until(5.1)
@@ -257,7 +257,7 @@ async def test_pod_that_kubernetes_reports_news_of_is_asked_at_once_and_quickly_
 
 async def test_each_new_waiter_asks_a_pod_no_sooner_that_says_not_ready() -> None:
     world = World()
-    world.pods[A].answer = NOT_READY
+    world.pods[A].response = NOT_READY
     world.list_pods(not_ready=[A])
     await until(60.0)
     asked = len(world.pods[A].at)
@@ -272,7 +272,7 @@ async def test_each_new_waiter_asks_a_pod_no_sooner_that_says_not_ready() -> Non
 async def test_pod_that_said_not_ready_and_refuses_then_is_asked_as_often_as_any() -> None:
     """The pod's queue-proxy has ended, so a refused probe costs nothing."""
     world = World()
-    world.pods[A].answer = NOT_READY
+    world.pods[A].response = NOT_READY
     world.ask()
     world.list_pods(not_ready=[A])
     await until(5.0)
@@ -352,11 +352,11 @@ async def test_healthy_pod_that_fails_its_check_is_asked_again_at_once() -> None
     world = World()
     world.list_pods(A)
     await until(29.0)
-    world.pods[A].answer = Answer(503, b"not ready")
+    world.pods[A].response = Response(503, b"not ready")
     await until(30.1)
     assert between(world.pods[A].at, 29, 31) == pytest.approx([30.0, 30.0])
     assert world.tracker(A).state is PodState.PROBING
-    world.pods[A].answer = Answer()
+    world.pods[A].response = Response()
     await until(31.0)
     assert world.tracker(A).state is PodState.HEALTHY
 
@@ -474,7 +474,7 @@ async def test_forgotten_pods_give_their_place_and_their_turn_away() -> None:
     assert world.prober.in_flight == 0
 
 
-# How long an answer may take.
+# How long a response may take.
 
 
 @pytest.mark.parametrize("round_trip", [0.1, 0.29, 0.3, 0.45, 0.9])
@@ -504,15 +504,15 @@ async def test_timeout_of_a_silent_pod_grows_to_a_bound() -> None:
 
 
 async def test_pod_that_holds_probes_and_then_answers_is_understood() -> None:
-    """queue-proxy answers only when its container does, for up to 10 s."""
+    """queue-proxy responds only when its container does, for up to 10 s."""
     world = World()
-    world.pods[A].answer = None
+    world.pods[A].response = None
     world.ask()
     world.list_pods(not_ready=[A])
     await until(4.0)
     assert world.pods[A].abandoned >= 2
     assert world.prober.failures == {"timeout": world.pods[A].abandoned}
-    world.pods[A].answer = Answer()
+    world.pods[A].response = Response()
     await until(9.0)
     assert world.tracker(A).state is PodState.HEALTHY
 
@@ -521,8 +521,8 @@ async def test_refused_and_timed_out_are_told_apart() -> None:
     world = World()
     world.pods[A].listens = False
     world.pods[B].silent = True
-    world.pods[C].answer = None
-    world.pods[D].answer = Answer(503, b"not ready")
+    world.pods[C].response = None
+    world.pods[D].response = Response(503, b"not ready")
     world.list_pods(A, B, C, D)
     await until(0.31)
     assert [world.tracker(address).probe.error for address in (A, B, C, D)] == [
@@ -531,7 +531,7 @@ async def test_refused_and_timed_out_are_told_apart() -> None:
         "no response in 0.3 s",
         "status 503",
     ]
-    # Those that answer at once have been asked a second time, 0.2 s later.
+    # The prober has sent a second probe, 0.2 s later, to the pods that responded at once.
     assert world.prober.failures == {
         "connect-failed": 2,
         "connect-timeout": 1,
@@ -541,7 +541,7 @@ async def test_refused_and_timed_out_are_told_apart() -> None:
     assert world.prober.attempts == 6
 
 
-# What makes an answer void.
+# What makes the result of a probe void.
 
 
 async def test_change_for_the_worse_abandons_the_probe_under_way() -> None:
@@ -552,12 +552,12 @@ async def test_change_for_the_worse_abandons_the_probe_under_way() -> None:
     assert world.tracker(A).state is PodState.HEALTHY
     assert world.prober.in_flight == 1
 
-    world.list_pods(not_ready=[A])  # whatever that probe finds was asked before this
+    world.list_pods(not_ready=[A])  # the probe under way was sent before this
     assert world.pods[A].abandoned == 1
     assert world.prober.in_flight == 1
     await until(30.31)
     assert world.tracker(A).state is PodState.PROBING
-    await until(30.46)  # a connection and an answer later
+    await until(30.46)  # after the time for a connection and a response
     assert world.tracker(A).state is PodState.HEALTHY
     assert between(world.pods[A].at, 30.0, 31.0) == pytest.approx([30.2, 30.25])
 
@@ -567,7 +567,7 @@ async def test_dial_under_way_for_a_void_probe_leaves_its_connection_to_the_next
     world.pods[A].round_trip = 0.1
     world.list_pods(not_ready=[A])
     await until(0.05)
-    world.list_pods(A)  # listed as ready: asked anew
+    world.list_pods(A)  # listed as ready: probed again
     await until(0.5)
     assert world.tracker(A).state is PodState.HEALTHY
     assert len(world.pods[A].asked) == 1
@@ -674,7 +674,7 @@ async def test_pods_that_are_gone_take_no_turn_of_a_pod_that_somebody_waits_for(
 
 
 def idle_crowd(world: World) -> list[str]:
-    """3,000 revisions that nobody asks for, with a pod each that takes its time to refuse."""
+    """List 3,000 revisions without requests, each with a pod that refuses after a while."""
     addresses = [f"10.2.{n // 250}.{n % 250}:8012" for n in range(3000)]
     for number, address in enumerate(addresses):
         world.pods[address].listens = False
@@ -692,7 +692,7 @@ async def test_a_pod_that_somebody_waits_for_is_asked_before_thousands_that_nobo
     world.list_pods(A)
     assert world.pods[A].at == []  # there is no place
     waiting = world.ask()
-    await until(0.07)  # the first places are given back after 50 ms
+    await until(0.07)  # the first probes end after 50 ms
     assert waiting.pod is world.tracker(A)
     await until(0.2)
     world.ask()
@@ -714,11 +714,11 @@ async def test_pods_that_nobody_wants_get_a_look_beside_a_crowd_that_refuses() -
 VIP = "10.96.0.5:80"
 
 
-def meshed(answer: Answer | None = None) -> World:
-    """One ready pod that answers as a mesh would, and a ClusterIP."""
+def meshed(response: Response | None = None) -> World:
+    """Return a world with a ready pod that responds as a mesh would, and a ClusterIP."""
     world = World(container_concurrency=10)
-    world.pods[A].answer = Answer(503, b"")
-    world.pods[VIP].answer = answer or Answer()
+    world.pods[A].response = Response(503, b"")
+    world.pods[VIP].response = response or Response()
     world.driver.set_service(APP, {AppProtocol.HTTP1: VIP})
     return world
 
@@ -738,7 +738,7 @@ async def test_ordinary_cold_start_never_asks_the_cluster_ip() -> None:
     waiting = world.ask()
     world.list_pods(not_ready=[A])
     await until(5.0)
-    world.pods[A].answer = Answer()
+    world.pods[A].response = Response()
     await until(5.0 + DELAY_WANTED)
     world.list_pods(A)
     await until(6.0)
@@ -753,13 +753,13 @@ async def test_cluster_ip_that_was_a_moment_too_early_is_left_a_moment_later() -
     await until(0.001)
     assert world.ask().pod is world.revision.service
     await until(0.1)
-    world.pods[A].answer = Answer()
+    world.pods[A].response = Response()
     await until(0.2)
     assert world.ask().pod is world.tracker(A)
 
 
 async def test_cluster_ip_that_fails_is_asked_seldom_and_so_are_pods_that_say_not_ready() -> None:
-    world = meshed(Answer(503, b""))
+    world = meshed(Response(503, b""))
     world.ask()
     world.list_pods(A)
     await until(0.9)
@@ -768,7 +768,7 @@ async def test_cluster_ip_that_fails_is_asked_seldom_and_so_are_pods_that_say_no
 
 
 async def test_bursts_of_requests_do_not_have_the_cluster_ip_asked_more_often() -> None:
-    world = meshed(Answer(503, b""))
+    world = meshed(Response(503, b""))
     world.list_pods(A)
     for number in range(100):
         await until(0.01 * number)
@@ -793,7 +793,7 @@ async def test_cluster_ip_that_refuses_a_request_has_the_pods_asked_at_once() ->
     world = meshed()
     world.list_pods(A)
     await until(50.0)
-    world.pods[A].answer = Answer()
+    world.pods[A].response = Response()
     world.pods[VIP].listens = False
     service = world.revision.service
     assert service is not None
@@ -819,7 +819,7 @@ async def test_pods_are_never_asked_where_only_the_cluster_ip_may_be_used() -> N
 
 async def test_pods_that_kubernetes_vouches_for_are_not_asked_until_they_refuse() -> None:
     world = World(container_concurrency=10)
-    world.pods[A].answer = Answer(503, b"")
+    world.pods[A].response = Response(503, b"")
     world.driver.set_mesh(MeshMode.DISABLED, False)
     world.list_pods(A)
     await until(100.0)

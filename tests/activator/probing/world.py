@@ -1,4 +1,4 @@
-"""Pods that exist only as answers and times, and a prober that asks them in virtual time."""
+"""Pods that are only responses and times, and a prober that probes them in virtual time."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ async def until(moment: float) -> None:
 
 
 @dataclass
-class Answer:
+class Response:
     status: int = 200
     body: bytes = b"queue"
 
 
 class FakePod:
-    """How one address behaves, and when it was asked.
+    """How one address behaves, and when it was probed.
 
     Attributes:
-        answer: what it says; None for nothing.
+        response: the response; None for none.
         listens: whether connections are accepted (else refused).
         silent: whether not even a refusal comes.
-        untrusted: whether it is another than it should be, as far as its TLS says.
-        round_trip: seconds, of a connection and of an answer each.
-        probe_lines: which pod is asked.
+        untrusted: whether its TLS certificate is another pod's.
+        round_trip: seconds, of a connection and of a response each.
+        probe_lines: the pod that the probe names.
         idle: connections that are kept; at: when probes came, asked: with which bytes.
     """
 
     probe_lines = b"Host: 127.0.0.1:8012\r\n"
 
     def __init__(self) -> None:
-        self.answer: Answer | None = Answer()
+        self.response: Response | None = Response()
         self.listens = True
         self.silent = False
         self.untrusted = False
@@ -97,25 +97,25 @@ class FakeConnection:
     def __init__(self, pod: FakePod, reused: bool = False) -> None:
         self.reused = reused
         self._pod = pod
-        self._answering: asyncio.TimerHandle | None = None
+        self._responding: asyncio.TimerHandle | None = None
 
     def send(self, owner: Probe, data: bytes) -> None:
         self._pod.asked.append(data)
-        if self._pod.answer is not None:
+        if self._pod.response is not None:
             loop = asyncio.get_running_loop()
-            self._answering = loop.call_later(self._pod.round_trip, self._say, owner)
+            self._responding = loop.call_later(self._pod.round_trip, self._say, owner)
 
     def _say(self, owner: Probe) -> None:
-        answer = self._pod.answer
-        assert answer is not None
+        response = self._pod.response
+        assert response is not None
         self.reused = True
         self._pod.idle.append(self)
-        owner.on_response(answer, None, [answer.body], True)
+        owner.on_response(response, None, [response.body], True)
 
     def cancel(self) -> None:
         self._pod.abandoned += 1
-        if self._answering is not None:
-            self._answering.cancel()
+        if self._responding is not None:
+            self._responding.cancel()
 
     def release(self) -> None:
         self._pod.idle.append(self)

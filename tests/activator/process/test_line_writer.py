@@ -15,7 +15,7 @@ import pytest
 
 from activator.process.line_writer import LineWriter
 
-#: Seconds for what a thread does in a moment, on a machine that does much else.
+#: Seconds for an action of a thread that is short, on a busy machine.
 PATIENCE = 45.0
 Pipe = tuple[int, int]
 

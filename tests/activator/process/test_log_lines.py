@@ -1,4 +1,4 @@
-"""One log line: Knative's keys, or those that an operator chose."""
+"""One log line, with Knative's keys or with keys that an operator chose."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def pipe() -> tuple[int, int]:
 
 @asynccontextmanager
 async def pod() -> AsyncIterator[PodAddress]:
-    """Answers probes and requests at once."""
+    """Respond to probes and requests at once."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):

@@ -1,4 +1,4 @@
-"""Tasks are held, their failures are heard, and closing ends them."""
+"""Tasks are held, their failures are logged, and closing ends them."""
 
 from __future__ import annotations
 

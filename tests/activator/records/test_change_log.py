@@ -49,7 +49,7 @@ def written() -> Iterator[io.StringIO]:
 
 
 class World:
-    """A driver; the test decides what Kubernetes lists and what probes find."""
+    """A driver; the test decides what Kubernetes lists and how probes end."""
 
     def __init__(self, written: io.StringIO) -> None:
         self._written = written

@@ -230,7 +230,7 @@ def test_it_ends_when_the_last_that_waited_has_left(sleeper: Sleeper, outcome: s
     sleeper.cold_starts.request_ended(cold_start, outcome, sleeper.now)
     assert (sleeper.view()["outcome"], sleeper.view()["seconds"]) == (outcome, 7)
     assert sleeper.counts == {outcome: 1}
-    assert sum(sleeper.cold_starts.seconds.counts) == 0  # those that were served alone
+    assert sum(sleeper.cold_starts.seconds.counts) == 0  # counts served requests only
     assert sleeper.join() is not cold_start
 
 

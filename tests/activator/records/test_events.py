@@ -1,4 +1,4 @@
-"""Events reach whoever listens, in order, and nobody else."""
+"""Events reach the listeners of their time, in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HELLO = RevisionID("default", "hello")
 
 
 class Ear:
-    """Remembers what it was told; leaves after ``patience`` events."""
+    """Record the events; leave after ``patience`` events."""
 
     def __init__(self, events: Events, patience: int = 100) -> None:
         self.heard: list[tuple[EventKind, RevisionID, Mapping[str, Any]]] = []

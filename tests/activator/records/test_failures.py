@@ -1,4 +1,4 @@
-"""What is remembered of requests that failed, and how often it is told."""
+"""What the activator records about failed requests, and how often it logs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What listeners hear of pods, capacity and queues: each change once, and nothing before."""
+"""Which events of pods, capacity and queues listeners get: each change once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Silent:
 
 
 class World:
-    """A driver, and what a listener has heard of it."""
+    """A driver, and the events that a listener got from it."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -48,7 +48,7 @@ class World:
         self.heard.append((kind.value, what))
 
     def take(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """What was heard since the last look."""
+        """Return the events since the last call."""
         heard, self.heard = self.heard, []
         return heard
 

@@ -1,4 +1,4 @@
-"""TLS versions, suites and curves: Go's names, and what a client then finds."""
+"""TLS versions, suites and curves: Go's names, and the server's offer to a client."""
 
 from __future__ import annotations
 

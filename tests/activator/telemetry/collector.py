@@ -21,10 +21,10 @@ from tests.process import PATIENCE
 
 
 class Collector:
-    """What came.
+    """What the collector received.
 
     Attributes:
-        url: its address; status: of each answer over HTTP.
+        url: its address; status: of each response over HTTP.
         paths, headers: of the requests over HTTP.
         open: cleared while requests are kept waiting.
     """

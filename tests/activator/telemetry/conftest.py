@@ -1,4 +1,4 @@
-"""The proxy's world for tests that follow a request from its bytes to what is told of it."""
+"""The proxy's world, for tests that follow a request from its bytes to logs and spans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that have ended, made from what a client sent."""
+"""Ended requests, made from the bytes that a client sent."""
 
 from __future__ import annotations
 

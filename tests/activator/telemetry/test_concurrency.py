@@ -1,4 +1,4 @@
-"""The gauge says what the autoscaler was told last, and forgets what is idle."""
+"""The gauge has the last value that the autoscaler got; idle revisions have none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics pushed to a collector: when, what, and what happens when it is not there."""
+"""Metrics pushed to a collector: when, which ones, and the behaviour without a collector."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IDENTITY = Identity("activator", "knative-serving", "activator-1")
 
 
 class World:
-    """What is counted, and how often it was asked for."""
+    """The points to push, and how often the push collected them."""
 
     def __init__(self, interval: float | None = None, endpoints: Endpoints | None = None) -> None:
         self.asked = 0

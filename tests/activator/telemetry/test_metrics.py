@@ -1,4 +1,4 @@
-"""What a scrape says of revisions, pods, probes and requests, and that nobody can inflate it."""
+"""Metrics of revisions, pods, probes and requests; clients cannot inflate their number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From ConfigMap and environment to what is sent."""
+"""From ConfigMap and environment to the bytes that are sent."""
 
 from __future__ import annotations
 

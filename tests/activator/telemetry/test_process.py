@@ -1,4 +1,4 @@
-"""Process metrics come from a registry that nobody else writes to."""
+"""Process metrics come from a registry of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The request log: which lines come out for which ConfigMap, and what becomes of one that fails."""
+"""The request log: the lines of each ConfigMap, and a template that fails."""
 
 from __future__ import annotations
 

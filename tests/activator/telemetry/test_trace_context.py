@@ -1,4 +1,4 @@
-"""W3C Trace Context: what is believed of a client, and what a pod is told."""
+"""W3C Trace Context: which headers of a client the activator accepts, and which a pod gets."""
 
 from __future__ import annotations
 

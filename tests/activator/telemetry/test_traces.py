@@ -99,7 +99,7 @@ async def test_a_change_takes_effect_with_the_next_request(world, monkeypatch):
         await world.ask(request(b"/nobody"))
         traces.apply(http(other))
         await world.ask(request(b"/other"))
-        # What the first one still had is sent, though nobody asked for the end.
+        # The first exporter still sends its last spans, without an explicit flush.
         assert [span.name for span in await asyncio.to_thread(one.spans)][1] == "GET /one"
         traces.apply(TracingConfig(NONE))
         await world.ask(request(b"/nobody"))

@@ -1,4 +1,4 @@
-"""What is noted of a request on the byte path, and what its pod is told."""
+"""What a span records of a request on the byte path, and which headers its pod gets."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Requests:
         return self.now
 
     def served(self, status: int = 200) -> RecordedTrace:
-        """One that got a pod at once and an answer from it."""
+        """A request that got a pod at once, and a response from it."""
         trace = self.begin()
         trace.found(REVISION)
         trace.assigned("10.0.0.1:8012")

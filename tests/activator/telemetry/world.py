@@ -124,6 +124,6 @@ class World:
         return ticket
 
     def entry(self, throttler: RevisionThrottler) -> Entry:
-        """The revision was asked for."""
+        """Return the revision's entry, as a request would."""
         namespace, name = throttler.revision.id
         return self.driver.entries.find(namespace.encode(), name.encode())

@@ -1,4 +1,4 @@
-"""PEM → contexts, and what is said of PEM that cannot be used."""
+"""PEM → contexts, and the errors of PEM that cannot be used."""
 
 from __future__ import annotations
 

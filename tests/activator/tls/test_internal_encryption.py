@@ -1,4 +1,4 @@
-"""The Secret and the trust bundles: what is in force, and what is said of what cannot be."""
+"""The Secret and the trust bundles: which of them are in force, and errors of the others."""
 
 from __future__ import annotations
 

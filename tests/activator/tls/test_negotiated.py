@@ -12,7 +12,7 @@ from activator.tls.negotiated import is_adequate, protocol
 
 
 class Handshake:
-    """What a transport tells of its TLS."""
+    """The TLS data that a transport reports."""
 
     def __init__(self, suite: str = "", version: str = "TLSv1.2", chosen: str | None = None):
         self._cipher = (suite, version, 128)
@@ -63,6 +63,6 @@ def test_every_suite_of_this_openssl_is_on_one_side() -> None:
         fine = each["aead"] and each["kea"] in ("kx-ecdhe", "kx-dhe", "kx-any")
         fine = fine and each["auth"] != "auth-null"
         if each["auth"] == "auth-psk" or "psk" in each["kea"]:
-            continue  # nobody has such a key here
+            continue  # no server here has such a key
         found = is_adequate(of(Handshake(each["name"], each["protocol"])))
         assert found is fine, each

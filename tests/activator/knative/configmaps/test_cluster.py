@@ -1,4 +1,4 @@
-"""ConfigMaps joined: who hears of what, what is settled at start, and what refuses a start."""
+"""ConfigMaps joined: their readers, keys fixed at start, and errors that prevent a start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ConfigMaps key by key: defaults, what a wrong key does and does not, and what the log says."""
+"""ConfigMaps key by key: defaults, the effect of a wrong key, and its log line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What config-network means to an activator, and what of it is refused."""
+"""Which values of config-network the activator uses, and which it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What config-observability means: defaults, contradictions, and what stays when it is wrong."""
+"""What config-observability means: defaults, contradictions, and wrong values."""
 
 from __future__ import annotations
 

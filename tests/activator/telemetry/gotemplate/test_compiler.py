@@ -1,7 +1,7 @@
-"""Templates against Go: the same output, and what Go cannot carry out is refused or fails.
+"""Templates against Go: the same output, and an error where Go refuses or fails.
 
-``go_answers.json`` holds what Go 1.19's text/template made of each template and request (see
-``records.REQUESTS``); null where it refused the template or failed.
+``go_answers.json`` has the output of Go 1.19's text/template for each template and request. The
+requests are ``records.REQUESTS``; null means that Go refused the template or failed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Verbs, flags, and what a mistake looks like; the answers are Go's (see test_compiler.py)."""
+"""Verbs, flags and mistakes; the expected output is Go's (see test_compiler.py)."""
 
 from __future__ import annotations
 
