@@ -214,7 +214,7 @@ async def test_objects_without_effect_are_logged_and_explained(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-async def test_wait_for_an_api_server_is_told_and_ends_by_a_signal(
+async def test_wait_for_an_api_server_is_logged_and_ends_by_a_signal(
     number: signal.Signals, status: int, tmp_path: Path
 ) -> None:
     async with FakeApiServer() as api:
@@ -244,7 +244,7 @@ async def test_signal_during_the_start_ends_it(
         assert "Traceback" not in running.log
 
 
-async def test_cluster_too_old_is_the_last_thing_that_is_told(tmp_path: Path) -> None:
+async def test_cluster_too_old_is_the_last_line_of_the_log(tmp_path: Path) -> None:
     async with FakeApiServer() as api:
         api.git_version = "v1.33.0"
         async with cluster_activator(api, tmp_path) as running:
@@ -454,7 +454,7 @@ async def test_summary_of_changes_comes_before_the_last_line(tmp_path: Path) -> 
         assert sum("more changes" in message for message in messages) == 1
 
 
-async def test_request_that_waits_too_long_for_the_end_is_told_to_ask_elsewhere(
+async def test_request_that_waits_too_long_for_the_end_is_sent_elsewhere(
     tmp_path: Path,
 ) -> None:
     write_app(tmp_path, "cold")
@@ -682,7 +682,7 @@ async def test_request_in_a_cluster_pokes_the_autoscaler_and_waits_for_an_endpoi
                 assert "Traceback" not in running.log
 
 
-async def test_autoscaler_hears_of_what_runs_until_the_end_and_then_a_goodbye(
+async def test_autoscaler_gets_reports_of_requests_until_the_end_and_then_a_close_frame(
     tmp_path: Path,
 ) -> None:
     """Else it would scale a service down whose requests are being finished."""
@@ -753,7 +753,7 @@ async def test_traffic_goes_on_while_the_watch_has_expired_and_the_api_server_is
             assert "Traceback" not in running.log
 
 
-async def test_traffic_goes_on_without_api_server_and_autoscaler_and_anybody_can_see_it(
+async def test_traffic_continues_without_api_server_and_autoscaler_and_the_api_shows_it(
     tmp_path: Path,
 ) -> None:
     autoscaler = Autoscaler()

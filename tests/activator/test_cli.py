@@ -69,7 +69,7 @@ def test_demo_needs_nothing(app):
     assert app.started[0].bind == "127.0.0.1"
 
 
-def test_all_wrong_settings_are_told_and_nothing_starts(app, capsys):
+def test_all_wrong_settings_are_reported_and_nothing_starts(app, capsys):
     assert cli.main(["run", "--http-port", "80x", "--pod-ip", "here"]) == 2
     told = capsys.readouterr()
     assert app.started == []
@@ -193,7 +193,7 @@ def test_status_of_something_else_is_1(options, capsys):
     assert "not an activator's admin port" in told.err
 
 
-def test_status_of_nobody_is_3(capsys):
+def test_status_without_an_activator_exits_with_3(capsys):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"

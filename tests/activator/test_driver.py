@@ -403,7 +403,7 @@ async def test_a_loss_of_addresses_to_another_revision_is_a_warning_that_names_b
     }
 
 
-async def test_all_that_expire_together_are_told_why_and_one_look_at_the_pods_serves_them() -> None:
+async def test_requests_that_expire_together_get_the_reason_by_one_look_at_the_pods() -> None:
     world = World()
     revision = world.revision()
     looks: list[bool] = []

@@ -66,7 +66,7 @@ async def test_nothing_is_kept_of_the_load_of_a_deleted_revision(tmp_path: Path)
         assert runtime.driver.entries.find(b"default", b"hello").load is not entry.load
 
 
-async def test_the_history_is_told_of_requests_at_once(tmp_path: Path) -> None:
+async def test_the_history_gets_requests_at_once(tmp_path: Path) -> None:
     """Later would be too late to know how many had ended before."""
     write_object(tmp_path, revision("hello"))
     runtime = Runtime(settings(tmp_path))
@@ -101,7 +101,7 @@ async def test_answers_say_of_their_wait_what_the_settings_say(
     assert (proxy.services.server_timing, proxy.services.added_lines) == seen
 
 
-async def test_a_broken_file_is_told_of_and_the_rest_is_served(tmp_path: Path) -> None:
+async def test_a_broken_file_is_reported_and_the_rest_is_served(tmp_path: Path) -> None:
     write_object(tmp_path, revision("hello"))
     (tmp_path / "broken.yaml").write_text("kind: [")
     runtime = Runtime(settings(tmp_path))

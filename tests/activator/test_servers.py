@@ -61,7 +61,7 @@ async def test_each_port_serves_what_is_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("setting", ["http", "h2c", "admin", "metrics", "profiling"])
-async def test_a_taken_port_is_told_with_its_setting(tmp_path: Path, setting: str) -> None:
+async def test_a_taken_port_is_reported_with_its_setting(tmp_path: Path, setting: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         with pytest.raises(ListenError, match=rf":{port} \(--{setting}-port\): "):
@@ -295,7 +295,7 @@ async def _is_cut(reader: asyncio.StreamReader) -> None:
 
 
 @pytest.mark.parametrize("port", ["admin", "metrics", "profiling"])
-async def test_who_only_connects_takes_no_more_files_than_a_bound_and_shuts_out_nobody(
+async def test_clients_that_only_connect_take_limited_files_and_shut_out_no_other(
     tmp_path: Path, port: str
 ) -> None:
     async with served(tmp_path, port) as at, httpx.AsyncClient(trust_env=False) as client:

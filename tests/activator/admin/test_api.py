@@ -141,7 +141,7 @@ async def test_how_long_it_takes_to_get_a_pod(world):
     }
 
 
-def test_why_a_request_would_wait_is_told_before_one_does(world):
+def test_the_reason_why_a_request_would_wait_is_shown_before_one_does(world):
     throttler = world.revision()
     assert next_reason(world, throttler) == ("no-endpoints", None)
     assert next_reason(world, throttler, autoscaler_lost=True) == ("autoscaler-unreachable", None)

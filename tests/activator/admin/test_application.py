@@ -145,7 +145,7 @@ async def test_one_revision_is_an_element_of_the_list(world):
     assert one == element
 
 
-async def test_why_a_request_failed_is_told_of_its_revision_until_that_is_deleted(world):
+async def test_a_failure_is_shown_with_its_revision_until_that_is_deleted(world):
     entry = world.entry(world.revision())
     failed = Failed(world.clock.now, 502, Reason.UPSTREAM_FAILED, f"{POD}: closed")
     world.driver.failed(entry, failed)
@@ -194,7 +194,7 @@ def keys(value):
     return [keys(value[0])] if isinstance(value, list) else None
 
 
-async def test_who_takes_no_html_is_told_as_text_what_is_there(world):
+async def test_clients_that_accept_no_html_get_the_list_of_pages_as_text(world):
     world.pod_name = "<script>"
     answer = await get(world, "/")
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"

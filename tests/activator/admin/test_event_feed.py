@@ -51,7 +51,7 @@ def last_id(text: bytes) -> str:
     return parse(text)[-1][0]
 
 
-async def test_a_new_reader_is_greeted_and_hears_what_comes_from_then_on(events: Events) -> None:
+async def test_a_new_reader_gets_a_greeting_and_later_events(events: Events) -> None:
     feed = feed_of(events)
     feed.join({})
     publish(events, 1)
@@ -92,7 +92,7 @@ async def test_filters_choose_by_revision_and_kind(events: Events) -> None:
     assert numbers(ends) == [3]
 
 
-async def test_a_slow_reader_loses_the_oldest_and_is_told_how_many(events: Events) -> None:
+async def test_a_slow_reader_loses_the_oldest_and_gets_their_number(events: Events) -> None:
     feed = feed_of(events, kept=4)
     slow, quick = feed.join({}), feed.join({})
     slow.piece()
@@ -115,7 +115,7 @@ async def test_a_piece_is_bounded_and_the_rest_comes_next(events: Events) -> Non
     assert [len(piece) for piece in pieces] == [2, 2, 1, 0]
 
 
-async def test_who_comes_back_hears_what_came_meanwhile(events: Events) -> None:
+async def test_a_reader_that_resumes_gets_the_events_since(events: Events) -> None:
     feed = feed_of(events)
     reader = feed.join({})
     publish(events, 1)
@@ -125,7 +125,9 @@ async def test_who_comes_back_hears_what_came_meanwhile(events: Events) -> None:
     assert numbers(feed.join({}, known)) == [("hello", None), 2, 3]
 
 
-async def test_who_comes_back_too_late_is_told_how_many_it_lost(events: Events) -> None:
+async def test_a_reader_that_resumes_too_late_gets_the_number_of_lost_events(
+    events: Events,
+) -> None:
     feed = feed_of(events, kept=2)
     reader = feed.join({})
     known = last_id(reader.piece())
@@ -150,7 +152,7 @@ async def test_an_id_that_is_not_ours_means_that_anything_may_be_lost(
     assert numbers(back) == [2]
 
 
-async def test_events_are_made_while_somebody_reads_and_a_minute_longer(events: Events) -> None:
+async def test_events_are_made_while_there_is_a_reader_and_a_minute_longer(events: Events) -> None:
     feed = feed_of(events)
     assert not events.listeners
     reader = feed.join({})
@@ -237,7 +239,7 @@ async def test_silence_and_the_end_wake_as_well(events: Events) -> None:
     assert not events.listeners
 
 
-async def test_a_flood_costs_an_append_an_event_whoever_reads(events: Events) -> None:
+async def test_a_flood_costs_an_append_an_event_with_any_number_of_readers(events: Events) -> None:
     feed = feed_of(events, kept=1000, most_readers=100)
     readers = [feed.join({}) for _ in range(100)]
     publish(events, *range(10_000))

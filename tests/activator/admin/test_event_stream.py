@@ -106,7 +106,7 @@ def flood(servers: Servers, count: int) -> None:
         servers._runtime.driver.events.publish(EventKind.QUEUE_BEGAN, HELLO, {"n": number})
 
 
-async def test_a_client_hears_what_happens(tmp_path: Path) -> None:
+async def test_a_client_gets_events(tmp_path: Path) -> None:
     async with serving(tmp_path) as servers, reading(servers) as client:
         head = client.head.lower()
         assert head.startswith(b"http/1.1 200 ")
@@ -165,7 +165,7 @@ async def test_the_end_of_the_process_ends_the_stream(tmp_path: Path) -> None:
         assert loop.time() - begun < 1.5
 
 
-async def test_a_client_that_takes_nothing_holds_up_nobody(
+async def test_a_client_that_reads_nothing_delays_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_stream, "PACE", 0.001)
@@ -188,7 +188,7 @@ async def test_a_client_that_takes_nothing_holds_up_nobody(
                         assert (await quick.event())[1] == "queue-began"
 
 
-async def test_one_reader_too_many_is_told_so(tmp_path: Path) -> None:
+async def test_one_reader_too_many_is_refused(tmp_path: Path) -> None:
     world = World()
     feed = EventFeed(world.driver.events, most_readers=1)
     reader = feed.join({})

@@ -124,7 +124,7 @@ async def test_outcomes_are_counted_in_the_step_in_which_they_were_and_only_thos
     }
 
 
-async def test_what_ended_before_a_revision_was_idle_for_long_is_not_told_again(past):
+async def test_requests_before_a_long_idle_time_are_not_shown_again(past):
     hello = past.revision()
     past.serve(hello, 4)
     past.go_by(5 * STEPS + 10)
@@ -137,7 +137,7 @@ async def test_what_ended_before_a_revision_was_idle_for_long_is_not_told_again(
     assert sum((await past.of())["outcomes"]["served"]) == 1
 
 
-async def test_ten_minutes_are_told_and_no_more(past):
+async def test_the_history_has_ten_minutes(past):
     hello = past.revision()
     for number in range(STEPS + 30):
         past.serve(hello, 1 + number % 7)
@@ -210,7 +210,7 @@ async def test_some_may_be_asked_for_by_name_and_the_sums_stay_those_of_all(past
     assert answer["activator"]["outcomes"] == {"served": [3]}
 
 
-async def test_a_revision_that_is_made_anew_goes_on_under_its_name(past):
+async def test_a_revision_that_is_created_again_continues_under_its_name(past):
     hello = past.revision()
     past.serve(hello, 4)
     past.world.driver.delete_revision(hello.revision.id)
@@ -225,7 +225,7 @@ async def test_a_revision_that_is_made_anew_goes_on_under_its_name(past):
     assert (found["queued"], found["inFlight"]) == ([2, 0], [2, 1])
 
 
-async def test_the_last_requests_of_a_deleted_revision_are_told(past):
+async def test_the_last_requests_of_a_deleted_revision_are_shown(past):
     hello = past.revision()
     request = past.request(hello)
     past.go_by(5)
@@ -281,7 +281,7 @@ async def test_a_step_that_ends_while_a_long_answer_is_made_does_not_disturb_it(
 
 
 @pytest.mark.parametrize(("steps", "length"), [(1, 1), (2, 2), (3, 3), (4, 4), (999_999_999, 4)])
-async def test_the_last_steps_alone_are_told_on_demand(past, steps, length):
+async def test_the_last_steps_alone_are_shown_on_demand(past, steps, length):
     hello, other = past.revision(), past.revision("other")
     past.serve(other)
     for at_once in (3, 0, 4, 1):

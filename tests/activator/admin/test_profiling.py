@@ -144,7 +144,7 @@ async def test_one_profile_at_a_time(client, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("name", ["profile", "heap"])
 @pytest.mark.parametrize("why", ["the client left", "it was turned off"])
-async def test_a_profile_that_nobody_may_have_any_more_ends(
+async def test_a_profile_that_was_disabled_ends(
     switch: Switch, monkeypatch: pytest.MonkeyPatch, name: str, why: str
 ) -> None:
     monkeypatch.setattr(profiling, "_LOOK", 0.001)

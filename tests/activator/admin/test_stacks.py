@@ -54,7 +54,7 @@ async def test_every_thread_and_every_task_is_shown() -> None:
     assert re.search(r"task one-of-mine:\n.*in waits_for_ever\n", text)
 
 
-def test_memory_is_told_by_line_and_noted_only_while_it_is_asked_for() -> None:
+def test_memory_is_shown_by_line_and_traced_only_on_demand() -> None:
     stacks.start_memory()
     kept = [bytes(1000) for _ in range(1000)]
     text = stacks.stop_memory()

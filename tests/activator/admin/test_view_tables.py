@@ -22,7 +22,7 @@ def test_the_reference_has_the_rules() -> None:
     assert f"\n{view_tables.rules()}\n\n" in PAGE, HINT
 
 
-def test_a_field_is_told_with_its_closed_set() -> None:
+def test_a_field_is_listed_with_its_closed_set() -> None:
     class View(TypedDict):
         plain: Annotated[int, views.says("how many")]
         word: Annotated[str | None, views.says("which", ("a", "b", None))]

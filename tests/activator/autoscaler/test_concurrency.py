@@ -44,14 +44,14 @@ def test_the_first_request_pokes_at_once_and_only_the_first(accounts):
     assert poke_of(A) == Stat(A, 1.0, 1)
 
 
-def test_the_request_counts_already_when_the_poke_is_heard():
+def test_the_request_counts_already_when_the_poke_arrives():
     heard = []
     reporter = ConcurrencyReporter(lambda id: heard.append(reporter.load(id).in_flight))
     reporter.load(A).request_began(0.0)
     assert heard == [1]
 
 
-def test_the_first_report_leaves_out_what_the_poke_told(accounts):
+def test_the_first_report_leaves_out_requests_that_the_poke_had(accounts):
     accounts.run(A, enter=0.0)
     accounts.run(A, enter=0.0)
     assert accounts.reporter.report(1.0) == [Stat(A, 1.0, 1)]
@@ -150,7 +150,7 @@ def test_a_deleted_revision_is_reported_until_its_last_request_has_left(accounts
     assert accounts.reporter.load(A) is not load
 
 
-def test_a_forgotten_revision_leaves_nothing_behind_once_its_zeros_are_told(accounts):
+def test_a_removed_revision_leaves_nothing_behind_once_its_zeros_are_reported(accounts):
     reporter = accounts.reporter
     accounts.run(A, enter=0.0, leave=0.5)
     reporter.load(B)
@@ -177,7 +177,7 @@ def test_a_revision_that_is_deleted_and_created_again_has_one_load_only(accounts
     assert reporter.load(A) is load  # the reporter did not remove the new account
 
 
-def test_forgetting_an_unknown_revision_is_no_error(accounts):
+def test_removing_an_unknown_revision_is_no_error(accounts):
     accounts.reporter.remove(A)
     assert accounts.reporter.report(1.0) == []
 

@@ -272,7 +272,7 @@ async def test_frames_are_binary_and_in_order(peer):
         assert {opcode for opcode, _ in connection.frames_seen} == {Opcode.BINARY}
 
 
-async def test_who_sends_is_told_when_it_has_left_and_not_before(peer):
+async def test_a_sender_learns_when_a_report_has_left_and_not_before(peer):
     async with running(peer.url) as (link, _states):
         told = asyncio.Event()
         link.send(b"frame", told.set)
@@ -512,7 +512,7 @@ async def test_a_black_hole_is_given_up_after_the_handshake_deadline():
         assert not link.ever_connected
 
 
-async def test_refused_dials_are_retried_and_told_once():
+async def test_refused_dials_are_retried_and_logged_once():
     with hold() as nobody, capture_logs() as logs:
         async with running(f"ws://127.0.0.1:{port_of(nobody)}") as (link, _):
             await until(lambda: link.failed_dials > 20)

@@ -71,7 +71,7 @@ async def test_the_jitter_spreads_activators_that_fail_together():
     assert timings.delay(5, 0.0) < timings.delay(5, 0.3) < timings.delay(5, 0.9)
 
 
-async def test_what_has_to_be_told_is_a_reason_to_dial_now(monkeypatch):
+async def test_a_report_to_send_is_a_reason_to_dial_now(monkeypatch):
     """A request wakes a service while the link waits for seconds: the autoscaler may be back."""
     waits = [0.1 * 1.3**step for step in range(20)]
     tenth = sum(waits[:9])

@@ -42,7 +42,7 @@ def now():
     return asyncio.get_running_loop().time()
 
 
-async def test_a_poke_is_heard_before_enter_returns():
+async def test_a_poke_arrives_before_enter_returns():
     listener = Listener()
     async with reporting(listener) as reporter:
         reporter.load(A).request_began(now())
@@ -126,7 +126,7 @@ async def test_a_listener_that_recovers_and_fails_again_is_news_again():
     assert len(logs) == 2
 
 
-async def test_a_deleted_revision_is_forgotten():
+async def test_a_deleted_revision_is_removed():
     async with reporting() as reporter:
         load = reporter.load(A)
         reporter.remove(A)

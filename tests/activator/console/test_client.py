@@ -59,7 +59,7 @@ def test_another_status_or_bytes_that_are_no_text_are_unexpected():
 
 
 @respx.mock
-def test_an_activator_that_does_not_know_it_is_told_apart():
+def test_an_activator_that_does_not_know_it_is_distinguished():
     problem = {"Content-Type": "application/problem+json"}
     respx.get(URL + "/api/v1/revisions/a/b").respond(404, headers=problem)
     with pytest.raises(NotKnown):
@@ -82,7 +82,7 @@ def test_an_answer_that_drips_is_given_up(monkeypatch):
         get()
 
 
-def test_nobody_there_says_how_to_start_or_reach_one(monkeypatch):
+def test_without_an_activator_the_error_says_how_to_start_or_reach_one(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "no-proxy-at-all://x")  # would raise if it were looked at
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused

@@ -92,7 +92,7 @@ def test_a_revision_at_zero(world):
     ]
 
 
-def test_why_a_request_would_wait_and_what_to_do_are_told_before_one_does(world):
+def test_reason_and_advice_are_shown_before_a_request_waits(world):
     zero = detail_view(world.revision(), world.driver.cold_starts, world.clock.now)
     lines = shown(zero)
     assert lines[0] == "default/hello: no request waits, a new one would, no-endpoints"
@@ -140,7 +140,7 @@ def test_a_warning_about_the_revision_itself_is_no_advice_about_its_pods(world):
     assert lines[lines.index(first) + 5] == "            and 2 more"
 
 
-def test_a_deleted_revision_is_told_as_such_and_no_pod_of_it_is_awaited(world):
+def test_a_deleted_revision_is_shown_as_such_and_no_pod_of_it_is_awaited(world):
     throttler = world.revision()
     ticket = world.request(throttler)
     world.driver.throttler.delete_revision(throttler.revision.id)

@@ -108,7 +108,7 @@ def test_a_revision_becomes_a_row():
     )
 
 
-def test_no_limit_is_told_apart_from_no_room():
+def test_no_limit_is_distinguished_from_no_capacity():
     assert row(containerConcurrency=0, capacity=2**31 - 1).in_flight == "2/inf"
     assert row(containerConcurrency=0, capacity=None).in_flight == "2/inf"
     assert row(containerConcurrency=0, capacity=0, inFlight=0).in_flight == "0/0"
@@ -135,7 +135,7 @@ def test_pods_that_are_gone_are_not_counted():
     assert row(pods=[pod(), pod(state="gone")]).pods == "1/1/1"
 
 
-def test_nobody_waits_longest_in_an_empty_queue():
+def test_an_empty_queue_has_no_longest_wait():
     assert row(queued=0, oldestWaiterSeconds=None).oldest_waiter == "-"
 
 
@@ -184,7 +184,7 @@ def test_plain_columns_are_aligned_and_have_no_blanks_in_headings():
     ]
 
 
-def test_a_terminal_is_told_when_there_is_no_revision():
+def test_a_terminal_shows_when_there_is_no_revision():
     nothing = parse(answer())
     assert status.page(status.read_rows(nothing), for_terminal=True) == (
         "No revision is known yet.",
@@ -199,7 +199,7 @@ def test_what_a_server_sends_cannot_steer_the_terminal():
     assert text.count("\n") == 2
 
 
-def test_what_is_wrong_with_manifests_is_told_beside_the_table():
+def test_errors_of_manifests_are_shown_beside_the_table():
     told = {"notReadyReason": "draining", "manifestErrors": {"a.yaml": "line 3: \x1bno"}}
     text = json.dumps({"revisions": [], "activator": told})
     assert status.warnings(parse(text)) == ["not ready: draining", "a.yaml: line 3: ?no"]

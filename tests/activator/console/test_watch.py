@@ -67,7 +67,7 @@ def test_a_first_look_that_fails_is_the_end(error):
         watched(error("no"))
 
 
-def test_json_is_a_line_a_change_and_what_is_missed_is_told_aside_once():
+def test_json_is_a_line_a_change_and_missed_changes_are_reported_aside_once():
     aside = io.StringIO()
     finds = {"state": 1}, NoResponse("no\nmore"), NoResponse("no"), {"state": 1}, {"state": 2}
     said = watched(*finds, as_json=True, aside=aside)

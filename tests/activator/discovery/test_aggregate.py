@@ -112,7 +112,7 @@ class TestSlices:
         inventory.apply(slice_of("fd00::1", name="y", addressType="IPv6"))
         assert sink.ready() == ["[fd00::1]:8012"]
 
-    def test_pods_out_of_reach_are_told_of_once_and_so_is_their_return(
+    def test_pods_out_of_reach_are_logged_once_and_so_is_their_return(
         self, inventory: Inventory, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.INFO)
@@ -158,7 +158,7 @@ class TestServices:
         inventory.apply(revision(name))
         assert [revision_id.name for revision_id in sink.services] == [name]
 
-    def test_a_service_that_goes_or_loses_its_address_is_told(
+    def test_a_service_that_goes_or_loses_its_address_is_reported(
         self, inventory: Inventory, sink: RecordingSink
     ) -> None:
         for obj in (revision(), revision("b"), service(), service("b-private", "10.96.0.2")):

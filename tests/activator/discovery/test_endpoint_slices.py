@@ -74,7 +74,7 @@ def test_a_slice_without_a_port_number_has_no_pods(ports: Any) -> None:
     assert listed_of(slice_of("10.0.0.1", ports=ports)) == ListedEndpoints()
 
 
-def test_ipv6_is_bracketed_and_told_apart() -> None:
+def test_ipv6_is_bracketed_and_distinguished() -> None:
     parsed = parse(slice_of("fd00::1", addressType="IPv6"))
     assert isinstance(parsed, PrivateEndpoints)
     assert addresses(parsed.endpoints[HTTP1].ready) == ["[fd00::1]:8012"]

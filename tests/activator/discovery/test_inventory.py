@@ -63,7 +63,7 @@ def test_deleted_endpoints_leave_no_pod_behind(inventory: Inventory, sink: Recor
     assert sink.endpoints[A] == empty()
 
 
-def test_a_deleted_revision_is_told_and_its_pods_stay(
+def test_a_deleted_revision_is_reported_and_its_pods_stay(
     inventory: Inventory, sink: RecordingSink
 ) -> None:
     inventory.apply(revision())
@@ -78,7 +78,9 @@ def test_removing_what_is_not_known_is_no_error(inventory: Inventory, sink: Reco
     assert sink.calls == []
 
 
-def test_another_uid_under_the_same_name_is_told(inventory: Inventory, sink: RecordingSink) -> None:
+def test_another_uid_under_the_same_name_is_reported(
+    inventory: Inventory, sink: RecordingSink
+) -> None:
     inventory.apply(revision(uid="u1", version="9", containerConcurrency=1))
     inventory.apply(revision(uid="u2", version="3", containerConcurrency=2))
     assert sink.revisions[A].uid == "u2"
@@ -272,7 +274,7 @@ def test_a_broken_secret_keeps_its_last_good_content(
     assert "data[a]: expected base64" in rejections[0].reason
 
 
-def test_trust_bundles_are_told_together_in_the_order_of_their_names(
+def test_trust_bundles_are_reported_together_in_the_order_of_their_names(
     inventory: Inventory, sink: RecordingSink
 ) -> None:
     inventory.replace(
@@ -390,7 +392,7 @@ def test_no_value_stops_the_inventory(value: Any, kind: str) -> None:
     inventory.replace(kind, [value, {"metadata": {"name": "a", "uid": value}}])
 
 
-def test_the_version_in_force_is_told_of_each_object(inventory: Inventory) -> None:
+def test_the_version_in_force_is_known_for_each_object(inventory: Inventory) -> None:
     inventory.apply(private("10.0.0.1", uid="u", version="7"))
     (key,) = inventory.in_force
     assert inventory.version_of(key) == ("u", "7")

@@ -50,7 +50,7 @@ async def listening(tmp_path, told):
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_writing_renaming_and_removing_a_file_are_told(listening, told):
+async def test_writing_renaming_and_removing_a_file_are_reported(listening, told):
     folder, _ = listening
     (folder / "a.tmp").write_text("x")
     await told.wait()

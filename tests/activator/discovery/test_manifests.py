@@ -310,7 +310,7 @@ async def test_objects_that_leave_a_file_are_removed(
         await until(lambda: sink.ready(A) == [])
 
 
-async def test_a_file_that_breaks_keeps_its_last_good_state_until_it_is_mended(
+async def test_a_file_that_breaks_keeps_its_last_good_state_until_it_is_corrected(
     tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
 ) -> None:
     path = tmp_path / "a.yaml"
@@ -336,7 +336,7 @@ async def test_of_a_file_that_was_broken_from_the_first_nothing_is_in_force(
         assert folder.errors[str(path)].endswith("; the file has no effect")
 
 
-async def test_a_file_that_breaks_is_told_without_what_was_wrong_with_its_objects(
+async def test_a_broken_file_is_reported_without_the_errors_of_its_objects(
     tmp_path: Path, folder: ManifestFolder
 ) -> None:
     path = tmp_path / "a.yaml"

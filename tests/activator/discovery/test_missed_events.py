@@ -78,7 +78,7 @@ def test_an_object_that_is_not_known_is_a_difference_unless_it_cannot_be_used(
         ((ONE, TWO), None, False),
     ],
 )
-def test_only_what_differs_twice_and_was_not_heard_of_lasts(
+def test_only_differences_that_occur_twice_without_an_event_last(
     first: tuple[Version, Version] | None, second: tuple[Version, Version] | None, lasts: bool
 ) -> None:
     one, two = ({KEY: Difference(*each)} if each else {} for each in (first, second))

@@ -206,7 +206,7 @@ async def test_a_list_from_a_cache_that_lags_brings_nothing_old_back(
 @pytest.mark.parametrize(
     "gone", [Answer(410), Answer(body=event("ERROR", expired()))], ids=["status", "in stream"]
 )
-async def test_an_expired_version_is_listed_anew_without_a_gap(
+async def test_an_expired_version_is_listed_again_without_a_gap(
     gone: Answer, server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
 ) -> None:
     server.put(private("10.0.0.1"))
@@ -386,7 +386,7 @@ async def test_a_line_of_several_megabytes_is_read(
         await sink.until_ready("10.0.0.1")
 
 
-async def test_an_empty_list_where_objects_were_is_told_loudly(
+async def test_an_empty_list_where_objects_were_is_logged(
     server: FakeApiServer,
     inventory: Inventory,
     sink: Waiting,

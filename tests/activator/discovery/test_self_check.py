@@ -61,7 +61,7 @@ def change_silently(server: FakeApiServer, *ips: str) -> None:
     server.objects["Endpoints"]["a-private"] = obj
 
 
-async def test_a_change_that_the_watch_lost_is_found_told_counted_and_mended(
+async def test_a_change_that_the_watch_lost_is_found_logged_counted_and_corrected(
     server: FakeApiServer,
     inventory: Inventory,
     sink: RecordingSink,
@@ -101,7 +101,7 @@ async def test_a_revision_that_is_gone_is_not_routed_to_any_longer(
         assert watch.self_check.counters.found["Revision"] == 1
 
 
-async def test_an_object_that_was_never_told_of_comes_in(
+async def test_an_object_without_any_event_comes_in(
     server: FakeApiServer, inventory: Inventory, sink: RecordingSink, tmp_path: Path
 ) -> None:
     async with watching(server, inventory, tmp_path) as watch:
@@ -126,7 +126,7 @@ async def test_the_lists_are_of_etcd_and_nothing_is_done_where_all_is_well(
         assert watch.self_check.counters.checks == {"equal": 4}
 
 
-async def test_an_event_that_is_on_its_way_is_no_drift(
+async def test_an_event_that_is_on_its_way_is_no_missed_event(
     server: FakeApiServer, inventory: Inventory, sink: RecordingSink, tmp_path: Path
 ) -> None:
     server.put(private("10.0.0.1"))

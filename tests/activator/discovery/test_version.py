@@ -60,7 +60,7 @@ async def test_a_server_that_never_answers_ends_the_wait_with_the_reason(
     await api.close()
 
 
-async def test_a_wait_is_told_at_its_beginning_and_now_and_then(
+async def test_a_wait_is_logged_at_its_beginning_and_now_and_then(
     server: FakeApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.script["version", "list"].extend([Answer(503)] * 20)

@@ -139,6 +139,6 @@ def test_an_answer_to_head_is_known_by_its_fields_and_length(
     assert complaint(status, []) == f"responded {status}"
 
 
-def test_people_are_told_the_words_of_queue_proxy_alone() -> None:
+def test_errors_show_the_words_of_queue_proxy_alone() -> None:
     assert complaint(502, [REFUSED]) == f"responded 502: {REFUSED.decode().strip()}"
     assert complaint(502, None) == "responded 502"

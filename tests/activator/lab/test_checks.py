@@ -77,7 +77,7 @@ async def test_container_is_dead_after_failures_in_a_row(switch, container):
         (Probes(liveness=Container.WHOLE), True, {"Live"}),
     ],
 )
-def test_a_switch_is_heeded_where_somebody_asks_it(probes, blind, asked):
+def test_a_switch_counts_where_a_probe_reads_it(probes, blind, asked):
     assert probed_switches(probes, blind=blind) == asked | {"Running"}
 
 
@@ -88,7 +88,7 @@ async def test_pod_without_a_liveness_probe_is_never_dead():
         assert not await checks.is_dead()
 
 
-async def test_nobody_is_no_answer():
+async def test_a_closed_port_is_no_response():
     assert await ask("127.0.0.1", 1, "/") == 0
 
 

@@ -44,6 +44,6 @@ async def test_connection_may_end_without_a_byte():
         assert await seen == b""
 
 
-async def test_nobody_there_is_an_error():
+async def test_a_closed_port_is_an_error():
     with pytest.raises(OSError, match="refused"):
         await fetch("127.0.0.1", 1, "/")

@@ -69,7 +69,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_started(failing, word
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_what_happened_until_an_interruption_is_told(monkeypatch, as_json):
+def test_events_until_an_interruption_are_shown(monkeypatch, as_json):
     async def run_scenario(scenario, addresses, live):
         live(Entry(0.0, Who.POD, "hangs"))
         asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)

@@ -57,13 +57,13 @@ async def test_endpoints_say_what_kubelet_says(tmp_path):
     assert town.deployment.pods == {}
 
 
-async def test_what_did_not_change_is_not_told_twice(tmp_path):
+async def test_an_unchanged_state_is_not_reported_twice(tmp_path):
     town = Town(tmp_path)
     town.deployment.publish()
     assert town.listed == [([], [])]
 
 
-async def test_whoever_started_a_pod_hears_of_its_end_and_may_cause_it(tmp_path):
+async def test_the_starter_of_a_pod_learns_of_its_end_and_may_cause_it(tmp_path):
     town = Town(tmp_path)
     ended: list[Any] = []
     async with asyncio.TaskGroup() as tasks:

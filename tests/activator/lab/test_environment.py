@@ -10,7 +10,7 @@ from activator.lab.timeline import Timeline, Who
 from tests.process import addresses
 
 
-async def test_what_everybody_did_is_in_the_timeline():
+async def test_the_actions_of_all_parts_are_in_the_timeline():
     timeline = Timeline()
     async with set_up(timeline, addresses()) as environment:
         app = await environment.deploy(timeout=20)

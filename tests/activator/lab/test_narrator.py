@@ -24,7 +24,7 @@ def test_line_has_time_service_and_text():
     assert told(Narrator(), 0, "listening") == ["12:00:00.007  app      pod app-1 listens"]
 
 
-def test_held_request_is_told_once_and_its_answer_with_the_time_it_took():
+def test_queued_request_is_shown_once_and_its_response_with_the_time_it_took():
     narrator = Narrator()
     assert "the activator queues it" in told(narrator, 10, "queued", concurrency=1)[0]
     assert told(narrator, 11, "queued", concurrency=1) == []
@@ -33,7 +33,7 @@ def test_held_request_is_told_once_and_its_answer_with_the_time_it_took():
     assert told(narrator, 13, "queued", concurrency=1) != []
 
 
-def test_request_that_waits_for_a_pod_that_is_not_ready_is_told_with_its_answer():
+def test_request_that_waits_for_a_pod_that_is_not_ready_is_shown_with_its_response():
     narrator = Narrator()
     assert "responds to /x" in answered(narrator, 9)[0]
     assert told(narrator, 10, "queued", reason="pods-not-ready")[0].endswith(
@@ -42,7 +42,7 @@ def test_request_that_waits_for_a_pod_that_is_not_ready_is_told_with_its_answer(
     assert "app-1 responds to the first queued request, 1,500 ms" in answered(narrator, 11.5)[0]
 
 
-def test_many_answers_are_told_together():
+def test_many_responses_are_shown_together():
     narrator = Narrator()
     lines = [line for number in range(20) for line in answered(narrator, number / 100)]
     assert len(lines) == MAX_RESPONSES_PER_SECOND

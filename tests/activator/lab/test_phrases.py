@@ -48,7 +48,7 @@ def test_each_event_has_its_words(kind, details, who, what):
     assert of_pod_event(kind, "p", details) == (who, what)
 
 
-def test_what_clients_are_told_anyway_is_left_out():
+def test_lines_that_clients_get_in_any_case_are_left_out():
     assert of_pod_event("responded", "p", {"status": 200}) is None
 
 
@@ -69,11 +69,11 @@ def test_each_switch_of_a_pod_has_words():
         (ClientResponse(0, {}, "refused", 0.002), "GET /: no response after 2 ms: refused"),
     ],
 )
-def test_answer_is_told_in_a_line(response, line):
+def test_a_response_is_one_line(response, line):
     assert of_response("GET", "/", response) == line
 
 
-def test_what_the_activator_knows_is_told_in_a_line():
+def test_the_activators_state_is_one_line():
     pod = {"address": "a:1", "kubernetes": "ready", "probe": "passed", "inFlight": 2}
     pod |= {"decision": "use", "decidedBy": "probe-passed"}
     line = "a:1: Kubernetes ready, activator's probe passed, use (probe-passed), 2 in flight"
@@ -119,5 +119,5 @@ def test_events_of_the_activator_have_their_words(kind, data, line):
         ({200: 3}, "{200: 3}"),
     ],
 )
-def test_what_was_seen_is_told_shortly(value, words):
+def test_observations_are_short(value, words):
     assert of_value(value) == words

@@ -155,7 +155,7 @@ async def test_probe_fails_with_the_sidecar_only_if_queue_proxy_polls_it(polls_s
         assert b" 200 " in await pod.ask("/", PROBE)
 
 
-async def test_readiness_may_be_told_on_a_port_of_its_own():
+async def test_readiness_may_have_a_port_of_its_own():
     async with Running(readiness_port=0) as pod:
         port = pod.listening["readiness_port"]
         assert b" 200 " in await pod.ask("/any", port=port)
@@ -165,7 +165,7 @@ async def test_readiness_may_be_told_on_a_port_of_its_own():
         assert json.loads((await pod.admin("/counters"))[1])["atReadinessPort"] == 2
 
 
-async def test_each_probers_last_probe_is_told():
+async def test_each_probers_last_probe_is_shown():
     async with Running() as pod:
         await pod.ask("/healthz", PROBE)
         told = json.loads((await pod.admin("/counters"))[1])["lastProbes"]

@@ -65,14 +65,14 @@ def test_queue_proxy_answers_for_the_sidecar_only_if_it_polls_it(polls_sidecar, 
         ("h", DRAINING, 503, b"shutting down\n"),
     ],
 )
-def test_ingress_probe_is_answered_whoever_asks(hashed, switches, status, body):
+def test_ingress_probe_of_any_sender_gets_a_response(hashed, switches, status, body):
     answer = probe_response(request("curl", "probe", hashed), switches)
     assert answer is not None
     assert (answer.status, answer.body) == (status, body)
     assert (("K-Network-Hash", "h") in answer.headers) == (status == 200)
 
 
-def test_probe_header_of_anybody_else_is_traffic():
+def test_probe_header_of_other_senders_is_traffic():
     assert probe_response(request("curl", "queue"), UNREADY) is None
 
 

@@ -33,7 +33,7 @@ def test_kubelet_sees_the_other_container_as_well():
     assert [ask(path, switches).status for path in paths] == [200, 200]
 
 
-def test_application_that_is_started_anew_knows_of_no_switch():
+def test_a_restarted_application_has_no_switch_set():
     switches = Switches(ready=False, live=False, exec_ready=False)
     ask("/kill", switches)
     assert not switches.running
@@ -41,7 +41,7 @@ def test_application_that_is_started_anew_knows_of_no_switch():
     assert switches == Switches()
 
 
-def test_state_and_counters_are_told():
+def test_state_and_counters_are_shown():
     counters = Counters()
     counters.enter("GET", "id-1")
     assert json.loads(ask("/counters", Switches(), counters).body)["seenById"] == {"id-1": 1}

@@ -34,7 +34,7 @@ def test_it_has_passed_if_something_was_looked_at_and_all_was_so(checks, passed)
     assert timeline.passed is passed
 
 
-def test_what_was_seen_is_told_where_it_was_not_as_it_must_be():
+def test_observations_that_differ_from_the_expected_are_shown():
     timeline = Timeline()
     timeline.check(0.0, "it is 200", True, "200")
     timeline.check(0.0, "it is 200", False, "502")
@@ -79,6 +79,6 @@ def test_once_more_is_no_number():
     assert timeline.entries[-1].what == "tries (once more)"
 
 
-def test_what_anybody_else_does_again_is_told_each_time():
+def test_repeated_actions_of_others_are_shown_each_time():
     timeline = Timeline()
     assert all(timeline.note(0.0, Who.CLIENT, "GET") for _ in range(5))

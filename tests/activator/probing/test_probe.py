@@ -130,7 +130,7 @@ async def test_with_passthrough_the_question_names_the_private_service() -> None
     ],
     ids=["length", "chunked", "early hints", "continue"],
 )
-async def test_good_answer_passes_in_every_framing(response: bytes) -> None:
+async def test_good_response_passes_in_every_framing(response: bytes) -> None:
     async with serving(response) as server:
         assert await server.probe() == ("", "")
         assert await server.probe() == ("", "")
@@ -178,7 +178,7 @@ async def test_a_tcp_probe_passes_once_the_pod_accepts_and_keeps_the_connection(
 
 
 @both_loops
-async def test_a_tcp_probe_fails_where_nobody_listens() -> None:
+async def test_a_tcp_probe_of_a_closed_port_fails() -> None:
     async with serving(None, ProbeSpec()) as server:
         pass
     async with serving(None) as other:
@@ -187,7 +187,7 @@ async def test_a_tcp_probe_fails_where_nobody_listens() -> None:
 
 
 @both_loops
-async def test_good_answer_that_ends_with_the_connection_passes() -> None:
+async def test_good_response_that_ends_with_the_connection_passes() -> None:
     async with serving(b"HTTP/1.0 200 OK\r\n\r\nqueue") as server:
         server.then_close = True
         assert await server.probe() == ("", "")
@@ -229,7 +229,7 @@ BAD = {
 
 @both_loops
 @pytest.mark.parametrize(("response", "verdict"), BAD.values(), ids=BAD)
-async def test_bad_answer_says_what_was_wrong(response: bytes, verdict: tuple[str, str]) -> None:
+async def test_bad_response_says_what_was_wrong(response: bytes, verdict: tuple[str, str]) -> None:
     async with serving(response) as server:
         kind, text = await server.probe()
         assert kind == verdict[0]
@@ -237,14 +237,14 @@ async def test_bad_answer_says_what_was_wrong(response: bytes, verdict: tuple[st
 
 
 @both_loops
-async def test_connection_that_is_closed_without_an_answer_fails() -> None:
+async def test_connection_that_is_closed_without_a_response_fails() -> None:
     async with serving(None) as server:
         server.then_close = True
         assert await server.probe() == ("connection-lost", "the pod closed the connection")
 
 
 @both_loops
-async def test_half_an_answer_is_none() -> None:
+async def test_half_a_response_is_none() -> None:
     async with serving(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nque") as server:
         server.then_close = True
         assert (await server.probe()).kind == "connection-lost"
@@ -274,7 +274,7 @@ async def test_body_that_drips_times_out() -> None:
         assert (await server.probe()).kind == "timeout"
 
 
-async def test_switch_of_protocols_is_no_answer() -> None:
+async def test_switch_of_protocols_is_no_response() -> None:
     response = b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
     async with serving(response) as server:
         assert (await server.probe()).kind == "timeout"
@@ -299,7 +299,7 @@ async def test_connection_that_breaks_a_second_time_fails() -> None:
         assert len(server.connections) == 2
 
 
-async def test_abandoned_probe_says_nothing_and_closes_its_connection() -> None:
+async def test_cancelled_probe_reports_nothing_and_closes_its_connection() -> None:
     async with serving(None) as server:
         verdicts: list[str] = []
         probe = Probe(server.pod, TIMEOUT, lambda _, kind, text: verdicts.append(kind))
@@ -313,7 +313,7 @@ async def test_abandoned_probe_says_nothing_and_closes_its_connection() -> None:
         assert server.pools.connections == 0
 
 
-async def test_connection_that_comes_after_the_probe_was_abandoned_is_kept_for_a_request() -> None:
+async def test_connection_that_opens_after_the_probe_was_cancelled_is_kept_for_a_request() -> None:
     async with serving(ok(b"queue")) as server:
         verdicts: list[str] = []
         probe = Probe(server.pod, TIMEOUT, lambda _, kind, text: verdicts.append(kind))

@@ -14,7 +14,7 @@ def turns(queue: ProbeQueue[str], most: int = 10**6) -> list[str]:
     return found
 
 
-def test_what_somebody_waits_for_then_what_failed_least_then_what_came_first() -> None:
+def test_order_is_waiting_requests_then_fewest_failures_then_age() -> None:
     queue = ProbeQueue[str]()
     for failures in (4, 0, 1):
         for name in "xy":
@@ -52,7 +52,7 @@ def test_any_number_of_failures_has_a_rank() -> None:
     assert turns(queue) == [str(2**14), str(2**80), str(2**20)]
 
 
-def test_those_that_nobody_waits_for_have_a_share() -> None:
+def test_pods_without_waiting_requests_have_a_share() -> None:
     queue = ProbeQueue[str]()
     for number in range(100):
         queue.put(f"w{number}", wanted=True, failures=0)
@@ -62,7 +62,7 @@ def test_those_that_nobody_waits_for_have_a_share() -> None:
     assert taken[0] == "w0"
 
 
-def test_whoever_is_discarded_is_gone() -> None:
+def test_a_discarded_key_is_gone() -> None:
     queue = ProbeQueue[str]()
     queue.discard("nobody")
     for name in "ab":

@@ -99,7 +99,7 @@ async def test_pod_that_begins_to_listen_is_found_within_one_interval() -> None:
     assert waiting.state is ASSIGNED
 
 
-async def test_refusing_pod_that_nobody_wants_is_asked_ever_less_up_to_a_bound() -> None:
+async def test_refusing_pod_without_requests_is_probed_ever_less_down_to_a_limit() -> None:
     world = World()
     world.pods[A].listens = False
     world.list_pods(A)
@@ -190,7 +190,7 @@ async def test_each_new_waiter_asks_a_pod_no_sooner_whose_tls_is_wrong() -> None
     assert world.pods[A].at[asked] == 60.0
 
 
-async def test_pod_whose_tls_was_mended_and_starts_anew_is_asked_as_often_as_any() -> None:
+async def test_restarted_pod_with_correct_tls_is_probed_as_often_as_any() -> None:
     world = World()
     world.pods[A].untrusted = True
     world.ask()
@@ -312,7 +312,7 @@ async def test_checks_of_healthy_pods_are_spread_out(drawn: float, delay: float)
     assert gaps(world.pods[A].at) == pytest.approx([delay], abs=1e-4)
 
 
-async def test_healthy_pod_that_answers_requests_is_not_checked_until_they_cease() -> None:
+async def test_healthy_pod_that_responds_to_requests_is_not_probed_until_they_cease() -> None:
     world = World()
     world.list_pods(A)
     pod = None
@@ -333,7 +333,7 @@ async def test_healthy_pod_that_answers_requests_is_not_checked_until_they_cease
         (0, 0.9, PodState.PROBING),
     ],
 )
-async def test_healthy_pod_with_requests_is_given_a_second_to_answer(
+async def test_healthy_pod_with_requests_has_a_second_to_respond(
     requests: int, takes: float, state: PodState
 ) -> None:
     """A busy pod responds more slowly than the idle pod on which its time-out was measured."""
@@ -369,7 +369,7 @@ async def test_pod_that_dropped_a_request_is_probed_at_once() -> None:
     assert world.pods[A].at == [0.0, 5.0]
 
 
-async def test_pod_that_is_out_for_its_answers_is_probed_when_it_may_be_back() -> None:
+async def test_pod_that_is_ejected_for_its_responses_is_probed_at_the_end_of_the_ejection() -> None:
     world = World()
     world.list_pods(A, B, C)
     await until(5.0)
@@ -459,7 +459,7 @@ async def test_never_more_probes_at_a_time_than_allowed_and_each_pod_gets_its_tu
     assert world.prober.attempts == 30
 
 
-async def test_forgotten_pods_give_their_place_and_their_turn_away() -> None:
+async def test_removed_pods_release_their_place_and_their_turn() -> None:
     world = World(max_in_flight=1)
     for address in (A, B):
         world.pods[address].silent = True
@@ -503,7 +503,7 @@ async def test_timeout_of_a_silent_pod_grows_to_a_bound() -> None:
     assert max(waits) == pytest.approx(5.0)
 
 
-async def test_pod_that_holds_probes_and_then_answers_is_understood() -> None:
+async def test_pod_that_holds_probes_and_then_responds_is_healthy() -> None:
     """queue-proxy responds only when its container does, for up to 10 s."""
     world = World()
     world.pods[A].response = None
@@ -517,7 +517,7 @@ async def test_pod_that_holds_probes_and_then_answers_is_understood() -> None:
     assert world.tracker(A).state is PodState.HEALTHY
 
 
-async def test_refused_and_timed_out_are_told_apart() -> None:
+async def test_refused_and_timed_out_are_distinguished() -> None:
     world = World()
     world.pods[A].listens = False
     world.pods[B].silent = True
@@ -544,7 +544,7 @@ async def test_refused_and_timed_out_are_told_apart() -> None:
 # What makes the result of a probe void.
 
 
-async def test_change_for_the_worse_abandons_the_probe_under_way() -> None:
+async def test_change_for_the_worse_cancels_the_probe_under_way() -> None:
     world = World()
     world.pods[A].round_trip = 0.1
     world.list_pods(A)
@@ -574,7 +574,7 @@ async def test_dial_under_way_for_a_void_probe_leaves_its_connection_to_the_next
     assert len(world.pods[A].idle) == 2
 
 
-async def test_forgotten_pod_is_never_asked_again_and_its_answer_is_ignored() -> None:
+async def test_removed_pod_is_never_probed_again_and_its_response_is_ignored() -> None:
     world = World()
     world.pods[A].round_trip = 0.1
     world.list_pods(A)
@@ -662,7 +662,7 @@ async def test_a_new_pod_is_asked_before_hundreds_that_have_failed() -> None:
     assert world.tracker(A).state is PodState.HEALTHY
 
 
-async def test_pods_that_are_gone_take_no_turn_of_a_pod_that_somebody_waits_for() -> None:
+async def test_removed_pods_take_no_turn_of_a_pod_with_waiting_requests() -> None:
     world = World()
     gone = [f"10.1.{n // 250}.{n % 250}:8012" for n in range(3000)]
     world.list_pods(*gone)  # most of them wait for their turn
@@ -686,7 +686,7 @@ def idle_crowd(world: World) -> list[str]:
     return addresses
 
 
-async def test_a_pod_that_somebody_waits_for_is_asked_before_thousands_that_nobody_wants() -> None:
+async def test_a_pod_with_waiting_requests_is_probed_before_thousands_without() -> None:
     world = World()
     idle_crowd(world)
     world.list_pods(A)
@@ -701,7 +701,7 @@ async def test_a_pod_that_somebody_waits_for_is_asked_before_thousands_that_nobo
     assert world.pods[B].at
 
 
-async def test_pods_that_nobody_wants_get_a_look_beside_a_crowd_that_refuses() -> None:
+async def test_pods_without_requests_are_probed_beside_a_crowd_that_refuses() -> None:
     world, _ = crowd_that_refuses()
     await until(1.0)
     idle = idle_crowd(world)
@@ -723,7 +723,7 @@ def meshed(response: Response | None = None) -> World:
     return world
 
 
-async def test_cluster_ip_serves_as_soon_as_the_pod_has_answered_as_a_mesh_would() -> None:
+async def test_cluster_ip_serves_as_soon_as_the_pod_has_responded_as_a_mesh_would() -> None:
     world = meshed()
     waiting = world.ask()
     await until(1.0)

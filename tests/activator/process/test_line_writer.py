@@ -95,7 +95,7 @@ def test_the_end_writes_what_is_left(pipe: Pipe) -> None:
 
 
 @pytest.mark.parametrize("bounds", [{"capacity": 10_000}, {"most_lines": 100}])
-def test_a_reader_that_sleeps_holds_up_nobody_and_fills_no_memory(
+def test_a_reader_that_sleeps_delays_no_writer_and_fills_no_memory(
     pipe: Pipe, caplog: pytest.LogCaptureFixture, bounds: dict[str, int]
 ) -> None:
     first, line = b"x" * 9_999 + b"\n", b"x" * 99 + b"\n"

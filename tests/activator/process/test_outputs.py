@@ -185,7 +185,7 @@ def break_manifests(folder: Path, count: int, name: str = "broken") -> None:
         (folder / f"{name}-{number}.yaml").write_text("kind: Revision\nmetadata: [\n")
 
 
-async def test_traffic_goes_on_while_nobody_reads_and_the_loss_is_reported(tmp_path: Path) -> None:
+async def test_traffic_continues_without_a_reader_and_the_loss_is_reported(tmp_path: Path) -> None:
     folder = tmp_path.joinpath(*[LONG_NAME] * 12)
     folder.mkdir(parents=True)
     async with AsyncExitStack() as stack:
@@ -231,7 +231,7 @@ async def _agrees(running: Blocked, sink: str) -> bool:
     return reported > 0 and reported == await running.dropped(sink)
 
 
-async def test_sigterm_ends_it_with_0_while_nobody_reads(tmp_path: Path) -> None:
+async def test_sigterm_ends_it_with_0_without_a_reader(tmp_path: Path) -> None:
     async with blocked(tmp_path, pipe(), pipe(), "--drain-timeout", "5s") as running:
         break_manifests(tmp_path, 100)
 

@@ -13,7 +13,7 @@ from tests.conftest import both_loops
 pytestmark = both_loops
 
 
-async def test_a_task_runs_though_nobody_else_holds_it():
+async def test_a_task_runs_without_another_reference():
     tasks = Tasks()
     done = asyncio.Event()
 

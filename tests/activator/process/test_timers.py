@@ -97,7 +97,7 @@ async def test_a_deadline_that_moved_earlier_in_the_same_second_is_looked_at_onc
     assert len(timers) == 0
 
 
-async def test_what_is_forgotten_and_armed_for_the_same_second_is_looked_at_once(timers):
+async def test_a_timer_that_is_removed_and_armed_for_the_same_second_fires_once(timers):
     timed = Timed()
     for when in (5.2, 5.9, 5.5, 5.5):
         timers.arm(timed, when)
@@ -203,7 +203,7 @@ async def test_a_deadline_in_the_past_is_looked_at_at_once(timers):
     assert len(timed.looks) == 1
 
 
-async def test_what_is_forgotten_is_not_looked_at(timers):
+async def test_a_removed_timer_does_not_fire(timers):
     timed = Timed()
     timers.arm(timed, 3.0)
     timers.disarm(timed)
@@ -214,7 +214,7 @@ async def test_what_is_forgotten_is_not_looked_at(timers):
     assert timed.looks == []
 
 
-async def test_what_is_forgotten_does_not_pile_up(timers):
+async def test_removed_timers_do_not_pile_up(timers):
     staying = [Timed() for _ in range(50)]
     for timed in staying:
         timers.arm(timed, 60.0)

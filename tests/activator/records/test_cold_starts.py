@@ -122,7 +122,7 @@ def test_one_under_way_is_shown_without_an_end(sleeper: Sleeper) -> None:
     assert view["phases"] == {"address": 3}
 
 
-def test_a_request_that_waits_for_room_in_a_pod_wakes_nobody(sleeper: Sleeper) -> None:
+def test_a_request_that_waits_for_a_slot_is_no_cold_start(sleeper: Sleeper) -> None:
     sleeper.world.healthy(sleeper.throttler, POD)
     assert sleeper.join() is None
     assert sleeper.views() == []
@@ -205,7 +205,7 @@ def test_what_was_seen_after_the_dispatch_had_no_part_in_it(sleeper: Sleeper) ->
 
 
 @pytest.mark.parametrize("lost", ["refused", "given-back", "failed"])
-def test_a_pod_that_is_lost_for_a_moment_wakes_nobody(sleeper: Sleeper, lost: str) -> None:
+def test_a_pod_that_is_lost_for_a_moment_is_no_cold_start(sleeper: Sleeper, lost: str) -> None:
     (pod,) = sleeper.world.healthy(sleeper.throttler, POD)
     match lost:
         case "refused":
@@ -248,7 +248,7 @@ def test_the_first_answer_ends_it_once(sleeper: Sleeper) -> None:
     assert sleeper.view()["seconds"] == 0
 
 
-def test_who_listens_hears_of_the_end(sleeper: Sleeper) -> None:
+def test_listeners_get_the_end(sleeper: Sleeper) -> None:
     heard: list[tuple[EventKind, RevisionID, Mapping[str, Any]]] = []
     sleeper.driver.events.listeners.append(lambda *event: heard.append(event))
     cold_start = sleeper.join()

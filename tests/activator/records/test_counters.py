@@ -69,7 +69,7 @@ def test_an_empty_body_is_in_the_bucket_of_its_own():
     assert histogram.counts[:2] == [1, 1]
 
 
-def test_waits_are_told_apart_up_to_the_longest_time_out():
+def test_waits_are_distinguished_up_to_the_longest_time_out():
     histogram = Histogram(WAIT_BOUNDS)
     histogram.observe(299)
     histogram.observe(601)
@@ -107,7 +107,7 @@ def test_every_outcome_is_there_from_the_start():
     assert RevisionCounters().outcomes == dict.fromkeys(OUTCOMES, 0)
 
 
-def test_a_request_is_counted_as_if_each_histogram_were_told():
+def test_a_request_is_counted_in_each_histogram():
     counters, expected = HttpCounters(), HttpCounters()
     for seconds, request_size, response_size in ((0.0, -1, 0), (0.3, 20, 7), (99.0, 0, 20_000)):
         counters.observe(seconds, request_size, response_size)

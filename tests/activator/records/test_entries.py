@@ -96,7 +96,7 @@ def test_cluster_domain_is_the_one_that_is_set() -> None:
         world.entries.find_host(HOST)
 
 
-def test_a_revision_that_is_no_more_is_forgotten_by_all_its_names() -> None:
+def test_a_deleted_revision_is_removed_by_all_its_names() -> None:
     world = World()
     world.revise()
     before = world.entries.find_host(HOST)

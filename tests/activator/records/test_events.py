@@ -26,7 +26,7 @@ class Ear:
             self._events.leave(self)
 
 
-def test_everybody_hears_everything_in_order() -> None:
+def test_all_listeners_get_all_events_in_order() -> None:
     events = Events()
     ears = Ear(events), Ear(events)
     events.publish(EventKind.QUEUE_BEGAN, HELLO, {"reason": "no-endpoints"})
@@ -38,7 +38,7 @@ def test_everybody_hears_everything_in_order() -> None:
         ]
 
 
-def test_who_leaves_while_told_takes_nothing_from_others() -> None:
+def test_a_listener_that_leaves_during_an_event_takes_nothing_from_others() -> None:
     events = Events()
     hasty, patient = Ear(events, patience=1), Ear(events)
     for _ in range(2):
@@ -47,7 +47,7 @@ def test_who_leaves_while_told_takes_nothing_from_others() -> None:
     assert len(patient.heard) == 2
 
 
-def test_a_session_begins_when_somebody_listens_after_nobody_did() -> None:
+def test_a_session_begins_with_the_first_listener_after_none() -> None:
     events = Events()
     first = Ear(events)
     began = events.session

@@ -19,7 +19,7 @@ def test_the_last_one_is_kept_and_all_are_counted_by_reason() -> None:
     assert failures.by_reason == {Reason.UPSTREAM_FAILED: 2, Reason.QUEUE_FULL: 1}
 
 
-def test_the_first_is_told_at_once_and_a_burst_is_told_once_a_second() -> None:
+def test_the_first_is_logged_at_once_and_a_burst_once_a_second() -> None:
     failures = Failures()
     assert failures.record(failed(10.0)) == 1
     assert [failures.record(failed(10.0 + n / 1000)) for n in range(1, 500)] == [0] * 499

@@ -66,7 +66,7 @@ def test_a_pod_that_failed_in_between_had_none(world):
     assert len(leads(world)) == sum(leads(world).seconds.counts) == 0
 
 
-def test_after_a_failure_the_lead_begins_anew(world):
+def test_after_a_failure_the_lead_begins_again(world):
     throttler = world.revision()
     (pod,) = world.pods(throttler, not_ready=(POD,))
     passed(world, pod)

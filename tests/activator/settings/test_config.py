@@ -63,7 +63,7 @@ def test_status_ignores_what_only_servers_read():
     assert load("status", {}, environ).admin_url == "http://127.0.0.1:1"
 
 
-def test_all_wrong_and_missing_settings_are_told_at_once():
+def test_all_wrong_and_missing_settings_are_reported_at_once():
     environ = {"POD_IP": "here", "PROBE_TIMEOUT": "300", "POD_NAME": "a"}
     with pytest.raises(ConfigError) as caught:
         load("run", {"http_port": "80x"}, environ, resolv_conf=NOWHERE)

@@ -81,7 +81,7 @@ async def test_metrics_arrive_again_and_again_and_once_more_at_the_end(protocol,
 
 
 @pytest.mark.parametrize("protocol", [NONE, PROMETHEUS])
-async def test_nothing_is_pushed_where_nobody_asks_for_it(protocol):
+async def test_nothing_is_pushed_unless_configured(protocol):
     world = World(interval=0.001)
     tasks = asyncio.all_tasks()
     world.push.apply(MetricsConfig(protocol))

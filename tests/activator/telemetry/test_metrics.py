@@ -107,7 +107,7 @@ def test_waiting_and_running_requests_and_the_room_for_them(world):
     assert found["activator_revision_capacity", revision] == 2
 
 
-def test_who_waits_is_told_by_why(world):
+def test_waiting_requests_are_counted_by_reason(world):
     busy, idle = world.revision(concurrency=1), world.revision("idle")
     world.healthy(busy, "10.0.0.1:8012")
     world.healthy(idle, "10.0.0.2:8012")
@@ -146,7 +146,7 @@ def test_knatives_names_for_the_same(world):
     assert value(world, "kn_revision_request_concurrency", **SERVICE, **scope) == 3
 
 
-def test_the_concurrency_may_be_what_the_autoscaler_was_told(world):
+def test_the_concurrency_may_be_the_one_reported_to_the_autoscaler(world):
     entry = world.entry(world.revision())
     found = scrape(world, concurrency=lambda asked: 0.25 if asked is entry else 99)
     gauge = [v for (name, _), v in found.items() if name == "kn_revision_request_concurrency"]
@@ -175,7 +175,7 @@ def test_pods_by_state(world):
     ] == [1, 1, 1]
 
 
-def test_a_revision_at_zero_that_nobody_asked_for_has_no_series(world):
+def test_a_revision_at_zero_without_requests_has_no_series(world):
     world.revision("idle")
     assert not [labels for _, labels in scrape(world) if ("kn_revision_name", "idle") in labels]
 

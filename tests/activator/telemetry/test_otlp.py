@@ -54,7 +54,7 @@ def test_spans_are_written_to_stdout_one_line_each(capsys):
     ]
 
 
-def test_what_a_collector_refuses_is_said_with_its_address_and_logged_by_nobody_else():
+def test_a_refusal_is_reported_with_the_collectors_address_and_logged_once():
     heard: list[str] = []
     root = logging.Handler()
     root.emit = lambda record: heard.append(record.name)  # type: ignore[method-assign] # for a test

@@ -91,7 +91,7 @@ def test_update_request_log_from_config_map(log, lines) -> None:
         assert b"".join(lines).decode() == written, data
 
 
-def test_a_wrong_template_is_told_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wrong_template_is_reported_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
     followed = Followed("config-observability", reader_of(compiled), ObservabilityConfig())
     followed.update({ENABLE: "true", TEMPLATE: "{{.Request.Method}} {{.Request.Body}}"})
     assert caplog.messages == [

@@ -38,7 +38,7 @@ def test_header_names_are_canonical_and_framing_is_none_of_them() -> None:
         ("", ""),
     ],
 )
-def test_urls_are_written_anew(target: str, string: str) -> None:
+def test_urls_become_text(target: str, string: str) -> None:
     assert Url(target).string() == string
 
 

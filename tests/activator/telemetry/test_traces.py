@@ -109,7 +109,7 @@ async def test_a_change_takes_effect_with_the_next_request(world, monkeypatch):
         assert other.traces.empty()
 
 
-async def test_a_rate_of_0_is_told_since_nothing_is_sent(world, caplog):
+async def test_a_rate_of_0_is_logged_since_nothing_is_sent(world, caplog):
     traces = made(world.proxy)
     traces.apply(TracingConfig(GRPC, "http://127.0.0.1:1", 0.0))
     told = "traces: none is sent, since tracing-sampling-rate is 0"

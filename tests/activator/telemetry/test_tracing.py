@@ -10,7 +10,7 @@ from tests.activator.telemetry.tracing_world import REVISION, WALL, Requests
 PARENT = b"\r\ntraceparent: 00-%032x-%016x-01\r\ntracestate: a=1" % (7, 8)
 
 
-def test_the_pod_is_told_of_the_trace_and_of_a_new_span_with_each_attempt():
+def test_the_pod_gets_the_trace_and_a_new_span_with_each_attempt():
     trace = Requests().begin(block=PARENT)
     told = [parent_of(b"\r\n" + trace.sending("http://10.0.0.1:80")[:-2]) for _ in range(2)]
     first, second = told
@@ -29,7 +29,7 @@ def test_without_a_parent_each_request_is_a_trace_of_its_own():
     assert one.parent is other.parent is None
 
 
-def test_what_nobody_samples_is_not_kept_but_its_context_goes_on():
+def test_an_unsampled_span_is_not_kept_but_its_context_is_sent_on():
     requests = Requests(never)
     trace = requests.tracer.begin(b"GET", b"/", b"h", 1, PARENT, False)
     told = parent_of(b"\r\n" + trace.sending("http://10.0.0.1:80")[:-2])

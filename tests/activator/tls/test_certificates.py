@@ -53,7 +53,7 @@ def test_text_between_certificates_is_ignored_and_each_is_read_once() -> None:
     ],
     ids=["empty", "junk", "binary", "key", "half", "one-and-a-half", "changed"],
 )
-def test_what_is_no_certificate_is_told(pem: bytes, why: str) -> None:
+def test_an_invalid_certificate_is_reported(pem: bytes, why: str) -> None:
     with pytest.raises(CertificateError, match=why):
         read_certificates(pem)
 
@@ -70,7 +70,7 @@ def test_what_is_no_certificate_is_told(pem: bytes, why: str) -> None:
     ],
     ids=["no certificate", "no key", "no key but PEM", "broken key", "other key", "encrypted"],
 )
-def test_a_pair_that_cannot_be_used_is_told_and_leaves_no_file(
+def test_a_pair_that_cannot_be_used_is_reported_and_leaves_no_file(
     certificate: bytes, key: bytes, why: str
 ) -> None:
     before = os.listdir("/proc/self/fd")

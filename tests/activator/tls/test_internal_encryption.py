@@ -47,7 +47,7 @@ def started(ca: str = "", *bundles: str) -> Watched:
     return tls
 
 
-def test_a_missing_secret_is_told_with_its_place_and_how_to_make_it() -> None:
+def test_a_missing_secret_is_reported_with_its_place_and_how_to_make_it() -> None:
     with pytest.raises(InternalTlsError) as caught:
         Watched().start()
     text = str(caught.value)
@@ -77,7 +77,7 @@ def test_roots_are_those_of_the_secret_and_of_all_bundles() -> None:
     assert started("", root(OTHER)).roots == 1
 
 
-def test_no_root_at_all_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_root_at_all_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     assert started().roots == 0
     assert "no pod can be verified" in caplog.text
 

@@ -59,7 +59,7 @@ def test_it_is_plain_unless_asked_for(tmp_path: Path) -> None:
     assert made(tmp_path) is None
 
 
-def test_files_that_are_written_anew_count_from_the_next_handshake_on(
+def test_replaced_files_count_from_the_next_handshake_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     tls = made(tmp_path, **write(tmp_path))

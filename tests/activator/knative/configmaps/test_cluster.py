@@ -41,7 +41,7 @@ def test_how_pods_are_reached_may_change_while_requests_run(cluster, heard) -> N
     assert heard == [NetworkConfig(pod_addressability=True)]
 
 
-def test_a_change_of_how_pods_are_reached_is_told(cluster, caplog) -> None:
+def test_a_change_of_how_pods_are_reached_is_reported(cluster, caplog) -> None:
     caplog.set_level("INFO")
     network = cluster.readers["config-network"]
     network({"system-internal-tls": "enabled"})

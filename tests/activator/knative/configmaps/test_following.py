@@ -34,14 +34,12 @@ def followed(heard: list[tuple[str, bool, str]]) -> Followed[tuple[str, bool, st
     return Followed("config-things", read, DEFAULT, heard.append)
 
 
-def test_what_is_not_there_has_its_default_and_what_nobody_reads_means_nothing(
-    followed, heard
-) -> None:
+def test_absent_keys_have_defaults_and_unknown_keys_mean_nothing(followed, heard) -> None:
     followed.update({"_example": "colour: blue", "color": "blue"})
     assert (followed.value, followed.problems, heard) == (DEFAULT, {}, [])
 
 
-def test_a_change_is_told_once(followed, heard) -> None:
+def test_a_change_is_reported_once(followed, heard) -> None:
     followed.update({"colour": "green"})
     followed.update({"colour": "green"})
     followed.update({})
@@ -94,7 +92,7 @@ def test_the_log_says_a_problem_once_and_when_it_is_over(
     assert followed.problems == {}
 
 
-def test_a_long_value_does_not_bury_the_message(followed, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_value_does_not_hide_the_message(followed, caplog: pytest.LogCaptureFixture) -> None:
     followed.update({"colour": "x" * 1_000_000})
     assert len(caplog.messages[0]) < 400
     assert "accepted is one of red, green" in caplog.messages[0]

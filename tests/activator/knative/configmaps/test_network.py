@@ -28,7 +28,7 @@ def test_mesh_modes_know_no_case(text: str, mode: MeshMode) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "on", "true", "enabled ", "auto\n"])
-def test_an_unknown_mesh_mode_is_told_and_does_not_mean_auto(text: str) -> None:
+def test_an_unknown_mesh_mode_is_reported_and_does_not_mean_auto(text: str) -> None:
     with pytest.raises(ConfigMapError, match=r"^mesh-compatibility-mode: .*accepted is auto, ena"):
         parse({"mesh-compatibility-mode": text})
     reader = Reader({"mesh-compatibility-mode": text})

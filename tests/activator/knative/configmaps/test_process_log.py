@@ -60,7 +60,7 @@ def test_a_shape_that_cannot_be_used_keeps_the_one_before(zap: str) -> None:
         ({}, {"zap-logger-config": '{"level": "WARN"}'}, "warn"),
     ],
 )
-def test_a_level_that_cannot_be_used_is_told_with_the_one_that_stays(
+def test_a_level_that_cannot_be_used_is_reported_with_the_one_that_stays(
     before: dict[str, str], now: dict[str, str], in_force: str
 ) -> None:
     followed = Followed("config-logging", read, LoggingConfig())

@@ -112,6 +112,6 @@ def test_what_is_not_done_is_named() -> None:
         ("[" * 100_000, "nested too deeply"),
     ],
 )
-def test_what_cannot_be_used_is_told(text: str, reason: str) -> None:
+def test_unusable_values_are_reported(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         parse(text)

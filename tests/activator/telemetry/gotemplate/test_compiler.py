@@ -82,7 +82,7 @@ def test_what_would_fail_with_every_line_is_refused_where_it_stands(
     assert str(caught.value) == reason
 
 
-def test_an_unknown_function_is_told_with_those_that_there_are() -> None:
+def test_an_unknown_function_is_reported_with_the_known_ones() -> None:
     with pytest.raises(TemplateError, match=r"^1:3: there is no function upper here; .*\bjs\b"):
         compile_template("{{upper .TraceID}}", Entry)
 

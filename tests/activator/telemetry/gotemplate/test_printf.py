@@ -30,7 +30,7 @@ def test_each_verb_writes_what_gos_does(text: str, arguments: list[object], writ
     assert sprintf(text, arguments) == written
 
 
-def test_argument_indexes_are_told_of_beforehand() -> None:
+def test_argument_indexes_are_reported_beforehand() -> None:
     assert "are not offered" in check_format("%[1]d")
     assert check_format("%d [1]") == ""
 
