@@ -255,7 +255,7 @@ async def test_cluster_too_old_is_the_last_line_of_the_log(tmp_path: Path) -> No
 async def test_cluster_that_says_nothing_clear_about_encryption_ends_the_start(
     tmp_path: Path,
 ) -> None:
-    """Neither must a word that is wrong, nor the wrong namespace, come down to plaintext."""
+    """A wrong word or namespace must not lead to plaintext either."""
     async with FakeApiServer() as api:
         async with cluster_activator(api, tmp_path) as running:
             await running.logged("listening: ")
@@ -281,7 +281,7 @@ async def test_kubeconfig_that_leads_nowhere_is_named_and_ends_with_1(tmp_path: 
         assert "Traceback" not in running.log
 
 
-# What ConfigMaps change while it runs.
+# Changes by ConfigMaps while the process runs.
 
 
 async def test_request_log_follows_its_configmap_and_is_whole_at_the_end(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ async def test_request_log_follows_its_configmap_and_is_whole_at_the_end(tmp_pat
 
     async def configure(running: Activator, told: str, **data: str) -> None:
         """Write the ConfigMap, and wait until a line of the log shows that it was read."""
-        mark = {"loglevel.activator": told}  # refused, and said so
+        mark = {"loglevel.activator": told}  # the activator refuses the value, and logs it
         write_object(folder, config_map("config-observability", **data))
         write_object(folder, config_map("config-logging", **mark))
         await running.logged(repr(told))
@@ -585,7 +585,7 @@ async def test_ctrl_c_in_the_demo_says_what_it_waits_for_and_a_second_one_ends(
                 assert await running.ended() == 0
                 assert re.search(r"\nended: .*1 ", output.read_text())
                 assert (await waits).startswith(b"HTTP/1.1 ")
-            # Its log is for people as well.
+            # Operators read its log as well.
             assert {line["severity"] for line in running.lines} <= {"PLAIN"}
 
 
@@ -636,7 +636,7 @@ class Autoscaler:
         return [stat for stat in self.stats if stat.revision_id == revision_id]
 
     async def told(self, name: str, times: int = 1) -> None:
-        """Wait until a revision has been spoken of so many times."""
+        """Wait until that many reports had a revision."""
         async with asyncio.timeout(PATIENCE):
             while len(self.of(name)) < times:
                 self._came.clear()
@@ -685,7 +685,7 @@ async def test_request_in_a_cluster_pokes_the_autoscaler_and_waits_for_an_endpoi
 async def test_autoscaler_gets_reports_of_requests_until_the_end_and_then_a_close_frame(
     tmp_path: Path,
 ) -> None:
-    """Else it would scale a service down whose requests are being finished."""
+    """Otherwise it would scale down a service with requests in flight."""
     autoscaler = Autoscaler()
     async with FakeApiServer() as api, Pod() as pod:
         api.put(revision("hello", uid="uid-of-hello"))
@@ -741,7 +741,7 @@ async def test_traffic_goes_on_while_the_watch_has_expired_and_the_api_server_is
         async with cluster_activator(api, tmp_path) as running:
             assert await running.ask("hello") == (200, "queue")
             await api.watched("Endpoints")
-            # What it knows is too old, and the list that it asks for does not come.
+            # Its state is stale, and the list that it requests does not come.
             api.script["Endpoints", "list"].append(Answer(end="silence"))
             api.send("Endpoints", event("ERROR", expired()))
             async with asyncio.timeout(PATIENCE):
@@ -793,9 +793,9 @@ def _ages(found: dict[str, Any]) -> dict[str, float]:
 
 
 async def _control_planes(running: Activator) -> dict[str, Any]:
-    """What the API says of them."""
+    """Return the API's view of both control planes."""
     _, text = await running.get("/api/v1/revisions", listener="admin")
-    found, _ = json.JSONDecoder().raw_decode(text, text.index("{"))  # in one chunk
+    found, _ = json.JSONDecoder().raw_decode(text, text.index("{"))  # one chunk
     activator_view: dict[str, Any] = found["activator"]
     return activator_view
 
@@ -821,7 +821,7 @@ async def test_api_server_that_went_away_is_found_again_with_all_that_changed_me
 
 
 async def _serves(running: Activator, pod: Pod) -> None:
-    """Wait until requests reach a pod; none may fail before that."""
+    """Wait until requests reach a pod; no request may fail before that."""
 
     async def look() -> bool:
         assert await running.ask("hello") == (200, "queue")

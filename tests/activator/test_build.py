@@ -14,7 +14,7 @@ from activator.build import COMPILED, INTERPRETED, Build
 from tests.conftest import on_uvloop
 from tests.process import ANY_PORTS, activator
 
-#: The packages whose modules have to be in one of the two tables.
+#: The modules of these packages must be in one of the two tables.
 PACKAGES = ("throttler", "activator/proxy", "activator/proxy/http2")
 
 
@@ -51,7 +51,7 @@ def test_the_page_names_the_modules_that_stay_interpreted():
 
 
 def test_a_process_runs_one_build_whole():
-    """A module is an extension module in all cases or in none."""
+    """Either all modules are extension modules, or none is."""
     found = {build._is_compiled(name) for name in COMPILED}
     assert found == {build.running() is Build.COMPILED}
 

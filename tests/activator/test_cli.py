@@ -1,4 +1,4 @@
-"""The command line as its users meet it: exit statuses, messages, help."""
+"""The command line as users meet it: exit statuses, messages, help."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KNATIVE = {"POD_NAME": "activator-x", "POD_IP": "10.0.0.9", "SYSTEM_NAMESPACE": 
 
 
 class App(ModuleType):
-    """Stands in for activator.app and notes what it was started with."""
+    """Replace activator.app, and record its arguments."""
 
     def __init__(self) -> None:
         super().__init__("activator.app")

@@ -1,4 +1,4 @@
-"""The driver: deadlines in time, effects in order, names looked up, nothing left behind."""
+"""The driver: deadlines in time, effects in order, lookups of names, and no leaks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Load:
 
 
 class World:
-    """A driver with a throttler; what it asks of others is written down, in order."""
+    """A driver with a throttler; the world records the driver's calls, in order."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, object]] = []
@@ -139,7 +139,7 @@ async def test_a_served_request_does_not_expire_and_leaves_no_timer() -> None:
     world.list_pods(["10.0.0.1:8012"])
     world.pass_probe(revision)
     assert request.ticket.state is ASSIGNED
-    other = world.ask(revision, "other", within=5.0)  # waits behind it, for the timer to go on
+    other = world.ask(revision, "other", within=5.0)  # queued behind it; keeps the timer
     assert await other.ended_at == 5.0
     assert ("expired", "served") not in world.told
 
@@ -409,7 +409,7 @@ async def test_requests_that_expire_together_get_the_reason_by_one_look_at_the_p
     looks: list[bool] = []
 
     def autoscaler_lost() -> bool:
-        looks.append(True)  # each look at the pods asks it once
+        looks.append(True)  # each check of the pods reads it once
         return False
 
     world.driver.autoscaler_lost = autoscaler_lost

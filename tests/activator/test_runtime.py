@@ -1,4 +1,4 @@
-"""All parts joined, without a listener: readiness, a folder's objects, what ConfigMaps change."""
+"""All parts joined, without a listener: readiness, objects of a folder, changes by ConfigMaps."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_nothing_is_kept_of_the_load_of_a_deleted_revision(tmp_path: Path)
 
 
 async def test_the_history_gets_requests_at_once(tmp_path: Path) -> None:
-    """Later would be too late to know how many had ended before."""
+    """Later it could not know how many requests had ended before."""
     write_object(tmp_path, revision("hello"))
     runtime = Runtime(settings(tmp_path))
     async with runtime.lifespan():
@@ -131,7 +131,7 @@ async def test_readiness_says_what_is_missing_in_knatives_words(tmp_path: Path) 
 
 
 class Link:
-    """What readiness asks of the autoscaler's link."""
+    """The fields of the autoscaler's link that readiness reads."""
 
     def __init__(self, *, connected: bool, ever_connected: bool, lost_for: float = 0.0) -> None:
         self.connected, self.ever_connected = connected, ever_connected

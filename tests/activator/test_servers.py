@@ -30,7 +30,7 @@ from tests.process import PATIENCE
 
 pytestmark = on_uvloop  # uvicorn's timers run in real time
 
-#: Connections that the kernel lets wait on any port.
+#: How many connections the kernel queues on any port.
 LONGEST = int(Path("/proc/sys/net/core/somaxconn").read_text())
 
 
@@ -180,7 +180,7 @@ async def test_many_clients_of_another_process_each_get_their_answer_over_tls(
     ca.cert_pem.write_to_path(tmp_path / "ca.pem")
     async with encrypted(tmp_path, ca) as servers:
         port = servers.describe()["https"].rpartition(":")[2]
-        async with httpx.AsyncClient(trust_env=False) as client:  # the loop's first opens one file
+        async with httpx.AsyncClient(trust_env=False) as client:  # the first call opens one file
             await client.get(f"http://{servers.describe()['metrics']}/healthz")
         await until(lambda: not servers._metrics.server_state.connections)
         before = open_files()
@@ -227,7 +227,7 @@ async def test_a_hanging_handshake_does_not_hold_up_the_end(tmp_path: Path) -> N
 
 
 async def test_all_ports_for_traffic_take_the_same_burst(tmp_path: Path) -> None:
-    """The loop would have 100 connections wait on a port for TLS; the next SYN costs a second."""
+    """asyncio would let 100 connections wait on a TLS port; the next SYN costs a second."""
     encrypt(tmp_path)
     write_secret(tmp_path, trustme.CA())
     servers = Servers(runtime(tmp_path))
@@ -274,7 +274,7 @@ async def test_metrics_over_tls(tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def served(folder: Path, port: str) -> AsyncIterator[str]:
-    """The address of one port while all are served."""
+    """Return the address of one port while all ports are served."""
     servers = Servers(runtime(folder))
     await servers.start()
     try:
@@ -322,7 +322,7 @@ async def test_a_head_without_an_end_is_cut_off(tmp_path: Path) -> None:
 
 
 async def test_a_connection_that_asks_often_is_not_cut_off(tmp_path: Path) -> None:
-    """The bound is of one head, not of all that a connection ever says."""
+    """The limit is for one head, not for all bytes of a connection."""
     async with served(tmp_path, "metrics") as at, httpx.AsyncClient(trust_env=False) as client:
         field = {"x": "y" * (MOST_HEAD // 4)}
         for _ in range(6):

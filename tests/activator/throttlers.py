@@ -1,4 +1,4 @@
-"""Finds the throttler of a ticket, for tests that release or cancel requests by themselves."""
+"""Find the throttler of a ticket, for tests that release or cancel requests directly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API says of a revision in each situation that a user would ask about."""
+"""What the API says about a revision in each situation that users ask about."""
 
 from __future__ import annotations
 

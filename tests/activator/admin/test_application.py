@@ -1,4 +1,4 @@
-"""The admin side as a client sees it: every path, the errors, and that traffic is not held up."""
+"""The admin listener as a client sees it: every path, errors, and no delay for traffic."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ async def test_the_reference_shows_the_very_fields(world):
 
 
 def keys(value):
-    """The shape of JSON: the names of fields in their order, of lists the first element's."""
+    """Return the shape of JSON: field names in order; of a list, the shape of its first element."""
     if isinstance(value, dict):
         return {name: keys(inner) for name, inner in value.items()}
     return [keys(value[0])] if isinstance(value, list) else None
@@ -202,7 +202,7 @@ async def test_clients_that_accept_no_html_get_the_list_of_pages_as_text(world):
     assert "on <script>\n" in answer.text
     paths = re.findall(r"^(/\S*)  ", answer.text, re.MULTILINE)
     assert {REVISIONS, "/", "/api/v1/openapi.json"} <= set(paths)
-    for path in set(paths) - {"/api/v1/events"}:  # which does not end
+    for path in set(paths) - {"/api/v1/events"}:  # it does not end
         world.revision(namespace="{namespace}", name="{name}")
         assert (await get(world, path)).status_code == 200
 
@@ -218,7 +218,7 @@ async def test_a_browser_is_shown_the_dashboard(world):
 
 
 async def test_whatever_a_page_of_the_dashboard_names_is_there(world):
-    """A file that was renamed, or is not in the package, would leave a page without its script."""
+    """A page must not lose its script because a file is renamed or not packaged."""
     page = (await get(world, "/dashboard/index.html")).text
     named = re.findall(r'(?:src|href)="/?((?:dashboard|api)/[^"#?]*)"', page)
     assert named

@@ -1,4 +1,4 @@
-"""The dashboard's files as a browser gets them: typed, zipped, asked for again, and packed."""
+"""The dashboard's files as a browser gets them: typed, compressed, revalidated and packaged."""
 
 from __future__ import annotations
 
@@ -104,11 +104,11 @@ async def test_the_page_at_the_root_is_known_again_too():
 def test_the_tag_follows_the_content():
     one, other = (assets._asset("a.js", content) for content in (b"1", b"2"))
     assert one.tag != other.tag
-    assert one == assets._asset("a.js", b"1")  # on every replica and after each start
+    assert one == assets._asset("a.js", b"1")  # the same on every replica and after each start
 
 
 def test_an_installed_activator_has_the_same_files(tmp_path):
-    """What setuptools puts into a wheel, by way of its own step, which takes no network."""
+    """Build the files of a wheel by setuptools' own step, which needs no network."""
     (tmp_path / "activator").symlink_to(ROOT / "activator")
     (tmp_path / "throttler").symlink_to(ROOT / "throttler")
     for name in ("pyproject.toml", "README.md", "LICENSE"):

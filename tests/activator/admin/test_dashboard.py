@@ -1,6 +1,6 @@
-"""The dashboard's files by themselves: whole, of one word with the rest, and harmless.
+"""The dashboard's files by themselves: complete, consistent and safe.
 
-What they do is tested in a browser.
+tests/browser runs them in a browser.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def test_what_the_page_and_its_modules_load_is_there():
 
 
 def test_nothing_is_loaded_from_elsewhere():
-    """The policy would stop it in a browser; what is not there need not be stopped."""
+    """A browser's policy would block such files; the dashboard must not need them."""
     for name, text in {**SCRIPTS, "index.html": PAGE, "style.css": STYLE}.items():
         urls = {*re.findall(r"(?:https?:)?//[\w.-]+\.\w+", text.replace("// ", ""))}
         assert urls <= {"http://www.w3.org"}, name  # SVG's namespace: only a name

@@ -31,7 +31,7 @@ def publish(events: Events, *numbers: int, revision: RevisionID = HELLO) -> None
 
 
 def parse(text: bytes) -> list[tuple[str, str, dict[str, Any]]]:
-    """The events of a stream: id, kind, data."""
+    """Return the events of a stream: id, kind, data."""
     found = []
     for block in text.decode().split("\n\n")[:-1]:
         fields = dict(line.split(": ", 1) for line in block.split("\n"))
@@ -166,7 +166,7 @@ async def test_events_are_made_while_there_is_a_reader_and_a_minute_longer(event
     feed.leave(back)
     await feed.pause(LINGER + 1)
     assert not events.listeners
-    # What was missed in between must not pass for nothing.
+    # The reader must learn that it missed events.
     assert numbers(feed.join({}, known)) == [("hello", None), ("lost", None)]
 
 

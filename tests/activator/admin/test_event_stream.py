@@ -46,7 +46,7 @@ async def serving(folder: Path) -> AsyncIterator[Servers]:
 
 
 class Client:
-    """One that reads the stream event by event, as EventSource does."""
+    """A client that reads the stream event by event, as EventSource does."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -61,7 +61,7 @@ class Client:
         self.head = await self.text(b"\r\n\r\n")
 
     async def event(self) -> tuple[str, str, dict[str, Any]]:
-        """The next one: id, kind, data."""
+        """Return the next event: id, kind, data."""
         while b"\n\n" not in self._held:
             size = int(await self._reader.readuntil(b"\r\n"), 16)
             assert size, "the stream has ended"
@@ -161,7 +161,7 @@ async def test_the_end_of_the_process_ends_the_stream(tmp_path: Path) -> None:
         stopping = loop.create_task(servers.stop())
         assert (await client.end()).endswith(b"0\r\n\r\n")
         await stopping
-        # uvicorn cuts what has not ended after 2 s.
+        # uvicorn closes connections that have not ended after 2 s.
         assert loop.time() - begun < 1.5
 
 
@@ -230,7 +230,7 @@ async def test_silence_is_broken_now_and_then(
 ) -> None:
     monkeypatch.setattr(event_stream, "KEEP_ALIVE", 0.05)
     monkeypatch.setattr(event_stream, "PACE", 0.01)
-    # What the filter leaves out is silence, too.
+    # Events that the filter removes count as silence, too.
     async with serving(tmp_path) as servers, reading(servers, "?kind=queue-ended") as client:
         await client.event()
         flood(servers, 1)

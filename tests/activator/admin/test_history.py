@@ -1,4 +1,4 @@
-"""The last ten minutes, as requests, ends and whole steps without any go by; time is virtual."""
+"""The history of the last ten minutes, with requests and idle steps, in virtual time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POD = "10.0.0.1:8012"
 
 
 class Past:
-    """An activator whose stat reporter tells its history, and a way of time."""
+    """An activator whose reporter feeds its history; the test advances the time."""
 
     def __init__(self) -> None:
         self.world = World()

@@ -30,7 +30,7 @@ def world():
 
 
 def validator(name: str) -> Draft202012Validator:
-    """A validator that, other than a client's, takes no field that is not in the document."""
+    """Return a validator that rejects fields that are not in the document."""
     closed = {
         title: {**schema, "additionalProperties": schema.get("additionalProperties", False)}
         for title, schema in SCHEMAS.items()
@@ -67,7 +67,7 @@ async def test_it_is_served(world):
 
 
 def situations(world):
-    """Revisions in every state that their fields tell apart."""
+    """Return revisions in every state that the fields distinguish."""
     world.revision("zero", protocol=AppProtocol.H2C)
     world.request(world.revision("waiting"))
     world.pods(world.revision("new", concurrency=0), POD, not_ready=(OTHER,))

@@ -1,4 +1,4 @@
-"""The list at ``/``: all of it, in two columns."""
+"""The list at ``/`` is complete and has two columns."""
 
 from __future__ import annotations
 

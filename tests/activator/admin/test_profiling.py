@@ -104,7 +104,7 @@ async def test_a_profile_is_collapsed_stacks_and_the_loop_goes_on_meanwhile(clie
 
 
 class Kept:
-    """What there are more of than of most."""
+    """A type with many instances for the list of the most frequent types."""
 
 
 async def test_a_heap_profile_shows_lines_and_types(client) -> None:
@@ -180,7 +180,7 @@ async def test_a_profile_that_was_disabled_ends(
 
 
 def _samples(thread: threading.Thread) -> bool:
-    """Whether a thread looks at the others."""
+    """Return whether a thread takes samples."""
     frame = sys._current_frames().get(thread.ident or 0)
     while frame is not None:
         if frame.f_code is sample.__code__:

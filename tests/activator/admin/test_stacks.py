@@ -1,4 +1,4 @@
-"""What is seen of threads, tasks and memory."""
+"""Stacks of threads and tasks, and the use of memory."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_memory_is_shown_by_line_and_traced_only_on_demand() -> None:
 
 
 class Kept:
-    """What there are more of than of most."""
+    """A type with many instances for the list of the most frequent types."""
 
 
 def test_objects_are_counted_by_type() -> None:

@@ -1,4 +1,4 @@
-"""Ages in the API's words; what there is none of says so."""
+"""Ages in the API's words; an age that does not exist says so."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_watches_are_shown_by_kind_with_their_errors() -> None:
         kinds={
             "Revision": KindStatus(age=3.25, watch=WatchCounters()),
             "Endpoints": KindStatus(age=75.0004, watch=WatchCounters(), error="500"),
-            # A role need not allow slices: an optional kind that is missing has no age.
+            # A role may deny slices: a missing optional kind has no age.
             "EndpointSlice": KindStatus(watch=WatchCounters()),
             "Secret": KindStatus(in_force=1),
         },

@@ -1,4 +1,4 @@
-"""What is reported of the revisions' load, against worked examples and a brute-force model."""
+"""The reported load of revisions, against worked examples and a brute-force model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ B = RevisionID("default", "b-00001")
 
 
 class Accounts:
-    """A reporter whose pokes are kept."""
+    """A reporter that records its pokes."""
 
     def __init__(self) -> None:
         self.pokes: list[RevisionID] = []

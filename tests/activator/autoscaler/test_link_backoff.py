@@ -16,7 +16,7 @@ async def after(seconds):
 
 
 class Dials:
-    """Notes when a dial is made, and lets it fail after ``takes`` seconds."""
+    """Record when the link dials; fail each dial after ``takes`` seconds."""
 
     def __init__(self, stop_after, takes=0.0):
         self._stop_after = stop_after
@@ -37,7 +37,7 @@ class Dials:
 
 
 async def dial(monkeypatch, times, chance, frames_at=(), takes=0.0):
-    """The dials of a link that is given frames at the loop's times ``frames_at``."""
+    """Return the dials of a link that gets frames at the loop's times ``frames_at``."""
     dials = Dials(times, takes)
     link = AutoscalerLink("ws://autoscaler:8080")
     monkeypatch.setattr("activator.autoscaler.link._Connect", lambda *_args, **_options: dials())
@@ -72,7 +72,7 @@ async def test_the_jitter_spreads_activators_that_fail_together():
 
 
 async def test_a_report_to_send_is_a_reason_to_dial_now(monkeypatch):
-    """A request wakes a service while the link waits for seconds: the autoscaler may be back."""
+    """A cold start begins while the link waits for seconds: the autoscaler may be back."""
     waits = [0.1 * 1.3**step for step in range(20)]
     tenth = sum(waits[:9])
     assert waits[9] > 1.0
@@ -104,7 +104,7 @@ class Connection:
 async def test_time_without_the_autoscaler_counts_from_the_last_connection_that_was_one(
     monkeypatch,
 ):
-    """A peer that takes connections and ends them at once is not there."""
+    """A peer that accepts connections and ends them at once counts as absent."""
     lives = iter([5.0, 0.01, 0.01, 0.01, 2.0, 0.01])
     link = AutoscalerLink("ws://autoscaler:8080")
     lost_for = []

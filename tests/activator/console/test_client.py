@@ -83,7 +83,7 @@ def test_an_answer_that_drips_is_given_up(monkeypatch):
 
 
 def test_without_an_activator_the_error_says_how_to_start_or_reach_one(monkeypatch):
-    monkeypatch.setenv("HTTP_PROXY", "no-proxy-at-all://x")  # would raise if it were looked at
+    monkeypatch.setenv("HTTP_PROXY", "no-proxy-at-all://x")  # would raise on any access
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"

@@ -125,7 +125,7 @@ def test_who_knows_no_revisions_at_all_is_no_activator(question):
 
 
 def watched(question, monkeypatch, looks) -> str:
-    """What a watch writes that looks so many times."""
+    """Return the output of a watch that polls that often."""
     left = iter([False] * (looks - 1))
     monkeypatch.setattr("activator.console.watch.Event.wait", lambda *_: next(left, True))
     out = io.StringIO()
@@ -172,7 +172,7 @@ class Server:
             def log_message(self, *arguments: object) -> None:
                 pass
 
-        # Its sockets' SO_REUSEADDR lets it listen on the port that is held.
+        # SO_REUSEADDR of its sockets lets it listen on the port that is held.
         self._http = HTTPServer(("127.0.0.1", self.port), Handler)
         self._thread = Thread(target=self._http.serve_forever, args=(0.01,))
         self._thread.start()
@@ -191,8 +191,8 @@ def server():
     made.held.close()
 
 
-#: A shell without job control starts what it puts into the background with SIGINT ignored, and that
-#: is inherited.
+#: A shell without job control starts background commands with SIGINT ignored. Children inherit
+#: that.
 PROGRAM = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -300,7 +300,7 @@ FIELDS = sorted(ANSWER)
 POD_FIELDS = sorted(ANSWER["pods"][0])
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no fault
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # may be slow
 @given(
     st.dictionaries(st.sampled_from(FIELDS), JSON),
     st.dictionaries(st.sampled_from(POD_FIELDS), JSON),

@@ -83,4 +83,4 @@ def test_a_page_is_drawn_in_place_of_the_last():
         redraw(("second",), "nobody answers")
     said = terminal.getvalue()
     assert said.index("first") < said.index("nobody answers") < said.index("second")
-    assert "\x1b[1A" in said  # back up over what was there
+    assert "\x1b[1A" in said  # moves the cursor up over the old page

@@ -163,7 +163,7 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no fault
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # may be slow
 @given(st.dictionaries(st.sampled_from(sorted(revision())), JSON))
 def test_any_value_in_any_field_gives_rows_or_says_what_is_wrong(changes):
     try:

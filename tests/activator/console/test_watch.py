@@ -14,7 +14,7 @@ from activator.console.watch import Blocks, Seen, Terminal, screen, watch, witho
 
 
 class Script:
-    """What each look finds, one after the other; ends when there is no more."""
+    """The result of each poll, one after the other; the watch ends after the last."""
 
     def __init__(self, *finds) -> None:
         self.finds = list(finds)

@@ -46,7 +46,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """What a client asked, and the loop's time at which it did."""
+    """A request of a client, and the loop's time at which it came."""
 
     kind: str
     is_watch: bool
@@ -79,7 +79,7 @@ def expired() -> dict[str, Any]:
 
 
 class FakeApiServer:
-    """Listens on a loopback port while it is entered."""
+    """Listen on a loopback port while the server is entered."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in KINDS.values()}
@@ -108,19 +108,19 @@ class FakeApiServer:
             self._held.close()
 
     async def stop(self) -> None:
-        """Stops listening and breaks every connection."""
+        """Stop listening, and break every connection."""
         self._server.close()
         await self.hang_up()
 
     async def hang_up(self) -> None:
-        """Breaks every connection and goes on listening."""
+        """Break every connection, and continue to listen."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def kubeconfig(self, folder: Path, token: str = "t1", certificate_authority: str = "") -> str:
-        """Writes a kubeconfig that leads here, by TLS if there is an authority."""
+        """Write a kubeconfig for this server; it uses TLS if there is an authority."""
         path = folder / "kubeconfig"
         cluster = {"server": f"http://127.0.0.1:{self.port}"}
         if certificate_authority:
@@ -140,7 +140,7 @@ class FakeApiServer:
         return str(path)
 
     def put(self, obj: dict[str, Any], event_type: str = "") -> bytes:
-        """Stores an object under the next version and tells the open watches."""
+        """Store an object under the next version, and send the event to the open watches."""
         self.version += 1
         metadata = obj["metadata"]
         metadata["resourceVersion"] = str(self.version)
@@ -159,7 +159,7 @@ class FakeApiServer:
             self._tell(obj, event("DELETED", obj))
 
     def send(self, kind: str, line: bytes) -> None:
-        """Writes bytes into the open watches of a kind, whatever they select."""
+        """Write bytes into the open watches of a kind, whatever they select."""
         for _, writer in self._streams[kind]:
             writer.write(_chunk(line))
 
@@ -174,21 +174,21 @@ class FakeApiServer:
         return [request.call for request in self.requests if request.call]
 
     def count(self, kind: str, verb: str) -> int:
-        """How often a kind was listed (``list``) or watched (``watch``)."""
+        """Return how often a kind was listed (``list``) or watched (``watch``)."""
         return len(self.of(kind, verb))
 
     def of(self, kind: str, verb: str) -> list[Request]:
-        """The requests of that sort."""
+        """Return the requests of that kind and verb."""
         return [r for r in self.requests if r.kind == kind and r.is_watch == (verb == "watch")]
 
     async def asked(self, kind: str, verb: str, times: int = 1) -> None:
-        """Waits until a kind has been listed or watched that often."""
+        """Wait until a kind has been listed or watched that often."""
         while self.count(kind, verb) < times:
             self._changed.clear()
             await self._changed.wait()
 
     async def watched(self, kind: str) -> None:
-        """Waits until a watch of a kind is open."""
+        """Wait until a watch of a kind is open."""
         while not self._streams[kind]:
             self._changed.clear()
             await self._changed.wait()
@@ -242,7 +242,7 @@ class FakeApiServer:
         return Answer(body=self.page(request.kind, start, request))
 
     def page(self, kind: str, start: int = 0, request: Request | None = None) -> bytes:
-        """A page of a list, as the client gets it: the items do not repeat their kind."""
+        """Return a page of a list as the client gets it: the items have no kind."""
         known = self.objects[kind].values()
         objects = [obj for obj in known if request is None or selects(request, obj)]
         end = start + self.page_size
@@ -270,7 +270,7 @@ def _parse(head: bytes) -> Request:
 
 
 def _call(path: str, params: dict[str, str]) -> Call | None:
-    """``/api/VERSION/...`` or ``/apis/GROUP/VERSION/...``, then maybe a namespace, then what."""
+    """Parse ``/api/VERSION/...`` or ``/apis/GROUP/VERSION/...``, with an optional namespace."""
     parts = path.strip("/").split("/")
     if parts[0] not in ("api", "apis"):
         return None

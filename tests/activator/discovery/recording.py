@@ -78,7 +78,7 @@ class RecordingSink:
         return sorted(endpoint.address for endpoint in endpoints[AppProtocol.HTTP1].ready)
 
     def ready(self, revision_id: RevisionID = A) -> list[str]:
-        """The addresses that are ready by HTTP/1, sorted."""
+        """Return the addresses that are ready by HTTP/1, sorted."""
         return self._ready(self.endpoints[revision_id])
 
 
@@ -109,7 +109,7 @@ def private(
     uid: str = "",
     version: str = "",
 ) -> dict[str, Any]:
-    """Private Endpoints of the revision ``of``, with the port name of HTTP/1."""
+    """Return the private Endpoints of the revision ``of``, with the port name of HTTP/1."""
     labels = {
         "networking.internal.knative.dev/serviceType": "Private",
         "serving.knative.dev/revisionUID": "0",
@@ -145,7 +145,9 @@ def slice_of(
     service_type: str = "Private",
     **more: Any,
 ) -> dict[str, Any]:
-    """An EndpointSlice of the revision ``of``, as Kubernetes fills it, with the port of HTTP/1."""
+    """Return an EndpointSlice of the revision ``of`` as Kubernetes fills it, with the port of
+    HTTP/1.
+    """
     endpoints = private(of=of)
     labels = endpoints["metadata"]["labels"] | {
         "kubernetes.io/service-name": f"{of}-private",
@@ -178,7 +180,7 @@ def truncated(endpoints: dict[str, Any]) -> dict[str, Any]:
 
 
 def service(name: str = "a-private", cluster_ip: Any = "10.96.0.1") -> dict[str, Any]:
-    """A private Service as Knative makes it."""
+    """Return a private Service as Knative makes it."""
     ports = [
         {"name": "http", "port": 80, "targetPort": 8012},
         {"name": "http2", "port": 81, "targetPort": 8013},

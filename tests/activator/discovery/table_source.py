@@ -30,7 +30,7 @@ Row = tuple[Revision, ListedEndpoints]
 
 
 class TableSource:
-    """Reads a table and follows its changes (activator.discovery.source.Source).
+    """Read a table, and follow its changes (activator.discovery.source.Source).
 
     Arguments:
         path: the TOML file.

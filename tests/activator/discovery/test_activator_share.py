@@ -30,7 +30,7 @@ MIRROR = "endpointslicemirroring-controller.k8s.io"
 def public_slice(
     *ips: str, name: str = "a-1", managed_by: str = "controller.knative.dev", **more: Any
 ) -> dict[str, Any]:
-    """A slice of the public Service, written by Knative unless said otherwise."""
+    """Return a slice of the public Service; by default Knative wrote it."""
     obj = slice_of(*ips, name=name, service_type="Public", **more)
     labels = obj["metadata"]["labels"]
     labels["kubernetes.io/service-name"] = "a"
@@ -39,12 +39,12 @@ def public_slice(
 
 
 def mirrored(*ips: str, name: str = "a-mirror", **more: Any) -> dict[str, Any]:
-    """A slice that Kubernetes keeps equal to Endpoints without a selector."""
+    """Return a slice that Kubernetes keeps equal to Endpoints without a selector."""
     return public_slice(*ips, name=name, managed_by=MIRROR, **more)
 
 
 class Cluster:
-    """What one activator makes of the objects that it reads."""
+    """One activator, and the share that it infers from the objects."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ OLD, NEW = public(OURS, OTHERS[1]), public_slice(OURS, *OTHERS)
 def test_slices_that_knative_writes_count_rather_than_endpoints_that_it_has_left_behind(
     source: EndpointsSource, share: ActivatorShare, order: tuple[int, ...]
 ) -> None:
-    """Nor does the copy that Kubernetes makes of such Endpoints."""
+    """The copy that Kubernetes makes of such Endpoints does not count either."""
     cluster = Cluster(source)
     objects = [OLD, mirrored("10.1.0.9", OURS, OTHERS[1]), NEW]
     cluster.apply(*(objects[index] for index in order))
@@ -210,7 +210,7 @@ def test_one_broken_slice_does_not_stop_the_others(what: str) -> None:
 
 
 def test_slices_of_pods_do_not_count_rather_than_endpoints() -> None:
-    """Kubernetes writes both of a private Service, and no slice of it is a copy."""
+    """Kubernetes writes Endpoints and slices of a private Service. None of its slices is a copy."""
     cluster = Cluster()
     pods = slice_of("10.0.0.1", "10.0.0.2")
     pods["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] = (

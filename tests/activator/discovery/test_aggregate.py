@@ -1,4 +1,4 @@
-"""What several objects add up to, through the inventory, which is how they come."""
+"""The sum of several objects of a revision; the inventory feeds them."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_a_free_first_failure_costs_nothing_and_the_next_one_does() -> None:
         (Pause(0.5), 0.0, 0.5, 0.5),  # shorter than the limit
         (Pause(30.0), 0.0, 1.0, 2.0),
         (Pause(30.0), 0.5, 0.5, 1.5),
-        (Pause(30.0), 10.0, 0.0, 0.2),  # over by now: at once, but not all activators together
+        (Pause(30.0), 10.0, 0.0, 0.2),  # over by now: at once, but with jitter
         (Pause(30.0), 29.9, 0.0, 0.11),
         (Pause(17.0, minimum=17.0), 5.0, 12.0, 12.0),
         (Pause(30.0, minimum=3.0), 0.0, 3.0, 3.0),

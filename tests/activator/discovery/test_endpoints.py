@@ -135,7 +135,7 @@ def put(obj: Any, path: tuple[Any, ...], value: Any) -> None:
 
 
 def places(obj: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The way to every value inside an object."""
+    """Yield the path to every value inside an object."""
     steps = obj.items() if isinstance(obj, dict) else enumerate(obj) if type(obj) is list else ()
     return [p for step, inner in steps for p in ((*path, step), *places(inner, (*path, step)))]
 

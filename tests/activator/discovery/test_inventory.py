@@ -124,7 +124,7 @@ def test_pods_that_move_to_another_object_in_one_list_are_never_away(
     inventory.apply(private("10.0.0.1", name="x"))
     inventory.apply(private("10.0.0.9", of="b", name="y"))
     sink.calls.clear()
-    # Old x goes; y, which was another revision's, takes its place.
+    # Old x ends; its place goes to y, which was another revision's.
     inventory.replace("Endpoints", [private("10.0.0.1", name="y")])
     assert sink.calls == [("set_endpoints", B, [])]
     assert sink.ready() == ["10.0.0.1:8012"]
@@ -140,7 +140,7 @@ def test_a_list_that_is_taken_in_step_by_step_never_takes_a_pod_away(
     steps = 0
     for _ in inventory.replacing("Endpoints", listed):
         steps += 1
-        # What happens meanwhile must not bring half of the list into force.
+        # Events during the list must not put half of the list in force.
         inventory.apply(slice_of(f"10.0.1.{steps}", of="a"))
         inventory.apply(config_map("c", step=str(steps)))
     assert ("set_endpoints", A, []) not in sink.calls
@@ -299,7 +299,7 @@ def test_a_trust_bundle_that_loses_its_label_is_trusted_no_more(
     assert sink.trust_bundles == ()
     inventory.apply(trust_bundle("a", "A"))
     assert sink.trust_bundles == ("A",)
-    # Its texts are the same all the time.
+    # The warning has the same text each time.
     assert [call[0] for call in sink.calls].count("set_config_map") == 1
 
 

@@ -1,4 +1,4 @@
-"""The table of kinds; what each row does is in test_inventory.py."""
+"""The table of kinds; test_inventory.py tests what each row does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole watch of a cluster: which resources are followed, and when."""
+"""The whole watch of a cluster: which resources the activator follows, and when."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ async def test_slices_that_may_not_be_read_do_not_hold_up_the_start(
         server.put(slice_of("10.0.0.1", "10.0.0.2"))
         del server.always["EndpointSlice", "list"]
         await sink.until(lambda: sink.ready() == ["10.0.0.1:8012", "10.0.0.2:8012"])
-        await server.watched("EndpointSlice")  # the list is taken in to its end
+        await server.watched("EndpointSlice")  # the list is read to its end
         assert "EndpointSlice" not in watch.errors
 
 

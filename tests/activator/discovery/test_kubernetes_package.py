@@ -1,4 +1,4 @@
-"""What is imported of kubernetes_asyncio. Each test is a process of its own: imports stay."""
+"""Which modules of kubernetes_asyncio the activator imports; each test starts a process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def run(program: str, *path: Path) -> str:
-    """Run a program; its standard output and log."""
+    """Run a program; return its standard output and log."""
     start = f"import logging, sys; sys.path[:0] = {[str(each) for each in path]}\n"
     start += "logging.basicConfig(level='INFO', stream=sys.stdout)\n"
     start += "from activator.discovery.kubernetes_package import load\n"
@@ -23,7 +23,7 @@ def run(program: str, *path: Path) -> str:
 
 
 def test_only_credentials_and_tls_are_imported() -> None:
-    """Fails where another version of the package imports more for them: see ``_light``."""
+    """Fail where another version of the package imports more for them: see ``_light``."""
     told = run(
         "imported = set()\n"
         "class Finder:\n"
@@ -66,7 +66,7 @@ def test_each_module_of_the_package_can_be_the_first_that_others_import(name: st
 
 
 def test_a_client_of_the_package_can_be_made_by_its_config() -> None:
-    """The one use of ``ApiClient`` there, which the activator does not make."""
+    """The package itself uses ``ApiClient`` in one place only; the activator does not use it."""
     told = run(
         "import asyncio\n"
         "config = {'current-context': 'x', 'contexts': [{'name': 'x', 'context': {'cluster': 'c',"

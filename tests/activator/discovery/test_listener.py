@@ -1,4 +1,4 @@
-"""What a folder's listener tells: that something changed, and nothing else."""
+"""The listener of a folder reports that something changed, and no more."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [
 
 
 class Told:
-    """Counts calls, and lets a test wait for the next one."""
+    """Count calls, and let a test wait for the next one."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()

@@ -1,4 +1,4 @@
-"""A list page by page; what is done with broken ones is test_reflector.py's."""
+"""A list page by page; test_reflector.py tests broken lists."""
 
 from __future__ import annotations
 

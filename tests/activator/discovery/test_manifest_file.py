@@ -1,4 +1,4 @@
-"""One look at a file; what is done with it is test_manifests.py's."""
+"""One read of a file; test_manifests.py tests folders."""
 
 from __future__ import annotations
 

@@ -479,7 +479,7 @@ async def test_an_unreadable_file_is_reported_and_read_when_it_can_be(
     tmp_path: Path, folder: ManifestFolder, sink: RecordingSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> object:
-        raise PermissionError(13, "Permission denied")  # what the mode 0 says to all but root
+        raise PermissionError(13, "Permission denied")  # the error of mode 0, except for root
 
     file = tmp_path / "a.yaml"
     write(file, private("10.0.0.1"))
@@ -540,7 +540,7 @@ async def test_a_file_that_changed_under_the_same_date_and_size_is_found(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    for module in (manifests, manifest_file):  # as on a file system without dates
+    for module in (manifests, manifest_file):  # as on a file system without time stamps
         monkeypatch.setattr(module, "signature_of", lambda status: (status.st_size, 0, 0, 0, 0))
     monkeypatch.setattr(manifest_file, "_RACY_NS", 0)
     write(tmp_path / "a.yaml", private("10.0.0.1"))
@@ -576,7 +576,7 @@ def test_a_folder_tells_how_long_ago_it_was_looked_at_and_changed(
     (tmp_path / "a.yaml").unlink()
     tmp_path.rmdir()
     now = 150.0
-    asyncio.run(folder._scan())  # which fails: the last state stays, and ages
+    asyncio.run(folder._scan())  # this one fails: the last state stays, and ages
     assert folder.status(now).files == FilesStatus(str(tmp_path), 20.0, 50.0)
 
 

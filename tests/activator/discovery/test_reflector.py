@@ -363,7 +363,7 @@ async def test_a_server_that_is_away_is_watched_again_without_a_list(
     async with following(server, inventory, tmp_path) as reflector:
         await server.watched("Endpoints")
         await server.stop()
-        # A failed connection is no event that a test could wait for.
+        # A failed connection causes no event that a test could wait for.
         while reflector.counters.failures < 2 * RELIST_AFTER_FAILURES:  # noqa: ASYNC110 # counters have no event
             await asyncio.sleep(0.001)
         assert sink.ready() == ["10.0.0.1:8012"]
@@ -412,13 +412,13 @@ async def test_a_defect_of_ours_does_not_end_the_watch(
         await server.asked("Endpoints", "list", 2)
         assert "TypeError" in reflector.last_error
         sink.set_endpoints = healthy  # type: ignore[method-assign] # and is mended
-        # Nothing changed in the cluster meanwhile: what the sink missed must come anyway.
+        # Nothing changed in the cluster meanwhile: missed events must still arrive.
         await sink.until_ready("10.0.0.1")
 
 
 @in_virtual_time
 class TestWithProductionsTimings:
-    """Minutes pass at once, and the tests count them."""
+    """Minutes pass at once in virtual time, and the tests count them."""
 
     @pytest.mark.parametrize("what", [WATCH, LIST])
     async def test_a_server_that_closes_at_once_is_not_stormed(
@@ -514,7 +514,7 @@ class TestWithProductionsTimings:
         server.put(private("10.0.0.1"))
         server.always[LIST] = Answer(503)
         async with following(server, inventory, tmp_path, Timings()) as reflector:
-            await server.asked(*LIST, times=7)  # the pause behind is of 30 s
+            await server.asked(*LIST, times=7)  # the pause that follows takes 30 s
             await asyncio.sleep(0.1)
             server.always.clear()
             reflector.hurry()

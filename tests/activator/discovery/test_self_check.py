@@ -83,7 +83,7 @@ async def test_a_change_that_the_watch_lost_is_found_logged_counted_and_correcte
             "Endpoints default/a-private: known in version 101, the cluster has 102"
         )
         assert "1 objects differ" in told[1]
-        # And the watch goes on from there.
+        # The watch continues from there.
         await server.asked("Endpoints", "watch", 2)
         await server.watched("Endpoints")
         server.put(private("10.0.0.3"))

@@ -1,4 +1,4 @@
-"""Which source the settings choose, and that each is one."""
+"""Which source the settings choose; each implements the protocol."""
 
 from __future__ import annotations
 

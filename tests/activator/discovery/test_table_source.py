@@ -1,4 +1,4 @@
-"""A source that is not in the program, through the seam: served, reported, and shown everywhere."""
+"""A source that is not in the program, by the protocol: served, reported, and shown everywhere."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PORTS = ("http_port", "h2c_port", "https_port", "admin_port", "metrics_port", "p
 
 @asynccontextmanager
 async def pod(name: str, ready: Callable[[], bool] = lambda: True) -> AsyncIterator[str]:
-    """A pod without queue-proxy, which knows none of its words; yields its address."""
+    """Run a pod without queue-proxy, which knows none of its probes; yield its address."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -63,7 +63,7 @@ class World:
         return (await self._client.get(f"http://{self._at['admin']}{path}")).text
 
     async def becomes(self, path: str, *texts: str) -> str:
-        """Wait until the admin side says all of these; return what it says."""
+        """Wait until the admin listener shows all of these fields; return its response."""
         async with asyncio.timeout(10):
             while True:
                 found = await self.api(path)
@@ -136,7 +136,7 @@ async def test_a_broken_line_is_reported_and_its_last_good_state_stays(
             table.write_text(broken + row("b", two))
             activator = await world.becomes("/api/v1/activator", problem)
             assert (await world.ask("a")).text == "one"
-            # A wrong row is no harm to the others; a file that is no TOML has no other rows.
+            # A wrong row does not affect the others; an invalid TOML file has no other rows.
             assert (await world.ask("b")).status_code == (200 if rejected else 404)
             assert problem in caplog.text
 

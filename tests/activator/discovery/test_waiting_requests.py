@@ -1,4 +1,4 @@
-"""Requests that wait, joined with the watch of a cluster: how soon a lost API server is tried."""
+"""Queued requests and the watch of a cluster: how soon the watch retries a lost API server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS = ("Revision", "Service", "Endpoints", "EndpointSlice", "ConfigMap")
 
 
 class Owner:
-    """Of a request that waits."""
+    """The owner of a queued request."""
 
     def ticket_assigned(self) -> None: ...
 

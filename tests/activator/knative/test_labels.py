@@ -1,4 +1,4 @@
-"""What labels say of an object."""
+"""What the labels of an object mean."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from activator.proxy.message.response import read_response
 
 REFUSED = b"dial tcp 127.0.0.1:8080: connect: connection refused\n"
 FULL = b"pending request queue full\n"
-#: Go's words for an error while a request's body was copied to the application.
+#: Go's texts for an error while it copied a request's body to the application.
 WITH_BODY = b"readfrom tcp 127.0.0.1:4000->127.0.0.1:8080: "
-#: And for one while it sent what it had gathered.
+#: Go's text for an error while it sent the bytes that it had buffered.
 BROKEN = b"net/http: HTTP/1.x transport connection broken: "
 GO = b"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n"
 

@@ -1,4 +1,4 @@
-"""Texts of responses; with their fields they are in proxy/message/test_own_responses.py."""
+"""Texts of responses; proxy/message/test_own_responses.py tests them with their fields."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import config_map, secret, trust_bundle
 from tests.activator.objects.test_fields import json_values
 
-# Whatever is wrong, this text must not be in the message.
+# No message may contain this text, for any error.
 HIDDEN = "c2VjcmV0"
 
 

@@ -1,4 +1,4 @@
-"""These tests start processes or use the loop of pods, which know nothing of a virtual clock."""
+"""These tests start processes, or use the loop of pods; virtual time does not reach them."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def anyio_backend() -> Any:
 
 @pytest.fixture(autouse=True)
 def patient_kubelet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod of a machine that stalls may take longer for a check than a second."""
+    """On a machine that stalls, a pod may take more than a second for a check."""
     monkeypatch.setattr(checks, "TIMEOUT", PATIENCE)

@@ -1,4 +1,4 @@
-"""What kubelet would find, asked of a pod in this process."""
+"""The results of kubelet's checks, for a pod in this process."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Town:
             raise AssertionError(f"{kind} did not happen {count} times: {seen}") from None
 
     def listed(self) -> dict[str, list[str]]:
-        """The addresses in the Endpoints file, by the list that they are in."""
+        """Return the addresses in the Endpoints file, by the list that has them."""
         found = json.loads((self.folder / "default.app-private.endpoints.json").read_text())
         (subset,) = found.get("subsets") or [{}]
         keys = ("addresses", "notReadyAddresses")

@@ -14,7 +14,7 @@ from activator.lab.timeline import Entry, Outcome, Who
 
 @pytest.fixture
 def failing(monkeypatch) -> set[int]:
-    """Numbers of the scenarios that shall fail; none is really played."""
+    """Return the numbers of the scenarios that shall fail; no scenario is really played."""
     numbers: set[int] = set()
 
     async def run_scenario(scenario, addresses, *more):

@@ -14,7 +14,7 @@ from tests.process import PATIENCE, addresses
 
 
 class Town:
-    """A deployment of the revision app, and which pods its Endpoints listed one after the other."""
+    """A deployment of the revision app, and the history of pods in its Endpoints."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

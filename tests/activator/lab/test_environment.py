@@ -1,4 +1,4 @@
-"""What scripts rely on, with a real activator and pods."""
+"""The interface that scenarios use, with a real activator and pods."""
 
 from __future__ import annotations
 

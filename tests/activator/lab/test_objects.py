@@ -1,4 +1,4 @@
-"""The objects are read back by the activator's own readers: they must mean the same to both."""
+"""The activator's own readers read the objects: both must mean the same."""
 
 from __future__ import annotations
 

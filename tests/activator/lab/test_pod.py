@@ -1,4 +1,4 @@
-"""The pod as a process, since its start, its signals and its end are what others rely on."""
+"""The pod as a process: others rely on its start, its signals and its end."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_application_has_no_more_requests_than_its_limit():
 
 
 async def test_draining_pod_fails_probes_finishes_requests_and_ends():
-    size = 50_000_000  # more than the kernel takes: it runs until it is read
+    size = 50_000_000  # more than the kernel buffers: in flight until the client reads
     async with Running() as pod:
         reader, writer = await pod.open()
         writer.write(b"GET /bytes?n=%d HTTP/1.1\r\nConnection: close\r\n\r\n" % size)

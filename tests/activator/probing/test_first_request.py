@@ -1,4 +1,4 @@
-"""Probing, proxying and their common pool together: what a cold start costs on the wire."""
+"""Probing, proxy and their common pool together: the cost of a cold start on the wire."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Pod:
 
 
 class Load(Nobody):
-    """Tells when so many requests have come."""
+    """Let a test wait for a number of requests."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -64,7 +64,7 @@ class Load(Nobody):
 
 
 class World:
-    """The parts that stand between a client and a pod, without the rest of the process."""
+    """The parts between a client and a pod, without the rest of the process."""
 
     def __init__(self, tasks: Tasks, clock: object) -> None:
         self.load = Load()
@@ -203,7 +203,7 @@ class Http2Pod:
 @both_loops
 @pytest.mark.parametrize("greets", [False, True])
 async def test_a_pod_of_http2_alone_that_dropped_a_request_is_used_again(greets: bool) -> None:
-    """Where Kubernetes' word is enough, any response will do: no probe of such a pod passes."""
+    """Kubernetes' readiness is enough for such a pod, so any response will do: no probe passes."""
     listener = await asyncio.start_server(Http2Pod(greets=greets).serve, "127.0.0.1", 0)
     async with proxying(container_concurrency=1) as world:
         world.driver.set_mesh(MeshMode.DISABLED, False)

@@ -1,4 +1,4 @@
-"""When each pod is probed, and that none has to wait for another."""
+"""When the prober probes each pod; no pod waits for another."""
 
 from __future__ import annotations
 
@@ -436,7 +436,7 @@ async def test_at_the_cap_those_that_failed_least_go_first() -> None:
     assert world.prober.in_flight == 2
 
     world.list_pods(not_ready=[*holes, A])
-    assert world.pods[A].at == []  # there is no place
+    assert world.pods[A].at == []  # no probe takes longer, so no place is free
     await until(35.1)  # the longest that a probe can take
     assert waiting.state is ASSIGNED
     later = [moment for address in holes for moment in between(world.pods[address].at, 30.001, 35)]
@@ -465,7 +465,7 @@ async def test_removed_pods_release_their_place_and_their_turn() -> None:
         world.pods[address].silent = True
     world.list_pods(A)
     world.list_pods(A, B)
-    world.list_pods(A, B, C)  # two stand behind A
+    world.list_pods(A, B, C)  # two pods of the queue are behind A
     world.list_pods(C)
     await until(0.0)
     await asyncio.sleep(0)

@@ -122,7 +122,7 @@ class FakeConnection:
 
 
 class Nobody:
-    """Counts no load, and holds requests whose fate does not matter."""
+    """Counts no load, and owns requests whose end does not matter."""
 
     def request_began(self, now: float) -> None: ...
     def request_ended(self, now: float) -> None: ...
@@ -165,7 +165,7 @@ class World:
         self.driver.set_endpoints(APP, {AppProtocol.HTTP1: endpoints})
 
     def ask(self, timeout: float = inf) -> Ticket:
-        """A request comes; it waits where no pod has room."""
+        """Admit a request; it waits where no pod has a free slot."""
         ticket = Ticket(Nobody(), self.clock() + timeout)
         if self.revision.admit(ticket, self.clock()) is None:
             self.driver.began_waiting(self.revision)

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.e2e, on_uvloop]
 
 HELLO = {"Host": "hello.default.svc.cluster.local"}
 REQUESTS = 2000
-#: Of one log line, by its path: the name of a folder, which JSON writes six times as long.
+#: Each log line shows this path: the name of a folder, which JSON writes six times as long.
 LONG_NAME = "ü" * 120
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nqueue"
 

@@ -12,7 +12,7 @@ from activator.process.timers import Timers
 
 
 class Timed:
-    """Something with a deadline; ``answers`` is what its looks return, then infinity."""
+    """An object with a deadline; ``answers`` are the results of its looks, then infinity."""
 
     def __init__(self, *answers: float) -> None:
         self.armed = inf

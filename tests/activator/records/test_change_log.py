@@ -60,7 +60,7 @@ class World:
         self.driver.prober = self.driver.pools = Silent()
 
     def lines(self) -> list[dict[str, Any]]:
-        """The lines since the last call."""
+        """Return the lines since the last call."""
         whole = [json.loads(line) for line in self._written.getvalue().splitlines()]
         new, self._read = whole[self._read :], len(whole)
         return new

@@ -1,4 +1,4 @@
-"""Cold starts as they are recorded: phases in order, one end each, and a bounded memory."""
+"""Records of cold starts: phases in order, one end each, and limited memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WALL = 1795262400.25
 
 
 class Sleeper:
-    """A driver whose revision sleeps, and the requests that wait for it."""
+    """A driver whose revision is at zero, and its queued requests."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -304,7 +304,7 @@ def test_one_that_is_over_keeps_no_revision_alive(sleeper: Sleeper) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_walk(sleeper: Sleeper, seed: int) -> None:
-    """Whatever happens in whatever order: phases in order, one end for each, nothing left."""
+    """In any order of events: phases in order, one end for each cold start, nothing left."""
     luck = random.Random(seed)
     began, waiting = [], []
     addresses = [f"10.0.0.{number}:8012" for number in range(1, 4)]

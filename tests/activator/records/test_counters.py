@@ -1,4 +1,4 @@
-"""What is counted per revision."""
+"""The counters of each revision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What belongs to each revision: found by name and host, and nothing else is kept."""
+"""The entry of each revision: found by name and host; nothing else stays in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Load:
 
 
 class World:
-    """A throttler's entries; the loads that were made for them are written down."""
+    """A throttler's entries, and the loads that were made for them."""
 
     def __init__(self, cluster_domain: str = "cluster.local") -> None:
         self.loads: list[RevisionID] = []

@@ -1,4 +1,4 @@
-"""The lag that is measured is by how much the loop is late."""
+"""The measured lag is the delay of the loop."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ async def test_a_loop_that_is_held_is_late_by_as_much():
     lag.start()
     await passes(10 * EVERY + 0.001)
     assert lag.seconds.counts[0] == 10
-    loop.virtual_now += EVERY + 0.2  # what a computation of that length does
+    loop.virtual_now += EVERY + 0.2  # has the effect of a computation of that length
     await passes(0.0)
     assert sum(lag.seconds.counts) == 11
     assert lag.seconds.total == pytest.approx(0.201, abs=1e-6)
-    await passes(EVERY)  # and the next is in time again
+    await passes(EVERY)  # and the next tick is punctual again
     assert lag.seconds.counts[0] == 11
     lag.close()
 

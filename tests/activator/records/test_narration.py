@@ -20,7 +20,7 @@ POD = "10.0.0.1:8012"
 
 
 class Silent:
-    """Stands for prober, pools, loads and owners of tickets."""
+    """Replace prober, pools, loads and owners of tickets."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *arguments: None

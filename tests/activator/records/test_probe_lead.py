@@ -1,4 +1,4 @@
-"""For how long pods were used before Kubernetes listed them as ready."""
+"""How long pods were in use before Kubernetes listed them as ready."""
 
 from __future__ import annotations
 

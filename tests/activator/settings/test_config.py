@@ -1,4 +1,4 @@
-"""The program's settings: the table, its defaults, what is refused at start."""
+"""The program's settings: the table, its defaults, and refusals at start."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_an_empty_autoscaler_url_turns_it_off():
 
 def test_settings_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        run().http_port = 1  # that it is frozen is the test
+        run().http_port = 1  # the assignment must fail: the class is frozen
 
 
 def test_names_variables_and_flags_are_unique():

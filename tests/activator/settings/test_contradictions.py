@@ -1,4 +1,4 @@
-"""Settings that are right alone and wrong together."""
+"""Settings that are valid alone, and contradict each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defaults that follow from the machine and from other settings."""
+"""Defaults that depend on the machine and on other settings."""
 
 from __future__ import annotations
 

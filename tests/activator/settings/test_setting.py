@@ -1,4 +1,4 @@
-"""One setting: flag before environment before default, and errors that say all."""
+"""One setting: flag before environment before default, and complete error texts."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from activator.settings.tls_parameters import (
 
 
 def handshake(parameters: TlsParameters, client: ssl.SSLContext) -> ssl.SSLObject:
-    """One in memory; returns the client's end."""
+    """Handshake in memory; return the client's end."""
     ca = trustme.CA()
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     ca.issue_cert("x.example").configure_cert(server)

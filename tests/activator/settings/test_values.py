@@ -1,4 +1,4 @@
-"""The written forms: each accepted one gives its value, anything near it is refused."""
+"""Written forms of values: each accepted one gives its value; similar forms are refused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_what_is_no_duration_is_refused(text):
         values.parse_duration(text)
 
 
-@settings(deadline=None)  # a busy machine is no fault
+@settings(deadline=None)  # a busy machine must not fail the test
 @given(st.text())
 def test_any_text_is_a_duration_or_a_value_error(text):
     try:

@@ -1,4 +1,4 @@
-"""An OpenTelemetry collector on loopback: takes OTLP by HTTP or gRPC and decodes it."""
+"""An OpenTelemetry collector on the loopback: accepts OTLP by HTTP or gRPC, and decodes it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Collector:
         self.metrics: Queue[Any] = Queue()
 
     def spans(self, timeout: float = PATIENCE) -> list[Any]:
-        """The spans of the next request, with their resource's attributes as ``resource``."""
+        """Return the next request's spans, with their resource's attributes as ``resource``."""
         message = self.traces.get(timeout=timeout)
         return [
             span
@@ -51,7 +51,7 @@ class Collector:
 
 
 def attributes(of: Any) -> dict[str, Any]:
-    """The attributes of a span, a point or a resource."""
+    """Return the attributes of a span, a point or a resource."""
     return {pair.key: value(pair.value) for pair in of.attributes}
 
 
@@ -61,7 +61,7 @@ def value(of: Any) -> Any:
 
 @contextmanager
 def http_collector() -> Iterator[Collector]:
-    """One that speaks OTLP over HTTP."""
+    """Run a collector that accepts OTLP over HTTP."""
     collector = Collector()
 
     class Handler(BaseHTTPRequestHandler):
@@ -106,7 +106,7 @@ def _keep(collector: Collector, path: str, body: bytes) -> None:
 
 @contextmanager
 def grpc_collector() -> Iterator[Collector]:
-    """One that speaks OTLP over gRPC."""
+    """Run a collector that accepts OTLP over gRPC."""
     collector = Collector()
 
     class Traces(trace_service_pb2_grpc.TraceServiceServicer):

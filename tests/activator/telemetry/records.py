@@ -13,7 +13,7 @@ REVISION = Revision(
 
 
 def record(raw: bytes = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", **more: object) -> RequestRecord:
-    """The record of a request, given its bytes up to the end of its head."""
+    """Return the record of a request, given its bytes up to the end of its head."""
     line, *lines = raw.partition(b"\r\n\r\n")[0].split(b"\r\n")
     method, target, version = line.split(b" ")
     fields = {each.partition(b":")[0].lower(): each.partition(b":")[2].strip() for each in lines}
@@ -26,7 +26,7 @@ def record(raw: bytes = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", **more: object) ->
     return replace(made, **more)  # type: ignore[arg-type] # fields, by name
 
 
-#: The requests that go_answers.json names by number.
+#: go_answers.json names these requests by number.
 REQUESTS = (
     record(
         b"GET /a?b=1 HTTP/1.1\r\nHost: example.com\r\nUser-Agent: curl/8\r\nAccept: */*\r\n"

@@ -1,4 +1,4 @@
-"""Text and points are made from one walk, and say the same."""
+"""One walk yields text and points, with equal values."""
 
 from __future__ import annotations
 

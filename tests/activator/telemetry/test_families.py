@@ -1,4 +1,4 @@
-"""The reference shows the table of metrics that the code has."""
+"""The table of metrics in the reference is the table of the code."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def world():
 
 
 def scrape(world, **options):
-    """The samples: (name, labels) -> value. Fails where two samples are the same series."""
+    """Return the samples: (name, labels) -> value. Fail where two samples are the same series."""
     found = {}
     for family in text_string_to_metric_families(Metrics(world, **options).render().decode()):
         for sample in family.samples:
@@ -49,7 +49,7 @@ def value(world, name, **labels):
 
 
 def with_everything(world):
-    """One of each series that there can be."""
+    """Return a world with one of each series."""
     throttler = world.revision()
     world.healthy(throttler, "10.0.0.1:8012")
     counters = world.entry(throttler).counters
@@ -165,7 +165,7 @@ def test_pods_by_state(world):
     throttler = world.revision()
     world.healthy(throttler, "10.0.0.1:8012")
     world.request(throttler)
-    world.pods(throttler, "10.0.0.2:8012", "10.0.0.3:8012")  # the first drains
+    world.pods(throttler, "10.0.0.2:8012", "10.0.0.3:8012")  # the first pod drains
     world.driver.probe_passed(next(p for p in throttler.pods() if "0.2:" in p.address), 0)
     states = ("probing", "healthy", "draining")
     found = scrape(world)
@@ -342,7 +342,7 @@ def test_half_a_surrogate_pair_does_not_end_all_metrics(world):
 
 
 def test_the_text_comes_in_small_chunks_that_the_world_may_change_between(world):
-    # More than one chunk's worth, so that the list of revisions itself is made in several.
+    # More than one chunk, so that several pieces have the list of revisions.
     for number in range(3 * PIECES):
         throttler = world.revision(f"r{number}")
         world.pods(throttler, f"10.0.{number >> 8}.{number & 255}:8012")
@@ -357,7 +357,7 @@ def test_the_text_comes_in_small_chunks_that_the_world_may_change_between(world)
     text = b"".join(chunks).decode()
     types = [line for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(types) == len(set(types))
-    # Each form of a line once: 70,000 that differ by a revision's name take the parser seconds.
+    # Each form of a line once: the parser takes seconds for 70,000 lines with other names.
     forms = dict.fromkeys(re.sub(r'"(r|new)\d+', '"r', line) for line in text.splitlines())
     list(text_string_to_metric_families("\n".join(forms)))
 

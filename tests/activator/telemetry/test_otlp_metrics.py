@@ -30,7 +30,7 @@ def world():
 
 
 def encoded(world):
-    """By (scope, name): the metric on the wire."""
+    """Return the metrics on the wire, by (scope, name)."""
     points = [point for point in Metrics(world).points() if point is not None]
     message = encode_metrics(metrics_of(points, Resource({"service.name": "a"}), 1, 2))
     (resource,) = message.resource_metrics
@@ -125,4 +125,4 @@ def test_our_own_and_those_of_the_process_come_in_a_scope_of_our_own(world):
     assert [point.as_double for point in points_of(capacity)] == [inf]
     assert points_of(found["activator", "process.resident_memory"])[0].as_double > 0
     assert found["activator", "process.cpu"].sum.is_monotonic
-    assert ("activator", "target.info") not in found  # the resource says that
+    assert ("activator", "target.info") not in found  # the resource has that attribute

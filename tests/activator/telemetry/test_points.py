@@ -1,4 +1,4 @@
-"""Points are copies: what is counted later does not change them."""
+"""Points are copies: later counts do not change them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ ENABLE, TEMPLATE = "logging.enable-request-log", "logging.request-log-template"
 
 
 class Lines(list[bytes]):
-    """Takes lines."""
+    """Collect lines."""
 
     def write(self, line: bytes) -> None:
         self.append(line)
@@ -150,7 +150,7 @@ def test_a_template_cannot_hold_up_requests_or_fill_the_memory(log, lines, templ
     assert log.configure(RequestLogConfig(True, template))
     begun = process_time()
     log.ended(asked)
-    assert process_time() - begun < 10.0  # it is 0.02; without a bound it never ends
+    assert process_time() - begun < 10.0  # it takes 0.02 s; without a limit it never ends
     assert lines[0].startswith(b"Invalid request log template: method: GET")
     assert len(lines[0]) < 200
 

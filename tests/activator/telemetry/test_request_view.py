@@ -1,4 +1,4 @@
-"""A request as templates see it, beyond what the comparison with Go shows."""
+"""A request as templates see it, where the comparison with Go does not reach."""
 
 from __future__ import annotations
 

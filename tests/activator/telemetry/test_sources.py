@@ -1,4 +1,4 @@
-"""The parts of a real activator have every number that metrics ask for."""
+"""The parts of a real activator have every number that the metrics read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_a_real_activator_answers_with_every_metric_of_the_table(tmp_path):
     text = b"".join(runtime.metrics()).decode()
     found = {family.name: family for family in text_string_to_metric_families(text)}
     expected = {family.name.removesuffix("_total") for family in FAMILIES}
-    # Reachable is there after the first connection only.
+    # Reachable exists only after the first connection.
     assert expected - set(found) == {"kn_activator_stats_conn_reachable"}
     (info,) = found["target_info"].samples
     assert info.labels["service_name"] == "activator"

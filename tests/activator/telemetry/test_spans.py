@@ -165,11 +165,11 @@ def test_a_request_that_is_sent_again_has_a_span_for_each_attempt():
     trace = requests.begin()
     trace.found(REVISION)
     trace.assigned("10.0.0.1:8012")
-    trace.failed("connection refused")  # while dialling: nothing was sent
+    trace.failed("connection refused")  # while dialling: no byte was sent
     trace.waiting()
     trace.assigned("10.0.0.2:8012")
     trace.sending("http://10.0.0.2:8012")
-    trace.failed("connection reset")  # a kept connection: once more to the same pod
+    trace.failed("connection reset")  # a kept connection: one retry to the same pod
     trace.assigned("10.0.0.2:8012")
     trace.sending("http://10.0.0.2:8012")
     trace.responded(200)
@@ -202,7 +202,7 @@ def test_an_answer_that_is_not_completed_is_an_error_of_the_client_span(outcome)
     found = spans(trace)
     assert found["POST /buy"].status.description == outcome
     assert found["activator_proxy"].status.description == outcome
-    blamed = outcome != "cancelled"  # a client that leaves is no fault of the server
+    blamed = outcome != "cancelled"  # a client that cancels is no error of the server
     assert (found["POST"].status.status_code is StatusCode.ERROR) is blamed
 
 

@@ -1,4 +1,4 @@
-"""What a scrape says of the activator as a whole."""
+"""The metrics of the activator as a whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from throttler.throttler import Limits
 
 
 def values(world: World) -> dict[tuple[str, str], float]:
-    """The samples by name and the value of their only label."""
+    """Return the samples by name and the value of their only label."""
     text = Metrics(world).render().decode()
     return {
         (sample.name, "".join(sample.labels.values())): sample.value

@@ -1,4 +1,4 @@
-"""Ended requests on their way to the exporter: nothing blocks, nothing grows, all is counted."""
+"""Ended requests on their way to the exporter: no call blocks, and memory is limited."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.activator.telemetry.tracing_world import Requests
 
 
 class Exporter:
-    """One that a test holds up, or lets fail."""
+    """An exporter that a test blocks or lets fail."""
 
     def __init__(self) -> None:
         self.problem = ""
@@ -97,7 +97,7 @@ def test_an_end_does_not_wait_for_ever_and_gives_up_what_hangs(queue, exporter):
     exporter.go_on.clear()
     queue.put(TRACE)
     queue.close(0.01)
-    assert exporter.ended.wait(5)  # long before the export itself gives up
+    assert exporter.ended.wait(5)  # long before the export's own time-out
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Traced requests without a byte path: a clock that a test sets, and a list for a queue."""
+"""Traced requests without a byte path: the test sets the clock; a list replaces the queue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WALL = 1_700_000_000_000_000_000
 
 
 class Requests:
-    """Makes traces.
+    """Make traces.
 
     Attributes:
         now: monotonic nanoseconds; ended: the traces that were handed over.

@@ -1,4 +1,4 @@
-"""An activator without sockets: a real driver and throttler, and a clock that a test sets."""
+"""An activator without sockets: a real driver and throttler; the test sets the clock."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ class Clock:
 
 
 class Nobody:
-    """Stands for prober, pools, loads and owners of tickets: takes every call, does nothing."""
+    """Replaces prober, pools, loads and owners of tickets: accepts every call, does nothing."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *arguments: None
 
 
 class World:
-    """What the admin side and the metrics look at (admin.application.Runtime and
-    telemetry.metrics.Sources)."""
+    """The state that admin listener and metrics read (admin.application.Runtime and
+    telemetry.metrics.Sources).
+    """
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.clock = Clock()
@@ -93,7 +94,7 @@ class World:
     def revision(
         self, name: str = "hello", concurrency: int = 2, **changes: Any
     ) -> RevisionThrottler:
-        """A revision of that name is made or changed."""
+        """Make or change a revision."""
         words = {"uid": "u1", "service": "svc", "configuration": "cfg"} | changes
         revision_id = RevisionID(words.pop("namespace", "default"), name)
         self.driver.set_revision(Revision(revision_id, container_concurrency=concurrency, **words))
@@ -102,7 +103,7 @@ class World:
     def pods(
         self, throttler: RevisionThrottler, *ready: str, not_ready: tuple[str, ...] = ()
     ) -> list[PodTracker]:
-        """Kubernetes lists these addresses, and no others; returns the pods in that order."""
+        """List these addresses, and no others; return the pods in that order."""
         endpoints = ListedEndpoints(
             *(frozenset(Endpoint(a, f"uid-{a}") for a in side) for side in (ready, not_ready))
         )
@@ -111,14 +112,14 @@ class World:
         return [known[address] for address in (*ready, *not_ready)]
 
     def healthy(self, throttler: RevisionThrottler, *addresses: str) -> list[PodTracker]:
-        """The same, and each passes its probe."""
+        """List these addresses; each pod passes its probe."""
         pods = self.pods(throttler, *addresses)
         for pod in pods:
             self.driver.probe_passed(pod, pod.epoch)
         return pods
 
     def request(self, throttler: RevisionThrottler, size: int = 0) -> Ticket:
-        """A request comes."""
+        """Admit a request."""
         ticket = Ticket(Nobody(), self.clock.now + 300, size)
         throttler.admit(ticket, self.clock.now)
         return ticket

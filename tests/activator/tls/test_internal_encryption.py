@@ -24,7 +24,7 @@ def root(ca: trustme.CA) -> str:
 
 
 class Watched(InternalTls):
-    """Counts how often a root was withdrawn."""
+    """Count how often a root was withdrawn."""
 
     def __init__(self) -> None:
         super().__init__(TlsParameters(), "knative-serving")

@@ -1,4 +1,4 @@
-"""The metrics port over TLS: from files that may change, for clients that may have to prove."""
+"""The metrics port over TLS, with files that may change, and clients with certificates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def made(folder: Path, **flags: str) -> MetricsTls | None:
 
 
 def greet(tls: MetricsTls, ca: trustme.CA = CA, *, known: bool = False) -> str:
-    """Handshake in memory; returns the error, or nothing."""
+    """Handshake in memory; return the error, or nothing."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     ca.configure_trust(client)
     if known:

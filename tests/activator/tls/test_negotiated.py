@@ -1,4 +1,4 @@
-"""Which protocol a handshake has agreed on, and whether its suite will do for HTTP/2."""
+"""Which protocol a handshake agreed on, and whether its suite is allowed for HTTP/2."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_suites(suite: str, version: str, adequate: bool) -> None:
 
 
 def test_every_suite_of_this_openssl_is_on_one_side() -> None:
-    """RFC 9113 appendix A lists what has no ephemeral key, or no AEAD."""
+    """RFC 9113 appendix A lists suites without an ephemeral key or without AEAD."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_ciphers("ALL:@SECLEVEL=0")
     for each in context.get_ciphers():

@@ -13,7 +13,7 @@ COLOUR = choice("red", "green")
 
 
 def read(reader: Reader, last_good: tuple[str, bool, str]) -> tuple[str, bool, str]:
-    """One key that stands alone, and two that belong together."""
+    """Read one key that stands alone, and two that belong together."""
     colour = reader.settle(reader.read("colour", COLOUR, "red"), last_good[0])
     on, where = reader.read("on", BOOLEAN, False), reader.read("where", TEXT, "")
     if on and not where:

@@ -100,7 +100,7 @@ def test_a_collector_needs_an_endpoint(what: str, protocol: str) -> None:
     ],
 )
 def test_an_endpoint_that_nothing_goes_to_means_nothing(what: str, protocol: str | None) -> None:
-    """So that one word turns traces off, and the endpoint is there for the next time."""
+    """One word turns traces off, and the endpoint stays for the next time."""
     data = {f"{what}-endpoint": "collector:4317"}
     if protocol:
         data[f"{what}-protocol"] = protocol

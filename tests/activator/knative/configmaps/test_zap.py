@@ -1,4 +1,4 @@
-"""zap-logger-config: what is done of it, what is named as not done, what is refused."""
+"""zap-logger-config: which fields are applied, reported as ignored, or refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from activator.knative.configmaps.zap import ZapConfig, parse
 from activator.process.log_lines import LineShape
 
-#: What Knative's config-logging has as its example.
+#: The example in Knative's config-logging.
 EXAMPLE = {
     "level": "info",
     "development": False,

@@ -20,7 +20,7 @@ from tests.activator.telemetry.records import REQUESTS, record
 
 ANSWERS = json.loads((Path(__file__).parent / "go_answers.json").read_text())
 
-#: What Go can and this engine says that it cannot, with the reason that it gives.
+#: Features of Go that this engine refuses, with the reason that it gives.
 REFUSED = {
     '{{define "x"}}{{end}}': "1:3: define is not offered here",
     '{{block "x" .}}{{end}}': "1:3: block is not offered here",
@@ -29,7 +29,7 @@ REFUSED = {
     '{{printf "%v" .Response}}': "1:3: printf cannot be given a whole Response",
     "{{print .Revision}}": "1:3: print cannot be given a whole Revision",
 }
-#: Where the same is written in another way.
+#: The same templates in a form that the engine accepts.
 DIFFERENT = {
     '{{printf "%.3g %.10g %#g" 1234567.0 1234567.0 1.0}}': "1.23e+06 1234567 1",
 }
@@ -49,7 +49,7 @@ def test_same_as_go(number: int, template: str, answer: str | None) -> None:
         with pytest.raises((TemplateError, ExecutionError)):
             rendered(template, number)
     else:
-        # Go's js writes \' for an apostrophe, which makes a line that is no JSON.
+        # Go's js writes \' for an apostrophe, which is invalid in JSON.
         expected = DIFFERENT.get(template, answer.replace("\\'", "\\u0027"))
         assert rendered(template, number) == expected
 

@@ -1,4 +1,4 @@
-"""Errors tell where."""
+"""Errors have the place in the template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions beyond what the comparison with Go shows (test_compiler.py)."""
+"""Functions, where the comparison with Go (test_compiler.py) does not reach."""
 
 from __future__ import annotations
 

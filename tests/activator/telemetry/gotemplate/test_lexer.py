@@ -1,4 +1,4 @@
-"""Tokens, their places, and the blanks that trim markers take away."""
+"""Tokens, their places, and the spaces that trim markers remove."""
 
 from __future__ import annotations
 

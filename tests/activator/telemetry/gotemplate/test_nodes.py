@@ -1,4 +1,4 @@
-"""Nodes are values: two templates that say the same are equal."""
+"""Nodes are values: two templates with the same text are equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What templates are made of, and where one that is none goes wrong."""
+"""The nodes of templates, and the place of the error in an invalid one."""
 
 from __future__ import annotations
 
