@@ -27,7 +27,7 @@ from throttler.model import RevisionID
 pytestmark = on_uvloop  # silent and absent peers take real time
 
 A = RevisionID("default", "a-00001")
-PATIENCE = 45.0  # seconds that a step may take on a busy machine; nothing waits that long
+PATIENCE = 45.0  # seconds that a step may take on a busy machine; no test waits that long
 
 QUICK = LinkTimings(
     backoff_first=0.005, backoff_factor=1.0, close=0.2, stale_after=60.0, restart_at_once_after=0.0
@@ -37,7 +37,7 @@ NO_SECOND_CHANCE = replace(QUICK, backoff_first=3600.0)
 
 
 class RecordingConnection(ServerConnection):
-    """Notes the pings and the opcodes that arrive, which the library does not show."""
+    """Record pings and opcodes that arrive; the library does not show them."""
 
     server_peer: "Peer"
 
@@ -133,7 +133,7 @@ class RawPeer:
                 self.hung_up.put_nowait(True)
             else:
                 await self._done.wait()
-        except (OSError, EOFError):  # EOFError: before it has said all
+        except (OSError, EOFError):  # EOFError: the request was incomplete
             self.hung_up.put_nowait(True)
         finally:
             writer.close()
@@ -282,7 +282,7 @@ async def test_a_sender_learns_when_a_report_has_left_and_not_before(peer):
         assert await soon(peer.frames.get()) == b"frame"
 
 
-@in_virtual_time  # a ping that comes while another is under way is not empty
+@in_virtual_time  # a ping during another ping is not empty
 async def test_pings_are_empty_and_keep_coming(peer):
     timings = replace(QUICK, ping_interval=0.01, read_deadline=PATIENCE)
     async with running(peer.url, timings):
@@ -313,7 +313,7 @@ async def test_answered_pings_keep_the_link_up_past_the_deadline(peer):
     timings = replace(QUICK, ping_interval=0.02, read_deadline=1.0)
     async with running(peer.url, timings) as (link, states):
         await states.expect(True)
-        for _ in range(75):  # a second and a half
+        for _ in range(75):  # 1.5 s
             await soon(peer.pings.get())
         assert link.connected
         assert link.connection_losses == 0
@@ -408,7 +408,7 @@ async def test_a_peer_that_always_hangs_up_is_not_dialled_in_a_busy_loop(peer):
                 await asyncio.sleep(0)
             assert peer.accepted == 2
             assert link.connection_losses == 2
-    assert len(logs) == 2  # connected, lost; the second time is no news
+    assert len(logs) == 2  # connected, lost; the second loss is not reported
 
 
 async def test_what_arose_while_disconnected_is_sent_first(peer):
@@ -469,7 +469,7 @@ async def test_a_frame_that_a_lost_connection_cut_is_sent_first_by_the_next(end)
     peer.give_up_port()
 
 
-# --- a peer that is no good
+# --- a faulty peer
 
 
 @in_virtual_time

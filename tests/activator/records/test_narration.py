@@ -83,7 +83,7 @@ def others(heard: list[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, Mappin
     return [(kind, what) for kind, what in heard if kind != "pod-changed"]
 
 
-async def test_a_pods_life_is_told_from_its_first_listing_to_its_end() -> None:
+async def test_a_pods_life_is_published_from_its_first_listing_to_its_end() -> None:
     world = World()
     world.revision()
     world.listen()
@@ -107,7 +107,7 @@ async def test_a_pods_life_is_told_from_its_first_listing_to_its_end() -> None:
     assert pods(world.take()) == [("draining", "gone", False)]
 
 
-async def test_a_pod_that_drains_is_told_and_its_end_when_its_request_ends() -> None:
+async def test_a_draining_pod_is_published_and_its_end_when_its_request_ends() -> None:
     world = World()
     revision = world.revision()
     world.list_pods(POD)
@@ -120,7 +120,7 @@ async def test_a_pod_that_drains_is_told_and_its_end_when_its_request_ends() -> 
     assert pods(world.take()) == [("draining", "gone", False)]
 
 
-async def test_what_changes_nothing_is_not_told() -> None:
+async def test_a_call_that_changes_nothing_is_not_published() -> None:
     world = World()
     world.revision()
     world.list_pods(POD)
@@ -133,7 +133,7 @@ async def test_what_changes_nothing_is_not_told() -> None:
     assert world.take() == []
 
 
-async def test_a_pod_whose_answers_speak_against_it_is_told_with_the_reason() -> None:
+async def test_an_ejected_pod_is_published_with_the_reason() -> None:
     world = World()
     revision = world.revision()
     world.list_pods(POD)
@@ -168,7 +168,7 @@ async def test_a_pod_that_loses_a_request_is_reported_with_the_reason(
     assert what["why"] == why
 
 
-async def test_of_each_pod_is_told_how_it_is_listed_now() -> None:
+async def test_events_of_a_pod_have_its_present_listing() -> None:
     def told() -> list[str]:
         return [what["why"].replace("Kubernetes ", "") for _, what in world.take() if "why" in what]
 
@@ -194,7 +194,7 @@ async def test_of_each_pod_is_told_how_it_is_listed_now() -> None:
         world.driver.release(throttler_of(world.driver, ticket), ticket, world.now)
 
 
-async def test_capacity_is_told_when_it_changes() -> None:
+async def test_capacity_is_published_when_it_changes() -> None:
     world = World()
     world.listen()
     world.revision(concurrency=2)
@@ -209,7 +209,7 @@ async def test_capacity_is_told_when_it_changes() -> None:
     ]
 
 
-async def test_a_change_of_the_mesh_is_told_of_all_pods() -> None:
+async def test_a_change_of_the_mesh_is_published_for_all_pods() -> None:
     world = World()
     world.revision()
     world.list_pods(POD)
@@ -248,7 +248,7 @@ async def test_a_queue_ends_when_its_last_waiter_expires() -> None:
     assert world.take()[-1] == ("queue-ended", {"seconds": 3.0, "waited": 1})
 
 
-async def test_a_queue_that_came_while_nobody_listened_is_told_with_its_next_waiter() -> None:
+async def test_a_queue_that_began_without_a_listener_is_published_with_its_next_request() -> None:
     world = World()
     revision = world.revision()
     world.ask(revision)
@@ -261,7 +261,7 @@ async def test_a_queue_that_came_while_nobody_listened_is_told_with_its_next_wai
     assert world.take()[-1] == ("queue-ended", {"seconds": 4.0, "waited": 2})
 
 
-async def test_a_queue_that_ended_unheard_is_not_told_later() -> None:
+async def test_a_queue_that_ended_without_a_listener_is_not_published_later() -> None:
     world = World()
     revision = world.revision(concurrency=1)
     world.listen()
