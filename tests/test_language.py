@@ -78,6 +78,7 @@ ROOMS: Final[tuple[str, ...]] = (
     "tests/benchmarks/*.py",
     "tests/browser/*.py",
     "tests/compiled/*.py",
+    "tests/e2e/*.py",
     "tests/fuzz/*.py",
     "tests/grpc/*.py",
     "tests/image/*.py",

@@ -1,4 +1,4 @@
-"""These tests start processes, which know nothing of a virtual clock: production's loop only."""
+"""These tests start processes, which do not follow a virtual clock: production's loop only."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def anyio_backend() -> Any:
 
 @pytest.fixture(autouse=True)
 def patient_kubelet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod of a machine that stalls may take longer for a check than a second."""
+    """Allow a check more than a second: a machine may stall."""
     monkeypatch.setattr(checks, "TIMEOUT", PATIENCE)

@@ -1,6 +1,6 @@
-"""nginx as the ingress: names the revision of each request and shares it out over the activators.
+"""nginx as the ingress: it names the revision of each request and spreads requests over activators.
 
-It tries no request a second time, so that each one that an activator loses is seen.
+nginx retries no request, so tests see each request that an activator loses.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ http {{
 
 
 def need_nginx() -> str:
-    """Return where nginx is.
+    """Return the path of nginx.
 
     Raises:
-        pytest.skip.Exception: it is not to be had here.
+        pytest.skip.Exception: nginx is not installed.
     """
-    # Debian has it in /usr/sbin, which is not on everybody's path.
+    # Debian installs it in /usr/sbin, which some paths lack.
     program = shutil.which("nginx", path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin")
     if program is None:
         pytest.skip("nginx is missing; on Debian: apt-get install nginx-light")
@@ -77,7 +77,7 @@ def need_nginx() -> str:
 
 
 class Ingress:
-    """nginx while it is entered; ``port`` on 127.0.0.1 takes the clients' requests."""
+    """nginx runs inside the block; ``port`` on 127.0.0.1 accepts the requests of clients."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -99,13 +99,13 @@ class Ingress:
         self._held.close()
 
     async def share_among(self, activators: Sequence[tuple[str, int]]) -> None:
-        """Have all requests from now on go to these addresses, in turn."""
+        """Send all further requests to these addresses, in turn."""
         self._generation += 1
         servers = "\n    ".join(f"server {ip}:{port} max_fails=0;" for ip, port in activators)
         self._config.write_text(
             _CONFIG.format(
                 folder=self._folder,
-                # As root, its worker would be nobody, who may not enter this folder.
+                # Under root the worker runs as a user without access to this folder.
                 user="user root;" if os.getuid() == 0 else "",
                 servers=servers,
                 port=self.port,
@@ -114,7 +114,7 @@ class Ingress:
             )
         )
         if self._process is None:
-            # -e: before it has read the file it complains into a log that only root may write.
+            # -e: until nginx has read its configuration, it logs to a file that only root may write.
             self._process = await asyncio.create_subprocess_exec(
                 *(need_nginx(), "-e", str(self._folder / "error.log")),
                 *("-p", str(self._folder), "-c", str(self._config)),
@@ -127,7 +127,7 @@ class Ingress:
 
     @property
     def log(self) -> str:
-        """What nginx has complained of."""
+        """Return the error log of nginx."""
         log = self._folder / "error.log"
         return log.read_text() if log.exists() else ""
 
@@ -141,6 +141,6 @@ class Ingress:
         return reply.body == str(self._generation)
 
     async def fetch(self, path: str = "/", method: str = "GET", **headers: str) -> Any:
-        """One request of a client, on a connection of its own, see ``world.fetch``."""
+        """Send one request on a new connection and return the response, see ``world.fetch``."""
         given = {"Host": HOST, **{name.replace("_", "-"): value for name, value in headers.items()}}
         return await fetch("127.0.0.1", self.port, path, method, given)

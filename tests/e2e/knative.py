@@ -1,6 +1,6 @@
-"""The rest of a Knative: an API server with a memory, pods, and an autoscaler that goes by stats.
+"""The rest of Knative: an API server with a history, pods, and an autoscaler that uses the stats.
 
-All of it in the test's own loop; only activators and ingress are processes.
+All of it runs in the test's own loop; only activators and the ingress are processes.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from tests.ports import hold, port_of
 from tests.process import PATIENCE
 from throttler.model import RevisionID
 
-#: Seconds without a request after which a service is at rest (Knative: 60). The first report after
-#: a poke leaves out what the poke has told; only the second shows a request that is still held.
+#: Seconds without a request after which a service scales to zero (Knative: 60). The first report
+#: after a poke does not repeat the requests of the poke. Only the second shows that one is queued.
 STABLE_WINDOW = 4.0
 
 
 class ApiServer(FakeApiServer):
-    """One that remembers what changed, as etcd does: a watch begins where it says."""
+    """An API server with a history, as etcd has: a watch begins at its resource version."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class ApiServer(FakeApiServer):
         self._oldest = 0
 
     def forget(self) -> None:
-        """Compact: who has seen none of the present has to list again (410)."""
+        """Compact the history: watches from earlier versions must list again (410)."""
         self._oldest = self.version + 1
         self.version += 1
         self._history.clear()
@@ -71,24 +71,24 @@ class ApiServer(FakeApiServer):
         return Answer(body=b"".join(missed), end="hold")
 
     async def start_again(self) -> None:
-        """Listen on the port of before ``stop``."""
+        """Listen again, on the same port as before ``stop``."""
         await self.__aenter__()
 
 
 class Pod(SamplePod):
-    """A sample pod that serves while the gate is open, and notes by whom it was asked.
+    """A sample pod that serves while the gate is open, and counts requests by their sender.
 
     Attributes:
         held: requests in the pod at present, by their ``x-asked`` field.
-        most: the most that there were at a time.
-        port: where it listens, 0 before.
+        most: the highest number of requests in the pod at a time.
+        port: the port of the pod, 0 before it listens.
 
-    Its port is held until ``release``: an activator may probe it for long after its end, and must
-    not find a pod of another test there.
+    The pod keeps its port until ``release``. An activator may probe the port long after the pod's
+    end. It must not find a pod of another test there.
     """
 
     def __init__(self, name: str, gate: asyncio.Event, quiet_period: float = 0.3) -> None:
-        # Its own slots are off: how many come at a time is the activators' to keep.
+        # The pod has no limit of its own: the activators must keep the limit.
         self._held = hold()
         options = PodOptions(
             *(name, "127.0.0.1", port_of(self._held)),
@@ -106,30 +106,30 @@ class Pod(SamplePod):
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Run it, and return when it listens."""
+        """Run the pod, and return when it listens."""
         self._running = asyncio.ensure_future(self.run())
         await self.told("listening")
 
     async def end(self) -> None:
-        """Drain it as SIGTERM would, and return when it is gone."""
+        """Drain the pod as SIGTERM would, and return when it has ended."""
         self.stop.set()
         if self._running is not None:
-            await asyncio.wait([self._running])  # which goes on if the caller does not
+            await asyncio.wait([self._running])  # the drain continues if the caller is cancelled
             self._running.result()
 
     def release(self) -> None:
-        """Give its port to others."""
+        """Free the port."""
         self._held.close()
 
     async def told(self, what: str) -> None:
-        """Wait until it has told of an event."""
+        """Wait until the pod has reported an event."""
         async with asyncio.timeout(PATIENCE):
             while what not in self.events:
                 self._noted.clear()
                 await self._noted.wait()
 
     def listed(self, *, ready: bool) -> PodAddress:
-        """How an Endpoints object lists it."""
+        """Return the pod's address for an Endpoints object."""
         name = self.options.name
         return PodAddress("127.0.0.1", self.port, f"uid-of-{name}", name, ready)
 
@@ -153,12 +153,13 @@ class Pod(SamplePod):
 
 
 class Deployment:
-    """One revision: its pods, and the objects that speak of them.
+    """One revision: its pods, and the objects that list them.
 
     Attributes:
-        gate: while it is not set, no pod answers a request.
+        gate: while it is not set, no pod responds to a request.
         kubelet: while it is not set, no further pod is listed as ready.
-        pods: those of the present; every: those of the past as well.
+        pods: the present pods.
+        every: the present pods and all earlier ones.
     """
 
     def __init__(self, api: ApiServer, name: str, container_concurrency: int) -> None:
@@ -188,7 +189,7 @@ class Deployment:
             pod.release()
 
     def reached_by(self, ips: list[str]) -> None:
-        """Have these activators stand in front of the revision: its public Endpoints."""
+        """List these activators in the revision's public Endpoints."""
         labels = {
             "networking.internal.knative.dev/serviceType": "Public",
             "serving.knative.dev/revision": self.name,
@@ -203,7 +204,7 @@ class Deployment:
         )
 
     def scale_up(self, count: int) -> None:
-        """Start pods until there are so many; each is listed as not ready, then as ready."""
+        """Start pods until there are ``count``; list each as not ready, then as ready."""
         while len(self.pods) < count:
             pod = Pod(f"{self.name}-{len(self.every) + 1}", self.gate)
             self.pods.append(pod)
@@ -213,26 +214,26 @@ class Deployment:
             task.add_done_callback(self._tasks.discard)
 
     async def scale_to_zero(self) -> None:
-        """Take all pods out of the Endpoints and end them."""
+        """Remove all pods from the Endpoints, and end them."""
         pods, self.pods = self.pods, []
         self._publish()
         await asyncio.gather(*(pod.end() for pod in pods))
 
     async def replace(self, pod: Pod) -> None:
-        """Bring up another pod, then take this one away, as a rollout does."""
+        """Start another pod, then remove this one, as a rollout does."""
         self.scale_up(len(self.pods) + 1)
         fresh = self.pods[-1]
         await self.until(lambda: "ready" in fresh.events)
         await self.take_away(pod)
 
     async def take_away(self, pod: Pod) -> None:
-        """Take a pod out of the Endpoints, and end it as kubelet does."""
+        """Remove a pod from the Endpoints, and end it as kubelet does."""
         self.pods.remove(pod)
         self._publish()
         await pod.end()
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Wait until what there is of pods makes a condition hold."""
+        """Wait until the state of the pods meets a condition."""
         async with asyncio.timeout(PATIENCE):
             while not condition():
                 self._changed.clear()
@@ -241,7 +242,7 @@ class Deployment:
     async def _bring_up(self, pod: Pod) -> None:
         await pod.start()
         self._publish()
-        # kubelet asks once a second at best, the activator at once: it is the first.
+        # kubelet probes at most once a second, the activator at once: its probe is the first.
         await pod.told("probe passed")
         await self.kubelet.wait()
         pod.events.append("ready")
@@ -254,10 +255,10 @@ class Deployment:
 
 
 class Autoscaler:
-    """Takes the activators' stats, adds them up by activator, and scales a deployment by them.
+    """Receives the activators' stats, adds them up, and scales a deployment by the sum.
 
-    When it has heard of no request for a while it asks the ingress whether an activator stands in
-    front, and only then takes the last pods away.
+    After a while without requests it probes the ingress. It removes the last pods only if an
+    activator responds there.
     """
 
     def __init__(
@@ -283,11 +284,11 @@ class Autoscaler:
         return f"ws://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        """Listen, always on the same port."""
+        """Listen, each time on the same port."""
         self._server = await serve(self._handle, "127.0.0.1", self.port)
 
     async def stop(self) -> None:
-        """End as Knative's does, with the close code for a restart."""
+        """End as Knative's autoscaler does, with the close code for a restart."""
         if self._server is not None:
             self._server.close(code=1012, reason="Restarting")
             await self._server.wait_closed()
@@ -308,7 +309,7 @@ class Autoscaler:
             await asyncio.gather(self._stopping, return_exceptions=True)
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Wait until what was told makes a condition hold."""
+        """Wait until the reports received meet a condition."""
         async with asyncio.timeout(PATIENCE):
             while not condition():
                 self._told.clear()
@@ -365,6 +366,6 @@ class Autoscaler:
 
 
 async def gather(*awaitables: Awaitable[Any]) -> list[Any]:
-    """All results, within patience."""
+    """Return all results; fail if they take longer than ``PATIENCE``."""
     async with asyncio.timeout(PATIENCE):
         return await asyncio.gather(*awaitables)

@@ -1,5 +1,4 @@
-"""One wake-up of a whole activator, with an autoscaler that starts the pod, as its client and the
-API are told of it."""
+"""One cold start with an autoscaler that starts the pod: its phases in the response and the API."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ async def no_ingress() -> bool:
 
 
 async def fetch(running: Activator, name: str) -> dict[str, str]:
-    """One request; the fields of its answer."""
+    """Send one request; return the header fields of the response."""
     reader, writer = await asyncio.open_connection(*await running.address("http"))
     host = f"{name}.default.svc.cluster.local"
     writer.write(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())

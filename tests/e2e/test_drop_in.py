@@ -1,6 +1,6 @@
-"""In the place of Knative's activator: nginx in front, two activators, an autoscaler by the stats.
+"""Two activators instead of Knative's: nginx in front, and an autoscaler that uses the stats.
 
-Ingress and activators are processes; the rest of Knative is played (``tests/e2e/knative.py``).
+Ingress and activators are processes; ``tests/e2e/knative.py`` plays the rest of Knative.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ pytestmark = pytest.mark.e2e
 
 KUBELET = {"User-Agent": "kube-probe/1.35"}
 TO_REVISION = {"Knative-Serving-Namespace": "default", "Knative-Serving-Revision": REVISION}
-#: The end's two times, short: nginx has to have looked away within the first.
+#: Both phases of a drain, short. nginx must have removed the activator within the first.
 END = ("--lame-duck", "3s", "--drain-timeout", "20s")
 
 
 class Installation:
-    """Everything of one test, ended when it is left.
+    """All parts of one test; leaving the block ends them.
 
     Attributes:
-        activators: those that are up, by their POD_IP.
+        activators: the running activators, by their POD_IP.
     """
 
     def __init__(self, folder: Path, container_concurrency: int) -> None:
@@ -64,7 +64,7 @@ class Installation:
         assert self.autoscaler.faults == []
 
     async def start_activator(self, ip: str, *flags: str) -> Activator:
-        """Start one; Kubernetes and the ingress do not know it yet."""
+        """Start an activator; Kubernetes and the ingress do not list it yet."""
         environment = {
             "POD_NAME": f"activator-{ip}",
             "POD_IP": ip,
@@ -80,13 +80,13 @@ class Installation:
         return running
 
     async def route(self) -> None:
-        """Have Kubernetes and the ingress know the activators that are up."""
+        """List the running activators in Kubernetes and in the ingress."""
         self.deployment.reached_by(list(self.activators))
         addresses = [await running.address("http") for running in self.activators.values()]
         await self.ingress.share_among(addresses)
 
     async def known(self, running: Activator) -> dict[str, Any]:
-        """What an activator knows of the revision."""
+        """Return an activator's view of the revision, from its API."""
         path = f"/api/v1/revisions/default/{REVISION}"
         status, body = await running.get(path, listener="admin")
         found: dict[str, Any] = json.loads(body)
@@ -110,7 +110,7 @@ class Installation:
 async def installed(
     folder: Path, *flags: str, container_concurrency: int = 2
 ) -> AsyncIterator[Installation]:
-    """An installation with two activators that the ingress knows."""
+    """Yield an installation with two activators behind the ingress."""
     need_nginx()
     async with Installation(folder, container_concurrency) as world:
         await gather(*(world.start_activator(ip, *flags) for ip in ("10.0.0.11", "10.0.0.12")))
@@ -167,7 +167,7 @@ async def is_lost(running: Activator) -> bool:
 
 
 async def five_closed_pods(world: Installation) -> list[Any]:
-    """Bring up five pods that answer nothing yet, in the order in which they are shared out."""
+    """Start five pods that do not respond yet; return them in the order of the shares."""
     world.deployment.scale_up(5)
     await world.deployment.until(
         lambda: all("ready" in pod.events for pod in world.deployment.pods)
@@ -184,7 +184,7 @@ def _has_five_and_its_share(known: dict[str, Any]) -> bool:
 
 
 def ask(running: Activator, name: str, count: int) -> list[asyncio.Future[tuple[int, str]]]:
-    """Ask one activator, past the ingress; the pods see by ``name`` who asked."""
+    """Send requests to one activator, past the ingress; ``name`` identifies them at the pods."""
     headers = {**TO_REVISION, "X-Asked": name}
     return [asyncio.ensure_future(running.get("/", headers)) for _ in range(count)]
 
@@ -194,10 +194,10 @@ async def test_each_activator_uses_its_own_share_of_the_pods_and_no_more(tmp_pat
         one, two = world.activators.values()
         pods = await five_closed_pods(world)
         asked = [*ask(one, "one", 10), *ask(two, "two", 10)]
-        # Two pods each, and the fifth is the first one's: 6 places and 4.
+        # Each has two pods, and the first activator also has the fifth: 6 slots and 4.
         await world.until_known(one, lambda known: known["queued"] == 10 - 6)
         await world.until_known(two, lambda known: known["queued"] == 10 - 4)
-        await until(lambda: _are_held(pods, 10), "what is not queued is with the pods")
+        await until(lambda: _are_held(pods, 10), "all requests that are not queued are in flight")
         assert [dict(pod.held) for pod in pods] == [
             *({"one": 2}, {"one": 2}),
             *({"two": 2}, {"two": 2}),
@@ -207,7 +207,7 @@ async def test_each_activator_uses_its_own_share_of_the_pods_and_no_more(tmp_pat
         assert {status for status, _ in await gather(*asked)} == {200}
         assert max(pod.most for pod in pods) == 2
 
-        # The second one leaves: all pods are the first one's.
+        # The second activator ends: the first one has all pods.
         world.deployment.gate.clear()
         world.deployment.reached_by(["10.0.0.11"])
         asked = ask(one, "one", 12)
@@ -243,14 +243,14 @@ async def _are_held(pods: list[Any], count: int) -> bool:
 async def test_service_scales_from_zero_by_the_stats_and_back(tmp_path: Path) -> None:
     async with installed(tmp_path) as world:
         deployment, autoscaler = world.deployment, world.autoscaler
-        # One request wakes it; it is told of at once and served by the pod that came for it.
+        # One request starts a pod; the activator reports it at once, and the new pod serves it.
         first = await world.ingress.fetch("/")
         assert (first.status, len(deployment.every)) == (200, 1)
         assert f"Hello from {REVISION}-1, asked through the activator" in first.body
         _, poke = autoscaler.stats[0]
         assert (poke.concurrency, poke.request_count) == (1.0, 1)
 
-        # A burst that is spread over both activators needs what both report together.
+        # A burst over both activators: the autoscaler must add up the reports of both.
         deployment.gate.clear()
         burst = [asyncio.ensure_future(world.ingress.fetch("/")) for _ in range(12)]
         await autoscaler.until(lambda: len(deployment.pods) == 6)
@@ -258,7 +258,7 @@ async def test_service_scales_from_zero_by_the_stats_and_back(tmp_path: Path) ->
         deployment.gate.set()
         assert {reply.status for reply in await gather(*burst)} == {200}
 
-        # Silence, and it goes to zero; the next request wakes it again.
+        # Without requests the revision scales to zero; the next request starts a pod again.
         await deployment.until(lambda: not deployment.pods)
         again = await world.ingress.fetch("/")
         assert (again.status, len(deployment.every)) == (200, 7)
@@ -292,7 +292,7 @@ class Load:
         self._ended.set()
 
     async def answered(self, more: int) -> None:
-        """Wait until so many of the requests that come from now on have been answered."""
+        """Wait until ``more`` further requests have got their responses."""
         begin = len(self.asked)
 
         async def look() -> bool:
@@ -336,7 +336,7 @@ async def _replace_pods(world: Installation, load: Load) -> None:
 
 
 async def _restart_the_api_server(world: Installation, load: Load) -> None:
-    """It is gone for a while, forgets what has been, and knows other pods when it is back."""
+    """Stop the API server for a while; it restarts without history and with other pods."""
     await world.api.stop()
     world.deployment.scale_up(3)
     await load.answered(10)
@@ -344,7 +344,7 @@ async def _restart_the_api_server(world: Installation, load: Load) -> None:
     await world.api.start_again()
     fresh = world.deployment.pods[-1]
     await world.deployment.until(lambda: "ready" in fresh.events)
-    # What an open watch tells may be too old as well.
+    # An open watch may report 410, too.
     world.api.send("Endpoints", event("ERROR", expired()))
     await world.deployment.replace(world.deployment.pods[0])
 
@@ -357,7 +357,7 @@ async def _restart_the_autoscaler(world: Installation, load: Load) -> None:
 
 
 async def _replace_an_activator(world: Installation, load: Load) -> None:
-    """As a rollout does: a new one first; the old one ends while the ingress still knows it."""
+    """Replace as a rollout does: start one first, then end the old one before nginx removes it."""
     await world.start_activator("10.0.0.13")
     await world.route()
     async with AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""What `python -m benchmarks` plays for minutes, for seconds: nothing is lost, nothing stays."""
+"""Endurance tests of `python -m benchmarks`, for seconds: no loss of requests, and no leak."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def files() -> None:
 
 @pytest.fixture(autouse=True)
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests that run at a time have logs of their own."""
+    """Give each of several parallel tests its own folder of logs."""
     for module in (process, activator, helpers):
         monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
 
@@ -40,7 +40,7 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_requests_are_held_for_clients_that_are_there_and_for_no_others(tmp_path: Path) -> None:
     seen = overload.run_recipe(tmp_path, 9)
     assert len(seen.samples) >= 5
-    # A moment's stall of a busy machine shows in one look, a leak in all that follow.
+    # A short stall of a busy machine shows in one sample, a leak in all further ones.
     live = middle([sample.live[0] for sample in seen.samples])
     assert live > 10 * overload.SLOTS, "no overload"
     apart = middle([sample.apart for sample in seen.samples])
@@ -71,7 +71,7 @@ def nothing_is_lost(traffic: MixedTraffic) -> None:
 def test_nothing_is_lost_or_left_while_traffic_of_all_kinds_meets_all_that_happens(
     tmp_path: Path,
 ) -> None:
-    """For seconds: whether memory grows is for the benchmark to say."""
+    """This runs for seconds: only the benchmark can show whether memory grows."""
     with mixed_traffic(tmp_path) as traffic:
         seen = soak.run_recipe(traffic, 4, hurry=5)
         assert traffic.kills
@@ -86,7 +86,7 @@ def test_nothing_is_lost_while_pods_are_replaced_under_traffic_of_all_kinds(
     tmp_path: Path,
 ) -> None:
     with mixed_traffic(tmp_path) as traffic:
-        replaced, faults = rollout.run_recipe(traffic, 6)  # on a machine that stalls: three at best
+        replaced, faults = rollout.run_recipe(traffic, 6)  # three at most if the machine stalls
         nothing_is_lost(traffic)
     assert replaced >= 2
     assert faults == []
@@ -109,7 +109,7 @@ def test_nothing_is_lost_while_an_activator_is_replaced_under_traffic_of_all_kin
 def test_good_pods_are_used_among_very_many_that_cannot_be_reached(
     tmp_path: Path, kind: str
 ) -> None:
-    """How soon is for the benchmark to say; where pods wait for each other it is minutes."""
+    """The benchmark measures the time; it is minutes if probes of pods wait for each other."""
     took = unreachable.run_recipe(tmp_path, kind, 1000)
     assert len(took) == unreachable.GOOD
     assert took[-1] < 45

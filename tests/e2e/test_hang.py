@@ -1,4 +1,4 @@
-"""A pod's process is stopped with requests in flight, as on a frozen node, and continued."""
+"""A pod's process stops with requests in flight, as on a frozen node, and continues later."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_a_pod_that_hangs_gets_nothing_new_until_it_goes_on(tmp_path: Path
         while (await world.seen(stuck))["decision"] == "use":
             assert monotonic() < give_up, "the pod that hangs is used"
             held.append(asyncio.ensure_future(world.fetch()))
-            await asyncio.wait(held[-1:], timeout=0.2)  # a load that the other pod serves
+            await asyncio.wait(held[-1:], timeout=0.2)  # the other pod serves this load
         replies = [await world.fetch() for _ in range(20)]
         assert [reply.status for reply in replies] == [200] * 20
         assert all(well.options.name in reply.body for reply in replies)
@@ -57,7 +57,7 @@ async def test_a_pod_that_hangs_gets_nothing_new_until_it_goes_on(tmp_path: Path
 async def _give_both_a_request(
     world: World, stuck: Pod, well: Pod
 ) -> list[asyncio.Task[ClientResponse]]:
-    """Send requests of some seconds until both pods have one; return them."""
+    """Send requests that take some seconds until both pods have one; return them."""
     held = []
 
     async def both() -> bool:

@@ -1,4 +1,4 @@
-"""Each scenario of the lab, as ``activator lab`` plays it, and what the command leaves behind."""
+"""Each scenario of the lab, as ``activator lab`` plays it, and that no process stays behind."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ sys.exit(run([sys.argv[1]], keep=True, addresses=AddressPool(sys.argv[2])))
 
 @asynccontextmanager
 async def kept(scenario: str) -> AsyncIterator[Process]:
-    """``activator lab SCENARIO --keep``, with addresses that no other test has."""
+    """Run ``activator lab SCENARIO --keep``, with addresses that no other test uses."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", COMMAND, scenario, addresses().take().ip),
         stdout=PIPE,
@@ -54,7 +54,7 @@ async def kept(scenario: str) -> AsyncIterator[Process]:
 
 
 async def printed(process: Process, text: str) -> list[str]:
-    """Wait for a line that holds a text, and return all that were read up to it."""
+    """Wait for a line that holds a text, and return all lines up to it."""
     assert process.stdout is not None
     lines: list[str] = []
     async with asyncio.timeout(PATIENCE * 2):
@@ -66,7 +66,7 @@ async def printed(process: Process, text: str) -> list[str]:
 
 
 def descendants(process: Process) -> set[int]:
-    """The processes that this one has started, and theirs."""
+    """Return the ids of all descendants of a process."""
     found, new = set[int](), {process.pid}
     while new:
         found |= new

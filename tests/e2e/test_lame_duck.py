@@ -1,7 +1,7 @@
 """Python's HTTP/2 clients while an activator ends: each request gets its response.
 
-To the library h2, which httpx uses, GOAWAY is the end of a connection: what comes behind it is an
-error, and responses that are not complete by then are lost.
+httpx uses the library h2, which ends a connection at GOAWAY. Frames behind GOAWAY are errors to it,
+and it loses responses that are not complete by then.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LARGE = bytes(200_000)
 
 
 class Pod(Front):
-    """Responds to /held when the test allows it, to /large with much, to the rest at once."""
+    """Responds to /held when the test allows it, to /large with ``LARGE``, to the rest at once."""
 
     may_answer: asyncio.Event
     held: asyncio.Semaphore
@@ -52,7 +52,7 @@ class Pod(Front):
 
 @pytest.fixture
 async def manifests(tmp_path: Path) -> AsyncIterator[Path]:
-    """A folder with a revision that has one pod."""
+    """Yield a folder with a revision that has one pod."""
     Front.seen_http1 = b""
     Pod.may_answer, Pod.held = asyncio.Event(), asyncio.Semaphore(0)
     place = addresses().take()

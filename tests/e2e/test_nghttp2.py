@@ -1,4 +1,4 @@
-"""nghttp2's own clients against both ports of a whole activator, with a pod by the library h2."""
+"""nghttp2's own clients against both ports of an activator; the pod uses the library h2."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BOTH_PORTS = pytest.mark.parametrize("listener", ["http", "h2c"])
 
 
 class Front(asyncio.Protocol):
-    """A pod's port: HTTP/1.1 is a probe, or answered as one; HTTP/2 is an echo with trailers."""
+    """A pod's port: responds to HTTP/1.1 as to a probe, and echoes HTTP/2 with trailers."""
 
     seen: list[Message]
     seen_http1: bytes
@@ -71,7 +71,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Activator]:
 
 
 async def told(program: str, *arguments: str) -> str:
-    """What a program says, on both outputs."""
+    """Return the output and the errors that a program prints."""
     process = await asyncio.create_subprocess_exec(program, *arguments, stdout=PIPE, stderr=STDOUT)
     async with asyncio.timeout(PATIENCE):
         said, _ = await process.communicate()

@@ -1,6 +1,6 @@
 """An activator with few open files and many more clients: no client is reset.
 
-The pod answers when the test says so, so what is in flight is known.
+The pod responds when the test allows it, so the test knows which requests are in flight.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHARES = share_out(LIMIT)
 TO_APP = {"Host": "app.default.svc.cluster.local"}
 REQUEST = b"GET / HTTP/1.1\r\nHost: app.default.svc.cluster.local\r\nConnection: close\r\n\r\n"
 KUBELET = {"K-Kubelet-Probe": "activator"}
-#: Each of them has to work all the time: what, on which port, with which fields.
+#: Requests that must succeed at all times: path, listener, header fields.
 ASKED = [
     ("/healthz", "admin", {}),
     ("/readyz", "admin", {}),
@@ -42,7 +42,7 @@ def files() -> None:
 
 
 class SlowPod(Pod):
-    """Counts the requests that it has received and not responded to."""
+    """Counts the requests that it has received and not yet responded to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ async def everything_else_works(running: Activator, folder: Path, name: str) -> 
         status, _ = await running.get(target, headers, listener)
         assert status == 200, (target, listener)
     write_object(folder, revision(name))
-    await running.queued(name, 0)  # the API knows of it
+    await running.queued(name, 0)  # the API shows the revision
 
 
 def value(metrics: str, name: str) -> float:
@@ -120,7 +120,7 @@ async def _all_are_answered_or_held(tasks: list[Task[str]], pod: SlowPod) -> Non
 
 
 async def _recovers(running: Activator) -> None:
-    """No request waits, no client is left, and only idle connections to the pod are open."""
+    """Wait until no request is queued, no client is open, and connections to the pod are idle."""
 
     async def look() -> bool:
         _, metrics = await running.get("/metrics", listener="metrics")

@@ -1,6 +1,6 @@
-"""An activator on a machine that is not Linux: a Python without Linux's own constants.
+"""An activator on another system than Linux: a Python without the constants of Linux.
 
-The names are taken out before the first import, by a module that Python itself imports at start.
+A module that Python imports at its start removes the names before the first other import.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.process import PATIENCE, ROOT, Activator
 
 pytestmark = pytest.mark.e2e
 
-#: What macOS lacks, by module; and the name that it has for ``socket.TCP_KEEPIDLE``.
+#: The names that macOS lacks, by module; and its name for ``socket.TCP_KEEPIDLE``.
 WITHOUT = """
 import os, select, socket, termios
 MISSING = {
@@ -70,7 +70,7 @@ async def test_requests_are_served_and_clients_that_leave_are_noticed(
         write_app(manifests, "sleeper")
         await running.logged("listening: ")
         await _half_closed_post(running, pod)
-        assert await running.ask("app") == (200, "queue")  # over the connection of the first
+        assert await running.ask("app") == (200, "queue")  # on the connection of the first request
         await _leaves_while_waiting(running)
 
 

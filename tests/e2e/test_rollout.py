@@ -1,4 +1,4 @@
-"""A rollout under load: all pods are replaced, one after the other, while clients ask."""
+"""A rollout under load: all pods are replaced, one after the other, while clients send requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.e2e.world import Pod, World, at
 
 pytestmark = pytest.mark.e2e
 
-#: Requests per second, and at a time at most: a slow machine is not to drown in them.
+#: Requests per second, and the maximum in flight, which protects a slow machine from overload.
 RATE, AT_A_TIME = 200, 100
 REPLACED = 4
 
@@ -32,7 +32,7 @@ async def test_nothing_is_lost_while_pods_are_replaced(tmp_path: Path) -> None:
         every = await replacing
 
         for pod in every:
-            await pod.end()  # so that all it had to tell is read
+            await pod.end()  # the test then reads all its events
 
         assert {reply.status for reply in replies.values()} == {200}
         seen = [told["id"] for pod in every for told in pod.events if told["event"] == "responded"]
@@ -44,7 +44,7 @@ async def test_nothing_is_lost_while_pods_are_replaced(tmp_path: Path) -> None:
 async def _ask_steadily(
     world: World, until: asyncio.Future[list[Pod]]
 ) -> dict[str, ClientResponse]:
-    """A load of new connections, one request in five a POST; answers by request id."""
+    """Send a load on new connections, every fifth request a POST; return responses by id."""
     began = monotonic()
     asked: dict[str, asyncio.Task[ClientResponse]] = {}
     places = asyncio.Semaphore(AT_A_TIME)
@@ -65,7 +65,7 @@ async def _ask_steadily(
 
 
 async def _replace_pods(world: World, pods: list[Pod]) -> list[Pod]:
-    """One pod after the other is replaced, as a rollout does; returns all that there were."""
+    """Replace one pod after the other, as a rollout does; return all pods, old and new."""
     every, current = list(pods), list(pods)
     for _ in range(REPLACED):
         fresh = await world.start_pod(f"roll-{len(every) + 1}")

@@ -1,4 +1,4 @@
-"""An activator and pods as processes, a folder of manifests between them, and a curl-like client.
+"""An activator and pods as processes, their folder of manifests, and a client like curl.
 
 The tests play Kubernetes: they write which addresses exist and which are ready.
 """
@@ -28,7 +28,7 @@ POD_PORT, SWITCH_PORT = 8012, 8022
 
 
 class Pod:
-    """One sample pod; `events` are those that it has told so far."""
+    """One sample pod; `events` are the events that it has reported so far."""
 
     def __init__(self, options: PodOptions) -> None:
         self.options = options
@@ -43,7 +43,7 @@ class Pod:
         return self._process
 
     async def start(self) -> None:
-        """Starts the process and waits until it listens."""
+        """Start the process, and wait until it listens."""
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "activator.lab.pod", *pod_arguments(self.options)),
             stdin=PIPE,
@@ -54,17 +54,17 @@ class Pod:
         await self.wait_for("listening")
 
     async def wait_for(self, event: str, count: int = 1) -> None:
-        """Waits until the pod has told of the event so many times since it was started."""
+        """Wait until the pod has reported the event ``count`` times since its start."""
         assert self._reading is not None
         async with asyncio.timeout(PATIENCE):
             while sum(told["event"] == event for told in self.events) < count:
                 name = self.options.name
-                assert not self._reading.done(), f"{name} ended before it told of {event}"
+                assert not self._reading.done(), f"{name} ended before it reported {event}"
                 self._told.clear()
                 await self._told.wait()
 
     async def end(self, *, kill: bool = False) -> None:
-        """Ends the process, by SIGTERM with its drain or by SIGKILL, and waits for that."""
+        """End the process, by SIGTERM and a drain or by SIGKILL, and wait for its end."""
         if self._process is None:
             return
         with suppress(ProcessLookupError):
@@ -75,26 +75,26 @@ class Pod:
         self._process = None
 
     def listed(self, *, ready: bool) -> PodAddress:
-        """How an Endpoints object lists this pod."""
+        """Return the pod's address for an Endpoints object."""
         name = self.options.name
         return PodAddress(self.options.address, POD_PORT, f"uid-of-{name}", name, ready)
 
     async def _read(self, process: Process) -> None:
         assert process.stdout is not None
         async for line in process.stdout:
-            with suppress(ValueError):  # a line that SIGKILL cut off
+            with suppress(ValueError):  # a line that SIGKILL truncated
                 self.events.append(json.loads(line))
                 self._told.set()
         asyncio.get_running_loop().call_soon(self._told.set)  # when this task is done
 
 
 class World:
-    """Everything of one test; leaving the block ends all its processes."""
+    """All processes of one test; leaving the block ends them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # Pods share their ports, so no other process, of another run of the tests say, may have
-        # one of our addresses.
+        # Pods share their ports. So no other process, for example of a parallel run of the tests,
+        # may use the same addresses.
         self._network = network()
         self._pods: list[Pod] = []
         self._log: list[Any] = []
@@ -115,14 +115,14 @@ class World:
             await pod.end(kill=True)
         await self._activator.close()
         if error is not None:
-            print(*self._log[-50:], sep="\n")  # pytest shows it with the failure
+            print(*self._log[-50:], sep="\n")  # pytest prints it with the failure
 
     async def start_activator(self) -> None:
-        """Starts ``activator local`` on the manifests and waits until it is ready."""
+        """Start ``activator local`` on the manifests, and wait until it is ready."""
         await self._activator.start()
 
     async def start_pod(self, name: str, address: str = "", **options: Any) -> Pod:
-        """Starts a pod, at an address of its own unless one is given, and waits until it listens.
+        """Start a pod, at a new address unless one is given, and wait until it listens.
 
         Arguments:
             options: further fields of `PodOptions`.
@@ -136,17 +136,17 @@ class World:
         return pod
 
     def write_revision(self, **settings: Any) -> None:
-        """Writes the Revision default/app; settings are those of `activator.lab.objects`."""
+        """Write the Revision default/app; `activator.lab.objects` documents the settings."""
         write_object(self._manifests, revision("app", uid="uid-of-app", **settings))
 
     def list_pods(self, pods: Iterable[PodAddress]) -> None:
-        """Writes which pods Kubernetes lists for default/app."""
+        """Write which pods Kubernetes lists for default/app."""
         write_object(self._manifests, private_endpoints("app", pods))
 
     async def fetch(
         self, path: str = "/", method: str = "GET", headers: Mapping[str, str] | None = None
     ) -> ClientResponse:
-        """One request to default/app through the activator, over a connection of its own."""
+        """Send a request to default/app through the activator, on a new connection."""
         given = {"Host": "app.default.svc.cluster.local", **(headers or {})}
         return await fetch(*self._activator.traffic, path, method, given)
 
@@ -170,7 +170,7 @@ class World:
 
 
 async def at(moment: float) -> None:
-    """Waits until CLOCK_MONOTONIC reaches a moment: for the pace of a load, not for luck."""
+    """Wait until CLOCK_MONOTONIC reaches a moment: only to pace a load."""
     reached = asyncio.get_running_loop().create_future()
     handle = asyncio.get_running_loop().call_later(
         max(0.0, moment - monotonic()), reached.set_result, None

@@ -1,4 +1,4 @@
-"""Fixtures of the cases that are replayed: virtual time, and worlds that end with their test."""
+"""Fixtures of the replayed cases: virtual time, and worlds that end with their test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.knative.world import World
 async def new_world(
     anyio_backend: Any, tmp_path: Path
 ) -> AsyncIterator[Callable[..., Awaitable[World]]]:
-    """Starts activators with settings of the test's own; each is checked and closed in the end."""
+    """Return a function that starts activators with given settings; close each at the end."""
     worlds: list[World] = []
 
     async def start(**settings: Any) -> World:
@@ -33,5 +33,5 @@ async def new_world(
 
 @pytest.fixture
 async def world(new_world: Callable[..., Awaitable[World]]) -> World:
-    """An activator with usual settings."""
+    """Start an activator with the usual settings."""
     return await new_world()

@@ -1,11 +1,11 @@
-"""Every test of Knative's that exercises the activator, and what became of it here.
+"""All tests of Knative that exercise the activator: replayed in this folder, or the reason why not.
 
-Data only; test_coverage.py holds it against the tests of this folder. The rows are those of
+Data only; test_coverage.py compares it with the tests of this folder. The rows come from
 knative/serving at 98e5ef9. A row is a Go test, or one case of its table as ``Test/case``.
 
-A row without a reason is replayed: by the function of this folder that is called ``test_`` and the
-Go test, with ``__`` and the case where there are several. Any other row says why it is not, and
-where the same behaviour is held to instead.
+A test of this folder replays each row without a reason. Its name is ``test_`` and the Go test; with
+several cases, ``__`` and the case follow. A reason says why no test replays the row, and which
+other tests check the same behaviour.
 """
 
 from __future__ import annotations
@@ -285,5 +285,5 @@ GO_TESTS: Final[dict[str, dict[str, str]]] = {
     },
 }
 
-#: Tests of this folder that no Go test corresponds to: what peers rely on, byte for byte.
+#: Tests of this folder without a Go test: the bytes that peers rely on.
 OUR_OWN: Final = frozenset({"test_wire.py", "test_defects.py", "test_coverage.py"})

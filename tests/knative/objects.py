@@ -1,7 +1,7 @@
 """The objects of the Kubernetes API that Knative's tests use, as its controllers write them.
 
-Each test says only what it is about; the rest is as in pkg/activator/net/revision_backends_test.go
-and pkg/reconciler/serverlessservice/resources.
+Each test sets only the fields that matter to it. All other fields are as in
+pkg/activator/net/revision_backends_test.go and pkg/reconciler/serverlessservice/resources.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PORT_NAMES = {HTTP1: "http", H2C: "http2"}
 
 
 class Address(NamedTuple):
-    """Where something listens."""
+    """An IP address and a port."""
 
     ip: str
     port: int
@@ -39,13 +39,15 @@ def revision(
     labels: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> Object:
-    """A Revision.
+    """Return a Revision.
 
     Arguments:
         cc: ``containerConcurrency``; absent if None.
-        container: more of the serving container (its probes); sidecars: further containers.
-        labels: instead of those that name service and configuration.
-        spec: more of the specification; ``timeoutSeconds`` is 300 unless given, absent if None.
+        container: further fields of the serving container, for example its probes.
+        sidecars: further containers.
+        labels: replace the labels that name service and configuration.
+        spec: further fields of the specification. ``timeoutSeconds`` is 300 unless given, and
+            absent if None.
     """
     serving = {
         "name": "user-container",
@@ -85,7 +87,7 @@ def private(
     *,
     port_name: str = "http",
 ) -> Object:
-    """The private Endpoints of a revision: its pods, one subset for each port."""
+    """Return the private Endpoints of a revision: its pods, one subset for each port."""
     labels = {
         "serving.knative.dev/revisionUID": f"uid-of-{name}",
         "serving.knative.dev/revision": name,
@@ -107,7 +109,7 @@ def public(
     *,
     port_name: str = "http",
 ) -> Object:
-    """The public Endpoints of a revision: the activators in front of it."""
+    """Return the public Endpoints of a revision: the activators in front of it."""
     labels = {
         "serving.knative.dev/revision": name,
         "networking.internal.knative.dev/serviceType": "Public",
@@ -120,7 +122,7 @@ def public(
 def _endpoints(name: str, namespace: str, labels: Object, subsets: list[Object]) -> Object:
     metadata = {"name": name, "namespace": namespace, "uid": f"uid-of-{name}", "labels": labels}
     found: Object = {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata}
-    if subsets:  # Kubernetes leaves the field out rather than empty
+    if subsets:  # Kubernetes omits an empty field
         found["subsets"] = subsets
     return found
 
@@ -133,10 +135,10 @@ def private_service(
     called: str = "",
     port_name: str = "http",
 ) -> Object:
-    """The private Service of a revision.
+    """Return the private Service of a revision.
 
     Arguments:
-        called: its name, where it is not the revision's.
+        called: the name of the Service, if it does not follow from the revision's.
     """
     return {
         "apiVersion": "v1",
@@ -158,7 +160,7 @@ def private_service(
 
 
 def private_name(revision_name: str) -> str:
-    """The name of a revision's private Service (knative.dev/pkg/kmeta ChildName)."""
+    """Return the name of a revision's private Service (knative.dev/pkg/kmeta ChildName)."""
     if len(revision_name) + len("-private") <= 63:
         return f"{revision_name}-private"
     digest = hashlib.md5(revision_name.encode(), usedforsecurity=False).hexdigest()
@@ -171,7 +173,7 @@ SYSTEM_NAMESPACE = "knative-serving"
 def config_map(
     name: str, data: Mapping[str, str], labels: Mapping[str, str] | None = None
 ) -> Object:
-    """A ConfigMap of the system namespace."""
+    """Return a ConfigMap of the system namespace."""
     metadata = {"name": name, "namespace": SYSTEM_NAMESPACE, "uid": f"uid-of-{name}"}
     return {
         "apiVersion": "v1",
@@ -182,7 +184,7 @@ def config_map(
 
 
 def secret(name: str, data: Mapping[str, bytes]) -> Object:
-    """A Secret of the system namespace."""
+    """Return a Secret of the system namespace."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",

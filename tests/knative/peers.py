@@ -1,4 +1,4 @@
-"""Who talks to the activator besides pods: clients, and the autoscaler, which decodes the stats."""
+"""Peers of the activator besides pods: clients, and the autoscaler, which decodes the stats."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.activator.proxy.world import Client as BytesClient
 from tests.knative.objects import NAME, NAMESPACE
 from tests.ports import hold, port_of
 
-#: Seconds of the loop's time after which something that should happen will not happen any more:
-#: longer than any timer of an activator with its default settings.
+#: Seconds of the loop's time that a test waits for an event. This is longer than any timer of an
+#: activator with its default settings.
 PATIENCE = 650.0
 
 
@@ -28,7 +28,7 @@ def to(
     fields: bytes = b"",
     body: bytes = b"",
 ) -> bytes:
-    """A request to a revision, named by the control headers."""
+    """Return a request to a revision, which the control headers name."""
     length = b"Content-Length: %d\r\n" % len(body) if body else b""
     named = f"Knative-Serving-Namespace: {namespace}\r\nKnative-Serving-Revision: {name}\r\n"
     return b"%b %b HTTP/1.1\r\nHost: example.com\r\n%b%b%b\r\n%b" % (
@@ -38,12 +38,12 @@ def to(
 
 
 def without_date(raw: bytes | bytearray) -> bytes:
-    """An answer as it came, less its Date."""
+    """Return the bytes of a response without its Date."""
     return re.sub(rb"\r\nDate: [^\r]*", b"", bytes(raw))
 
 
 class Client(BytesClient):
-    """A client; what it waits for comes within ``PATIENCE`` seconds of the loop's time."""
+    """A client; it waits at most ``PATIENCE`` seconds of the loop's time."""
 
     async def change(self, patience: float = PATIENCE) -> None:
         self._changed.clear()
@@ -51,14 +51,14 @@ class Client(BytesClient):
             await self._changed.wait()
 
     async def text(self) -> str:
-        """The body of the next answer, which must be a 200."""
+        """Return the body of the next response, which must be a 200."""
         answer = await self.answer()
         assert answer.status == 200, answer
         return answer.body.decode()
 
     @property
     def waits(self) -> bool:
-        """Whether nothing has come so far, and the connection is open."""
+        """Return whether the connection is open and no byte has arrived."""
         return not self.received and not self.eof
 
 
@@ -66,8 +66,9 @@ class Autoscaler:
     """The peer of the stat WebSocket.
 
     Attributes:
-        frames: the stats of each frame in order; pods: the names under which they were reported.
-        messages: what came as it came; a str is a text frame.
+        frames: the stats of each frame, in order.
+        pods: the pod names in the reports.
+        messages: the received messages, undecoded; a str is a text frame.
     """
 
     def __init__(self) -> None:
@@ -81,26 +82,26 @@ class Autoscaler:
         self.port = 0
 
     async def listen(self) -> None:
-        """Take connections, always on the same port."""
+        """Accept connections, each time on the same port."""
         if self._held is None:
             self._held = hold()
             self.port = port_of(self._held)
         self._server = await serve(self._take, "127.0.0.1", self.port, ping_interval=None)
 
     async def close(self) -> None:
-        """End all connections and take no more."""
+        """Close all connections and accept no more."""
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
             self._server = None
 
     def give_up_port(self) -> None:
-        """Listen no more on that port."""
+        """Use another port from now on."""
         if self._held is not None:
             self._held.close()
 
     async def told(self, count: int) -> list[list[Stat]]:
-        """Wait until there are that many frames, and return them all."""
+        """Wait until ``count`` frames have arrived, and return them all."""
         async with asyncio.timeout(PATIENCE):
             while len(self.frames) < count:
                 self._changed.clear()
@@ -108,7 +109,7 @@ class Autoscaler:
         return self.frames
 
     async def connected(self, count: int = 1) -> None:
-        """Wait for the connection of that number."""
+        """Wait until ``count`` connections have been opened."""
         async with asyncio.timeout(PATIENCE):
             while len(self.connections) < count:
                 self._changed.clear()

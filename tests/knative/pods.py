@@ -1,4 +1,4 @@
-"""Pods as scripts: what they answer to probes and requests, when, and what they saw."""
+"""Pods that follow scripts: their responses to probes and requests, their delays, their records."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 from tests.activator.proxy.world import Pod, PodConnection, Seen
 from tests.knative.objects import Address
 
-if TYPE_CHECKING:  # a world has pods, and hears what they complain of
+if TYPE_CHECKING:  # a world has pods, and collects their errors
     from tests.knative.world import World
 
 
 def http(body: bytes = b"", status: int = 200, fields: bytes = b"") -> bytes:
-    """An answer; ``fields`` are whole lines with their CRLF."""
+    """Return a response; ``fields`` are whole lines with their CRLF."""
     return b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n%b\r\n%b" % (status, len(body), fields, body)
 
 
-#: What a pod does with a probe: bytes that it sends, or what it does instead.
+#: A pod's reaction to a probe: bytes to send, or a function to call instead.
 Reaction = bytes | Callable[[PodConnection], object]
-#: An answer in pieces: seconds after the request, and what is sent then.
+#: A response in pieces: seconds after the request, and the reaction at that time.
 Pieces = list[tuple[float, Reaction]]
 
 PASSES = http(b"queue")
@@ -30,12 +30,12 @@ UNAVAILABLE = http(status=503)
 
 
 def breaks(connection: PodConnection) -> None:
-    """The error of a transport: a connection that breaks without an answer."""
+    """Fail as a transport does: reset the connection without a response."""
     connection.reset()
 
 
 def slowly(seconds: float, answer: bytes = PASSES) -> Reaction:
-    """An answer that takes its time."""
+    """Return a reaction that sends a response after so many seconds."""
 
     def react(connection: PodConnection) -> None:
         asyncio.get_running_loop().call_later(seconds, _write, connection, answer)
@@ -44,13 +44,13 @@ def slowly(seconds: float, answer: bytes = PASSES) -> Reaction:
 
 
 def chunked(*pieces: tuple[float, bytes], ends: float | None = None) -> Pieces:
-    """A chunked answer whose head comes with its first piece.
+    """Return a chunked response whose head is sent with the first chunk.
 
     Arguments:
         pieces: seconds after the request, and a chunk.
-        ends: when the last chunk follows; at once if None.
+        ends: seconds after the request when the last chunk follows; at once if None.
     """
-    # What is due at one moment is one piece: timers of the same time run in any order.
+    # Chunks of the same moment are one piece: timers of the same time run in any order.
     due: dict[float, bytes] = {
         pieces[0][0]: b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     }
@@ -62,7 +62,7 @@ def chunked(*pieces: tuple[float, bytes], ends: float | None = None) -> Pieces:
 
 
 def after(seconds: float, data: bytes = http(b"hi")) -> Pieces:
-    """A whole answer that takes so long."""
+    """Return a whole response after so many seconds."""
     return [(seconds, data)]
 
 
@@ -76,18 +76,20 @@ def _write(connection: PodConnection, data: Reaction) -> None:
 
 
 class ScriptedPod(Pod):
-    """A pod, or whatever listens behind a ClusterIP.
+    """A pod, or a server behind a ClusterIP.
 
     Attributes:
-        script: reactions to probes, one each; the last one serves for all that follow.
-        holding: whether requests are kept until ``release``.
-        pieces: how requests are answered over time, instead of with ``answer``.
-        probes: the probes that came; traffic: the requests.
-        in_flight: requests that it has not answered; most: the highest number there was.
+        script: reactions to probes, one each; the last one serves all further probes.
+        holding: whether the pod keeps requests until ``release``.
+        pieces: the response to requests, in pieces; it replaces ``answer``.
+        probes: the received probes.
+        traffic: the received requests.
+        in_flight: requests without a response so far.
+        most: the highest number of requests in flight so far.
     """
 
     def __init__(self, world: World, name: str, at: Address, script: tuple[Reaction, ...]) -> None:
-        super().__init__(world, at.ip)  # type: ignore[arg-type] # it wants its ``errors`` alone
+        super().__init__(world, at.ip)  # type: ignore[arg-type] # it uses only ``errors``
         self.port = at.port
         self.name = name
         self.script = deque(script or (PASSES,))
@@ -110,7 +112,7 @@ class ScriptedPod(Pod):
         return sum(not connection.closed for connection, _ in self._held)
 
     async def listen_tls(self, context: ssl.SSLContext) -> None:
-        """Take requests over TLS as well, on the port where queue-proxy takes them."""
+        """Accept requests over TLS as well, on queue-proxy's port for TLS."""
         if self._tls is not None:
             self._tls.close()
         self._tls = await asyncio.get_running_loop().create_server(
@@ -127,7 +129,7 @@ class ScriptedPod(Pod):
         self.script = deque(script)
 
     def release(self, count: int = 1_000_000) -> None:
-        """Answer that many of the requests that it keeps, the oldest first."""
+        """Respond to ``count`` of the kept requests, the oldest first."""
         for connection, seen in self._held[:count]:
             if not connection.closed:
                 self._answer(connection, seen)

@@ -2,7 +2,7 @@
 
 TestNewHeaderPruningProxyHTTPS is of pkg/http/proxy_test.go, the last two are of systeminternaltls.
 
-Real TLS on both sides. What Knative's tests read from a cache is seen here by who gets through.
+Both sides use real TLS. Knative's tests read a cache; these check which requests succeed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BUNDLE = {"networking.knative.dev/trust-bundle": "true"}
 
 
 def serving_certificate(ca: trustme.CA, roots: bytes | None = None) -> dict[str, bytes]:
-    """The Secret's data: what we present, and whom we trust."""
+    """Return the Secret's data: the activator's certificate, and the authorities that it trusts."""
     leaf = ca.issue_cert(DATA_PLANE, "localhost")
     return {
         "tls.crt": b"".join(part.bytes() for part in leaf.cert_chain_pems),
@@ -38,7 +38,7 @@ def serving_certificate(ca: trustme.CA, roots: bytes | None = None) -> dict[str,
 
 
 def presented(ca: trustme.CA, *names: str) -> ssl.SSLContext:
-    """What a pod presents."""
+    """Return the TLS context of a pod: its certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     ca.issue_cert(*(names or (DATA_PLANE, USER))).configure_cert(context)
@@ -54,12 +54,12 @@ async def encrypted(
     names: tuple[str, ...] = (),
     signer: trustme.CA | None = None,
 ) -> World:
-    """An activator with system-internal TLS, and one pod whose certificate ``signer`` has signed.
+    """Start an activator with system-internal TLS; ``signer`` has signed its pod's certificate.
 
     Arguments:
-        roots: what the Secret says of whom to trust; ``ca`` if None.
+        roots: the Secret's ``ca.crt``; ``ca`` if None.
         bundle: the text of a trust bundle.
-        names: what the pod's certificate is valid for, if not what is right.
+        names: the names in the pod's certificate, if they are not the right ones.
     """
     objects = [
         config_map("config-network", {"system-internal-tls": "enabled"}),
@@ -79,18 +79,18 @@ async def encrypted(
 
 @pytest.fixture(scope="module")
 def ca() -> trustme.CA:
-    """Who has signed what is trusted."""
+    """Return the authority that the activator trusts."""
     return trustme.CA()
 
 
 @pytest.fixture(scope="module")
 def other() -> trustme.CA:
-    """Another one."""
+    """Return an authority that the activator does not trust."""
     return trustme.CA()
 
 
 async def refused(world: World) -> None:
-    """A request gets to no pod, and is told why."""
+    """Check that a request reaches no pod, and that its response names the reason."""
     answer = await world.ask()
     assert answer.status == 504
     assert b"8112" in (answer.get(b"activator-reason") or b"")
@@ -98,7 +98,7 @@ async def refused(world: World) -> None:
 
 
 def plain_probes_only(pod: ScriptedPod) -> bool:
-    """Whether requests came over TLS and probes did not."""
+    """Return whether requests arrived over TLS, and probes did not."""
     return all(
         (connection.transport.get_extra_info("ssl_object") is not None) == (request in pod.traffic)
         for connection in pod.connections
@@ -107,7 +107,7 @@ def plain_probes_only(pod: ScriptedPod) -> bool:
 
 
 async def test_TestUseSecurePort(new_world: NewWorld, ca: trustme.CA) -> None:
-    """The pod is listed with its plain port: requests go to 8112, probes stay where they were."""
+    """The pod is listed with its plain port: requests go to 8112, probes to the plain port."""
     world = await encrypted(new_world, ca)
     assert (await world.ask()).body == b"pod-0"
     (pod,) = world.pods
@@ -118,7 +118,7 @@ async def test_TestUseSecurePort(new_world: NewWorld, ca: trustme.CA) -> None:
 
 
 async def test_TestNewHeaderPruningProxyHTTPS(new_world: NewWorld, ca: trustme.CA) -> None:
-    """Over TLS the pod sees the same fields: none of ours, the host's name kept, ours added."""
+    """Over TLS the pod sees the original host and the activator's field, but no control fields."""
     world = await encrypted(new_world, ca)
     await world.ask(to(fields=b"K-Network-Hash: h\r\nX-Stays: 1\r\n"))
     (seen,) = world.pods[0].traffic
@@ -141,7 +141,7 @@ async def test_TestReconcile__ca_from_secret(new_world: NewWorld, ca: trustme.CA
 async def test_TestReconcile__ca_from_configmap(
     new_world: NewWorld, ca: trustme.CA, other: trustme.CA
 ) -> None:
-    """A trust bundle is trusted, also where the Secret has no ``ca.crt``."""
+    """A trust bundle is trusted, also if the Secret has no ``ca.crt``."""
     bundle = other.cert_pem.bytes().decode()
     world = await encrypted(new_world, ca, roots=b"", bundle=bundle, signer=other)
     assert (await world.ask()).body == b"pod-0"
@@ -151,7 +151,7 @@ async def test_TestReconcile__ca_from_configmap(
 async def test_TestReconcile__ca_from_both(
     new_world: NewWorld, ca: trustme.CA, other: trustme.CA, signed_by_bundle: bool
 ) -> None:
-    """Both are."""
+    """Both are trusted."""
     bundle = other.cert_pem.bytes().decode()
     signer = other if signed_by_bundle else ca
     world = await encrypted(new_world, ca, bundle=bundle, signer=signer)
@@ -161,7 +161,7 @@ async def test_TestReconcile__ca_from_both(
 async def test_TestReconcile__invalid_configmap_is_ignored(
     new_world: NewWorld, ca: trustme.CA
 ) -> None:
-    """A bundle that is no certificate takes nothing away."""
+    """A bundle without a valid certificate changes nothing."""
     world = await encrypted(new_world, ca, bundle="this is no certificate")
     assert (await world.ask()).body == b"pod-0"
 
@@ -169,14 +169,14 @@ async def test_TestReconcile__invalid_configmap_is_ignored(
 async def test_TestReconcile__nobody_trusted_has_signed(
     new_world: NewWorld, ca: trustme.CA, other: trustme.CA
 ) -> None:
-    """A pod with another's certificate gets no request. (In Knative that is a 502 each time.)"""
+    """A pod whose authority is not trusted gets no request. (Knative responds 502 each time.)"""
     await refused(await encrypted(new_world, ca, signer=other))
 
 
 async def test_TestReconcile__certificate_rotation(
     new_world: NewWorld, ca: trustme.CA, other: trustme.CA
 ) -> None:
-    """The Secret gets a certificate of another authority: the next handshake has it."""
+    """The Secret gets a certificate of another authority: the next handshake uses it."""
     world = await encrypted(new_world, ca)
     assert (await world.ask(port="https")).body == b"pod-0"
     world.apply(secret(SECRET, serving_certificate(other, ca.cert_pem.bytes())))
@@ -191,8 +191,10 @@ async def test_TestReconcile__certificate_rotation(
 async def test_TestReconcile__ca_rotation(
     new_world: NewWorld, ca: trustme.CA, other: trustme.CA
 ) -> None:
-    """The Secret trusts another authority: pods that it has signed are reached, others no more,
-    also where a connection to them is kept."""
+    """The Secret changes to another authority: only pods with its certificates get requests.
+
+    That also holds for pods with an idle connection.
+    """
     world = await encrypted(new_world, ca)
     assert (await world.ask()).body == b"pod-0"
     world.apply(secret(SECRET, serving_certificate(ca, other.cert_pem.bytes())))
@@ -234,7 +236,7 @@ async def test_TestVerifySAN__match(
 async def test_TestVerifySAN__mismatch(
     new_world: NewWorld, ca: trustme.CA, names: tuple[str, ...]
 ) -> None:
-    """Without it, or without the name of the data plane, the pod gets no request."""
+    """Without the namespace's name, or without the data plane's, the pod gets no request."""
     await refused(await encrypted(new_world, ca, names=names))
 
 
@@ -242,7 +244,7 @@ async def test_TestVerifySAN__mismatch(
 
 
 async def test_TestSystemInternalTLS(new_world: NewWorld, ca: trustme.CA) -> None:
-    """A request is encrypted on both its ways; the plain ports go on as before."""
+    """A request is encrypted from the client and to the pod; the plain ports still work."""
     world = await encrypted(new_world, ca)
     for port in ("https", "http", "h2c"):
         assert (await world.ask(port=port)).body == b"pod-0"
@@ -258,8 +260,11 @@ async def test_TestSystemInternalTLS(new_world: NewWorld, ca: trustme.CA) -> Non
 async def test_TestTLSCertificateRotation(
     new_world: NewWorld, ca: trustme.CA, other: trustme.CA
 ) -> None:
-    """Certificate and authority change while requests run, the way operators do it: first both
-    are trusted, then pods and we present the new one, then the old one goes. No request fails."""
+    """Certificate and authority change under load, in the order of operators. No request fails.
+
+    First both authorities are trusted. Then pods and activator present the new certificate. Then
+    the old authority is removed.
+    """
     both = (ca.cert_pem.bytes() + other.cert_pem.bytes()).decode()
     world = await encrypted(new_world, ca, bundle=both)
     (pod,) = world.pods
@@ -282,11 +287,11 @@ async def test_TestTLSCertificateRotation(
     assert statuses == [200] * 120
 
 
-# The answers of our own on the port for TLS
+# Own responses on the port for TLS
 
 
 async def test_TestProbeHandler__over_tls(new_world: NewWorld, ca: trustme.CA) -> None:
-    """Every probe is answered on 8112 as on the plain ports, byte for byte."""
+    """Port 8112 sends the same response to each probe as the plain ports, byte for byte."""
     world = await encrypted(new_world, ca)
     client = await world.client("https")
     for fields, expected in PROBES.values():
@@ -298,7 +303,7 @@ async def test_TestProbeHandler__over_tls(new_world: NewWorld, ca: trustme.CA) -
 
 
 async def test_TestContextHandlerError__over_tls(new_world: NewWorld, ca: trustme.CA) -> None:
-    """A revision that does not exist is a 404 there, too; one whose pods are gone a 504."""
+    """An unknown revision is a 404 on that port, too; a revision without pods is a 504."""
     world = await encrypted(new_world, ca)
     answer = await world.ask(to("fooname"), port="https")
     error = 'revision.serving.knative.dev "fooname" not found'

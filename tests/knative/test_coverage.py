@@ -1,4 +1,4 @@
-"""No test of Knative's is silently missing: the table of them against this folder's tests."""
+"""No test of Knative is silently missing: the table of tests against this folder's tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS = {row: reason for tests in GO_TESTS.values() for row, reason in tests.item
 
 @cache
 def functions() -> dict[str, str]:
-    """The tests of this folder that replay something, and what they say of themselves."""
+    """Return the tests of this folder that replay Go tests, with their docstrings."""
     return {
         node.name: ast.get_docstring(node) or ""
         for path in sorted(HERE.glob("test_*.py"))
@@ -30,13 +30,13 @@ def functions() -> dict[str, str]:
 
 
 def name_of(row: str) -> str:
-    """The name of the function that replays a row."""
+    """Return the name of the function that replays a row."""
     test, _, case = row.partition("/")
     return f"test_{test}__{re.sub(r'[^0-9A-Za-z]+', '_', case)}" if case else f"test_{test}"
 
 
 def replaying(row: str) -> set[str]:
-    """The tests that replay a row; a Go test that is one row may be several tests here."""
+    """Return the tests that replay a row; several tests may replay one Go test."""
     name = name_of(row)
     return {found for found in functions() if found == name or found.startswith(f"{name}__")}
 
@@ -68,7 +68,7 @@ def test_each_path_that_a_reason_names_exists() -> None:
 
 def test_each_test_here_replays_a_row() -> None:
     known = set[str]().union(*(replaying(row) for row in ROWS))
-    # Cases of our own beside a Go test whose cases are rows: named after the test, too.
+    # Additional cases of a Go test whose cases are rows also have the name of the Go test.
     tests = {name_of(row.partition("/")[0]) for row in ROWS}
     assert {
         name for name in functions() if name not in known and name.partition("__")[0] not in tests

@@ -1,6 +1,6 @@
-"""Where Knative's running activator was seen to do wrong, and ours has to do right.
+"""Defects that Knative's activator shows when it runs, and that this activator must not have.
 
-No Go test speaks of these; each was found by trying the program out.
+No Go test covers them; experiments with the program found each.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ NewWorld = Callable[..., Awaitable[World]]
 
 async def served(world: World, **spec: object) -> ScriptedPod:
     (pod,) = await world.serving(1)
-    world.apply(revision(**spec), private([pod.at]))  # type: ignore[arg-type] # any of its options
+    world.apply(revision(**spec), private([pod.at]))  # type: ignore[arg-type] # any option
     await world.passes()
     return pod
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["in flight", "queued"])
 async def test_a_client_that_ends_its_sending_is_answered(world: World, waits: bool) -> None:
-    """As ``nc -N`` does. In Knative: an empty 200 in flight, an empty 500 in the queue."""
+    """``nc -N`` ends its sending. In Knative: an empty 200 in flight, an empty 500 in the queue."""
     pod = await world.pod(UNAVAILABLE if waits else PASSES)
     pod.pieces = after(5)
     world.apply(revision(), private([pod.at]))
@@ -54,7 +54,7 @@ async def test_a_client_that_ends_its_sending_is_answered(world: World, waits: b
 
 
 async def test_trailers_of_a_request_reach_the_pod(world: World) -> None:
-    """In Knative their announcement does, and they do not."""
+    """In Knative their announcement reaches the pod, and the trailers do not."""
     pod = await served(world)
     fields = b"Transfer-Encoding: chunked\r\nTrailer: X-Sum\r\n"
     data = to(method=b"POST", fields=fields) + b"2\r\nhi\r\n0\r\nX-Sum: 7\r\n\r\n"
@@ -65,7 +65,7 @@ async def test_trailers_of_a_request_reach_the_pod(world: World) -> None:
 
 
 async def test_who_waits_longest_is_served_first(world: World) -> None:
-    """No newcomer overtakes. In Knative one overtook a hundred."""
+    """No later request overtakes. In Knative one overtook a hundred."""
     (pod,) = await world.serving(1, holding=True)
     world.apply(revision(cc=1), private([pod.at]))
     await world.passes()
@@ -79,7 +79,7 @@ async def test_who_waits_longest_is_served_first(world: World) -> None:
 
 
 async def test_a_negative_limit_is_refused_and_harms_nothing_else(world: World) -> None:
-    """The Revision keeps its last good state, and the others go on. In Knative the process ends."""
+    """The Revision keeps its last valid state, and others work. In Knative the process ends."""
     (pod,) = await world.serving(1)
     for name in ("good", "other"):
         world.apply(revision(name, cc=1), private([pod.at], name=name))
@@ -91,8 +91,10 @@ async def test_a_negative_limit_is_refused_and_harms_nothing_else(world: World) 
 
 
 async def test_a_slow_pod_delays_no_other_revision(world: World) -> None:
-    """Endpoints that come while another's probe hangs are taken at once. In Knative they wait for
-    its round, for 3.2 s at worst."""
+    """Endpoints that arrive while another revision's probe hangs are used at once.
+
+    In Knative they wait for the end of that round of probes, for at most 3.2 s.
+    """
     slow, quick = await world.pod(slowly(60)), await world.pod()
     world.apply(revision("slow"), private([slow.at], name="slow"))
     await world.passes()
@@ -103,7 +105,7 @@ async def test_a_slow_pod_delays_no_other_revision(world: World) -> None:
 
 
 async def test_endpoints_may_come_before_their_revision(new_world: NewWorld) -> None:
-    """Private ones and public ones. In Knative both are dropped."""
+    """This holds for private and public Endpoints. Knative ignores both."""
     world = await new_world(pod_ip="10.0.0.2", borrow="false")
     pods = await world.serving(2, holding=True)
     world.apply(private(pod.at for pod in pods), public(["10.0.0.1", "10.0.0.2"]))
@@ -116,7 +118,7 @@ async def test_endpoints_may_come_before_their_revision(new_world: NewWorld) -> 
 
 
 async def test_a_piece_of_an_answer_is_passed_on_when_it_comes(world: World) -> None:
-    """Also where the answer has a Content-Length. In Knative it waits for 4 KiB, or the end."""
+    """This also holds with a Content-Length. In Knative a piece waits for 4 KiB or the end."""
     pod = await served(world)
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n"
     pod.pieces = [(0, head + b"four"), (30, b"more")]
@@ -137,7 +139,7 @@ async def test_a_piece_of_an_answer_is_passed_on_when_it_comes(world: World) -> 
     ],
 )
 async def test_what_can_be_read_in_two_ways_is_refused(world: World, fields: bytes) -> None:
-    """And the connection is closed. Knative forwards some of these, and leaves it open."""
+    """The activator also closes the connection. Knative forwards some, and leaves it open."""
     pod = await served(world)
     client = await world.call(to(method=b"POST", fields=fields) + b"0\r\n\r\n")
     answer = await client.answer(b"POST")
@@ -148,7 +150,7 @@ async def test_what_can_be_read_in_two_ways_is_refused(world: World, fields: byt
 
 
 async def test_chunked_in_http_1_0_loses_no_body(world: World) -> None:
-    """It is refused. In Knative the pod sees an empty body, and the client a 200."""
+    """The activator refuses it. In Knative the pod gets an empty body, and the client a 200."""
     pod = await served(world)
     data = to(method=b"POST", fields=b"Transfer-Encoding: chunked\r\n").replace(b"/1.1", b"/1.0")
     assert (await world.ask(data + b"2\r\nhi\r\n0\r\n\r\n", b"POST")).status == 400
@@ -156,15 +158,15 @@ async def test_chunked_in_http_1_0_loses_no_body(world: World) -> None:
 
 
 async def test_a_wrong_http_2_preface_reaches_no_pod(world: World) -> None:
-    """``PRI *`` with something else behind it."""
+    """The client sends ``PRI *``, but not the rest of the preface."""
     pod = await served(world)
     client = await world.call(b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n")
     await client.ended()
     assert not pod.traffic
 
 
-#: What queue-proxy answers to a request while its application is not there, and while it waits
-#: for it with a probe.
+#: queue-proxy's response to a request without its application, and to a probe while it waits for
+#: the application.
 NOT_THERE = http(
     b"dial tcp 127.0.0.1:8080: connect: connection refused\n",
     502,
@@ -176,8 +178,11 @@ NOT_THERE = http(
 async def test_a_container_that_restarts_is_no_mesh(
     world: World, caplog: pytest.LogCaptureFixture, restarts: Reaction
 ) -> None:
-    """queue-proxy responds 503 to the probe, as a mesh does. The pod has passed a probe earlier, so
-    it can be reached and its requests wait. In Knative they all go to the ClusterIP for good."""
+    """queue-proxy responds 503 to the probe, as a mesh does.
+
+    The pod has passed a probe earlier, so it is reachable and its requests wait. In Knative they
+    all go to the ClusterIP from then on.
+    """
     caplog.set_level(logging.INFO, "activator")
     pods = await world.serving(2)
     cluster_ip = await world.pod()
@@ -294,7 +299,7 @@ async def test_a_lone_pod_that_hangs_keeps_no_request_that_comes_later(world: Wo
 async def test_a_pod_that_computes_for_long_stays_in_use_and_is_probed_seldom(
     world: World,
 ) -> None:
-    """Its queue-proxy answers."""
+    """Its queue-proxy responds to probes."""
     (pod,) = await world.serving(1)
     pod.pieces = after(120)
     world.apply(revision(), private([pod.at]))
@@ -312,7 +317,7 @@ async def test_a_pod_that_computes_for_long_stays_in_use_and_is_probed_seldom(
 
 
 async def test_a_pod_that_streams_for_long_stays_in_use(world: World) -> None:
-    """One response goes on for two minutes and no other begins: the pod stays healthy."""
+    """One response lasts two minutes and no other begins: the pod stays healthy."""
     (pod,) = await world.serving(1)
     pod.pieces = chunked(*((float(second), b"more") for second in range(120)))
     world.apply(revision(cc=1), private([pod.at]))

@@ -1,8 +1,8 @@
 """A whole activator seen from outside, for the cases of Knative's own tests.
 
 A folder plays Kubernetes, scripted pods play queue-proxy, a WebSocket peer plays the autoscaler and
-decodes what it is sent. Everything runs in the test's loop in virtual time, over real sockets, so
-that a test of ten seconds takes a moment.
+decodes its messages. Everything runs in the test's loop in virtual time, over real sockets. So a
+test of ten seconds takes a moment.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from tests.knative.peers import PATIENCE, Autoscaler, Client, to
 from tests.knative.pods import Reaction, ScriptedPod
 from tests.ports import hold, network, port_of
 
-#: Seconds in which everything follows that does not wait for a timer of its own: demand has pods
-#: probed every 5 ms, 50 ms after a silence, or 200 ms after they say "not ready".
+#: Seconds after which all effects show that need no timer of their own. While requests wait, the
+#: activator probes every 5 ms, 50 ms after no response, or 200 ms after "not ready".
 SOON = 0.25
 #: Knative's tests wait this long for an update that must not come (updateTimeout).
 NEVER = 0.8
 
 
 class World:
-    """An activator and all that is around it.
+    """An activator and all its peers.
 
     Attributes:
-        folder: where the objects are; pods: everything that was started by ``pod``.
-        errors: what a strict parser in a pod, or the loop, has to complain of.
-        trusted: whom clients of the port for TLS trust.
+        folder: the folder of the objects.
+        pods: all pods that ``pod`` has started.
+        errors: errors of the strict parsers in pods, and of the loop.
+        trusted: the authorities that clients of the TLS port trust.
     """
 
     trusted: ssl.SSLContext
@@ -53,7 +54,7 @@ class World:
         self.autoscaler = Autoscaler()
         self.at: dict[str, tuple[str, int]] = {}
         self._servers: Servers | None = None
-        # Tests that run at the same time must not share addresses.
+        # Tests that run in parallel must not share addresses.
         self._network = network()
         self._held: socket.socket | None = None
 
@@ -62,10 +63,10 @@ class World:
     async def start(
         self, *, objects: Iterable[Object] = (), autoscaler: bool = False, **flags: str
     ) -> None:
-        """Start the activator with these settings beyond those of a test.
+        """Start the activator with these settings and the defaults of tests.
 
         Arguments:
-            objects: what is there before it starts.
+            objects: objects that exist before it starts.
         """
         self.apply(*objects)
         loop = asyncio.get_running_loop()
@@ -85,7 +86,7 @@ class World:
             self.at[name] = (host, int(port))
 
     async def close(self) -> None:
-        """End everything, and tell what went wrong inside."""
+        """End all parts of the world, and fail with the errors that they recorded."""
         for client in self.clients:
             client.transport.abort()
         if self._servers is not None:
@@ -107,7 +108,7 @@ class World:
     # -- Kubernetes -----------------------------------------------------------------------------
 
     def apply(self, *objects: Object) -> None:
-        """Create objects, or replace those of the same name; noticed in the loop's next turns."""
+        """Create or replace objects; the activator reads them in the loop's next turns."""
         for found in objects:
             target = self._file(found["kind"], found["metadata"]["name"])
             temporary = target.with_suffix(".tmp")
@@ -115,7 +116,7 @@ class World:
             temporary.replace(target)
 
     def delete(self, kind: str, name: str) -> None:
-        """Delete an object; believed a moment later."""
+        """Delete an object; the activator accepts that a moment later."""
         self._file(kind, name).unlink()
 
     def _file(self, kind: str, name: str) -> Path:
@@ -124,12 +125,12 @@ class World:
     # -- pods -----------------------------------------------------------------------------------
 
     async def pod(self, *script: Reaction, listening: bool = True) -> ScriptedPod:
-        """A pod at an address of its own, on the port that all pods share.
+        """Start a pod at a new address, on the port that all pods share.
 
-        Their addresses are in order as strings, as the activator sorts them.
+        Each address sorts after the previous one, as a string, as the activator sorts them.
 
         Arguments:
-            script: what it does with its probes; it passes all of them if nothing is said.
+            script: reactions to probes; without any, the pod passes all probes.
         """
         number = len(self.pods)
         if self._held is None:
@@ -142,7 +143,7 @@ class World:
         return pod
 
     async def serving(self, count: int, **options: bool) -> list[ScriptedPod]:
-        """So many pods that pass their probes; options are attributes of theirs."""
+        """Start ``count`` pods that pass their probes; options are attributes of the pods."""
         pods = [await self.pod() for _ in range(count)]
         for pod in pods:
             for name, value in options.items():
@@ -150,17 +151,17 @@ class World:
         return pods
 
     def load(self) -> dict[str, int]:
-        """The requests at each pod that has any, by its name."""
+        """Return the number of requests in flight per pod, without idle pods."""
         return {pod.name: pod.in_flight for pod in self.pods if pod.in_flight}
 
     def took(self) -> list[str]:
-        """The names of the pods that have requests."""
+        """Return the names of the pods with requests in flight."""
         return sorted(self.load())
 
     # -- clients --------------------------------------------------------------------------------
 
     async def client(self, port: str = "http") -> Client:
-        """A connected client."""
+        """Return a connected client."""
         loop = asyncio.get_running_loop()
         tls: dict[str, Any] = {}
         if port == "https":
@@ -170,26 +171,26 @@ class World:
         return client
 
     async def call(self, data: bytes | None = None, port: str = "http") -> Client:
-        """A client that has sent a request."""
+        """Return a client that has sent a request."""
         client = await self.client(port)
         client.send(to() if data is None else data)
         return client
 
     async def calls(self, count: int, data: bytes | None = None) -> list[Client]:
-        """So many clients that have each sent a request, in order."""
+        """Return ``count`` clients; each has sent a request, in order."""
         return [await self.call(data) for _ in range(count)]
 
     async def ask(
         self, data: bytes | None = None, method: bytes = b"GET", port: str = "http"
     ) -> Answer:
-        """One request on a connection of its own, and its answer."""
+        """Send a request on a new connection, and return the response."""
         client = await self.call(data, port)
         answer = await client.answer(method)
         client.close()
         return answer
 
     async def outcome(self, clients: list[Client]) -> Counter[str]:
-        """What became of requests so far: the bodies of answers, and how many wait."""
+        """Return how many requests got each response body, and how many still wait."""
         counts: Counter[str] = Counter()
         for client in clients:
             counts["waits" if client.waits else (await client.answer()).body.decode()] += 1
@@ -198,13 +199,13 @@ class World:
     # -- time -----------------------------------------------------------------------------------
 
     async def passes(self, seconds: float = SOON) -> None:
-        """Let that much of the loop's time pass."""
+        """Wait for so many seconds of the loop's time."""
         passed = asyncio.Event()
         asyncio.get_running_loop().call_later(seconds, passed.set)
         await passed.wait()
 
     async def until(self, condition: Callable[[], object], what: str = "") -> None:
-        """Let time pass until something is so."""
+        """Wait until a condition holds."""
         loop = asyncio.get_running_loop()
         end = loop.time() + PATIENCE
         while not condition():
@@ -212,18 +213,18 @@ class World:
             await self.passes(0.005)
 
     def now(self) -> float:
-        """The loop's time."""
+        """Return the loop's time."""
         return asyncio.get_running_loop().time()
 
-    # -- what else can be seen ------------------------------------------------------------------
+    # -- other observations ---------------------------------------------------------------------
 
     async def api(self, name: str = NAME, namespace: str = NAMESPACE) -> Any:
-        """What the admin API tells of a revision."""
+        """Return the admin API's view of a revision."""
         request = f"GET /api/v1/revisions/{namespace}/{name} HTTP/1.1\r\nHost: localhost\r\n\r\n"
         return json.loads((await self.ask(request.encode(), port="admin")).body)
 
     async def metric(self, sample: str, **labels: str) -> dict[tuple[str, ...], float]:
-        """The values of a metric that have these labels, by the values of all labels."""
+        """Return the values of a metric with these labels, by the values of all labels."""
         request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
         text = (await self.ask(request, port="metrics")).body.decode()
         return {
