@@ -114,7 +114,7 @@ class Ingress:
             )
         )
         if self._process is None:
-            # -e: until nginx has read its configuration, it logs to a file that only root may write.
+            # -e: before nginx has read its configuration it logs to a file of root alone.
             self._process = await asyncio.create_subprocess_exec(
                 *(need_nginx(), "-e", str(self._folder / "error.log")),
                 *("-p", str(self._folder), "-c", str(self._config)),
