@@ -84,6 +84,7 @@ ROOMS: Final[tuple[str, ...]] = (
     "tests/image/*.py",
     "tests/manifests/*.py",
     "tests/monitoring/*.py",
+    "tests/throttler/*.py",
 )
 #: What the measurement prints besides: every text that a reader of the project may meet.
 MEASURED: Final[tuple[str, ...]] = ("*.md", "*.py")

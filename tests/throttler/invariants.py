@@ -1,7 +1,7 @@
-"""What holds after each call of the throttler, whatever came before.
+"""What holds after each call of the throttler, in any state.
 
-Each check compares the throttler with the ledger, or two faces of the throttler with each other.
-None foretells what the throttler chooses: they say what it may choose.
+Each check compares the throttler with the ledger, or two views of the throttler with each other. No
+check predicts the throttler's choice: the checks state which choices are allowed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from throttler.wait_reason import waiting_reason
 UNLIMITED = 2_147_483_647
 
 
-# What may be used.
+# Pods and Service that may be used.
 
 
 def usable(fed: Fed) -> list[PodTracker]:
@@ -49,12 +49,12 @@ def in_reach(fed: Fed) -> list[PodTracker]:
 
 
 def with_room(fed: Fed, ledger: Ledger) -> list[PodTracker]:
-    """Return what is in reach and has fewer tickets than its limit."""
+    """Return the pods in reach that have fewer tickets than their limit."""
     return [pod for pod in in_reach(fed) if ledger.count(pod) < pod.limit]
 
 
 def check_reach(fed: Fed, borrow: bool) -> None:
-    """All usable pods are in use; where activators share them, as many as this one's share."""
+    """All usable pods are in use; where activators share them, as many as the share's size."""
     found = in_reach(fed)
     if by_service(fed):
         assert usable(fed) == []
@@ -95,7 +95,7 @@ def check_known(fed: Fed, ledger: Ledger, others: set[Endpoint], claimed: set[En
     live = {pod.endpoint for pod in fed.real.pods() if pod.state is not PodState.DRAINING}
     assert live <= set(fed.listed)
     for endpoint in live - others:
-        assert endpoint.address not in {one.address for one in claimed}, f"{endpoint} has an heir"
+        assert endpoint.address not in {one.address for one in claimed}, f"{endpoint} is replaced"
     if not fed.deleted:
         elsewhere = {one.address for one in others}
         assert all(one.address in elsewhere for one in set(fed.listed) - live)
@@ -107,7 +107,7 @@ def check_known(fed: Fed, ledger: Ledger, others: set[Endpoint], claimed: set[En
 
 
 def half_is_left(fed: Fed) -> bool:
-    """Return whether responses speak against at most half of the pods."""
+    """Return whether at most half of the pods are ejected or would be."""
     outliers = fed.real.backends.outliers
     others = [pod for pod in usable(fed) if pod not in outliers]
     return sum(pod in outliers for pod in fed.real.pods()) <= len(others)
@@ -121,7 +121,7 @@ def check_assigned(
 ) -> None:
     """The pod is in reach, has room, and is one that the policy may choose."""
     room = with_room(fed, ledger)
-    assert pod in room, f"{ticket} on {pod.endpoint}, which has no room, or is not in reach"
+    assert pod in room, f"{ticket} on {pod.endpoint}, which has no free slot, or is not in reach"
     limit = fed.spec.container_concurrency
     assert pod.is_service or not limit or pod.limit <= limit
     for one in failed:
@@ -137,7 +137,7 @@ def check_assigned(
 
 
 def check_refused(fed: Fed, ledger: Ledger, limits: Limits, size: int, bound: str) -> None:
-    """A request is refused for a bound that it would exceed; the reserve is for other revisions."""
+    """A refused request would exceed a limit; the reserve is for other revisions."""
     own = ledger.waiting(fed.real)
     size_own, size_all = (sum(t.size for t in one) + size for one in (own, ledger.queued))
     exceeded = {
@@ -152,7 +152,7 @@ def check_refused(fed: Fed, ledger: Ledger, limits: Limits, size: int, bound: st
 
 
 def check_queue(fed: Fed, ledger: Ledger, now: float) -> None:
-    """No request waits beside a free slot; counters are what a recount finds."""
+    """No request waits beside a free slot; counters equal a recount."""
     real, waiting = fed.real, ledger.waiting(fed.real)
     room = with_room(fed, ledger)
     assert not (waiting and room), f"{waiting} wait beside {room}"
@@ -174,7 +174,7 @@ def check_queue(fed: Fed, ledger: Ledger, now: float) -> None:
 
 
 def check_capacity(fed: Fed) -> None:
-    """The capacity is that of the pods in reach."""
+    """The capacity is the sum over the pods in reach."""
     found, limit = fed.real.statistics(), fed.spec.container_concurrency
     assert fed.deleted or (found.share.index, found.share.count) == fed.share
     if by_service(fed):
@@ -190,7 +190,7 @@ def check_capacity(fed: Fed) -> None:
 
 
 def check_time(throttler: Throttler, feds: list[Fed], ledger: Ledger, now: float) -> None:
-    """The next call is due before a deadline passes, and soon while a limit may grow."""
+    """The next timer is due before a deadline passes, and soon while a limit may grow."""
     due = throttler.next_due()
     if ledger.queued:
         assert due is not None
@@ -204,7 +204,7 @@ def check_time(throttler: Throttler, feds: list[Fed], ledger: Ledger, now: float
 
 
 def check_shed(fed: Fed, ledger: Ledger, ticket: Ticket, expected: float, now: float) -> None:
-    """No request is shed that has room, has time, or is among the first."""
+    """The throttler sheds no request that has a free slot, has time, or is among the first."""
     assert not with_room(fed, ledger)
     assert expected > ticket.deadline - now
     running = sum(pod.config is fed.real.config for pod in ledger.held.values())

@@ -1,4 +1,4 @@
-"""What a random walk knows without asking the throttler: where each request is, and what was fed.
+"""The state that a random walk keeps by itself: where each request is, and which objects it fed.
 
 The ledger follows the results of calls alone. It decides nothing; ``tests/throttler/invariants.py``
 compares it with the throttler.
@@ -17,7 +17,7 @@ from throttler.ticket import ASSIGNED, QUEUED, Ticket
 
 @dataclass(eq=False)
 class Fed:
-    """What one revision was given.
+    """The objects that the walk fed for one revision.
 
     Attributes:
         spec: its specification; real: its throttler.
@@ -79,7 +79,7 @@ class Ledger:
         self.held[ticket] = pod
 
     def end(self, ticket: Ticket) -> None:
-        """Record the end of a ticket, which is the only one."""
+        """Record the only end of a ticket."""
         assert ticket not in self.ended, f"{ticket} ended twice"
         self.queued.pop(ticket, None)
         self.held.pop(ticket, None)

@@ -46,7 +46,7 @@ TIMEOUTS = (0.05, 0.5, 2.0, 30.0)
 
 
 class Steps(Walk):
-    """A walk with the steps that it can take."""
+    """A walk, and the steps that it can take."""
 
     # -- requests; a and b are arbitrary numbers from which a step takes its choices --------------
 
@@ -87,7 +87,7 @@ class Steps(Walk):
             self.carry_out(real.release(ticket, self.now))
 
     def hang_up(self, a: int, b: int) -> None:
-        """A client leaves; also one whose request has ended already."""
+        """A client cancels, also when its request has ended already."""
         pool: Sequence[Ticket] = (list(self.ledger.queued) if b % 2 else []) or self.tickets
         if not pool:
             return
@@ -102,7 +102,7 @@ class Steps(Walk):
             self.carry_out(real.cancel(ticket, self.now))
 
     def lose(self, a: int, b: int) -> None:
-        """A pod drops a request that it has seen nothing of; mostly its connect failed, too."""
+        """A pod loses a request before it read any byte; often its connect failed, too."""
         running = list(self.ledger.held)
         if not running:
             return
@@ -140,7 +140,7 @@ class Steps(Walk):
     # -- responses and probes -------------------------------------------------------------------
 
     def answer_badly(self, a: int, b: int) -> None:
-        """A pod answers 502 or 503 a few times, often the same one as before."""
+        """A pod responds with 502 or 503 a few times; often it is the same pod as before."""
         pods = [p for p in self.pods() if p.state is PodState.HEALTHY or b % 8 == 0]
         if pods:
             pod = pods[a % min(len(pods), 2)]
@@ -150,7 +150,7 @@ class Steps(Walk):
                     self.check()
 
     def bad_answer(self, pod: PodTracker, untouched: bool) -> None:
-        """Five consecutive errors eject a pod, and one for an untouched request does."""
+        """Five consecutive errors eject a pod; so does one error for an unread request."""
         seen, real = self.seen[pod], self.real_of(pod)
         counts = pod.state is PodState.HEALTHY and not pod.is_service
         seen.errors += counts
@@ -172,7 +172,7 @@ class Steps(Walk):
             self.been["panics" if real.backends.outliers.panics else "ejected"] += 1
 
     def answer_well(self, a: int, b: int) -> None:
-        """A pod with errors answers a request as it should."""
+        """A pod with errors serves a request."""
         if pods := [pod for pod in self.pods() if self.seen[pod].errors]:
             pod = pods[a % len(pods)]
             if pod.state is PodState.HEALTHY:
@@ -197,13 +197,13 @@ class Steps(Walk):
                 self.fail_probe(asked, (None, 502, 503, 503, 503, 404)[b // 5 % 6])
 
     def prove(self, a: int, b: int) -> None:
-        """Begin a probe of a pod that is not healthy, and pass it at once."""
+        """Begin a probe of an unhealthy pod, and pass it at once."""
         if pods := [pod for pod in self.pods() if pod.state is PodState.PROBING]:
             pod = pods[a % len(pods)]
             self.pass_probe((pod, pod.epoch, self.step))
 
     def refuse(self, a: int, b: int) -> None:
-        """All pods of a revision answer at once as a mesh would."""
+        """All pods of a revision respond at once as a mesh would."""
         fed = self.feds.get(IDS[a % 2])
         for pod in list(fed.real.pods()) if fed else []:
             self.fail_probe((pod, pod.epoch, self.step), (None, 503)[b % 2])
@@ -242,7 +242,7 @@ class Steps(Walk):
     # -- what Kubernetes says -------------------------------------------------------------------
 
     def endpoints(self, a: int, b: int) -> None:
-        """Kubernetes lists other pods: some leave, some come, some turn ready or not ready."""
+        """Kubernetes lists other pods: some removed, some new, some with another readiness."""
         id = IDS[a % 2]
         chance = random.Random(b)
         protocol = AppProtocol.H2C if chance.random() < 0.1 else AppProtocol.HTTP1
@@ -271,7 +271,7 @@ class Steps(Walk):
         self.carry_out(self.throttler.set_endpoints(id, listed, self.now))
 
     def revise(self, a: int, b: int) -> None:
-        """A Revision comes, changes, is replaced under its name, or comes back."""
+        """A Revision is created, changed, replaced under its name, or created again."""
         id = IDS[a % 2]
         spec = Revision(
             id,
@@ -313,7 +313,7 @@ class Steps(Walk):
             self.feds[id].share = (present.index(OWN_IP), len(present))
 
     def change_service(self, a: int, b: int) -> None:
-        """The private Service comes, moves or goes."""
+        """The private Service is created, moved or deleted."""
         service = {protocol: f"10.96.0.{b // 2 % 3}:80" for protocol in AppProtocol if b % 8}
         self.carry_out(self.throttler.set_service(IDS[a % 2], service, self.now))
 
@@ -323,7 +323,7 @@ class Steps(Walk):
         before, self.reach = self.reach, REACH[mode, b % 4 == 0]
         if before != self.reach:
             for seen in self.seen.values():
-                seen.passed_at = -1000.0  # the proof is from before the change
+                seen.passed_at = -1000.0  # the proof is older than the change
         self.carry_out(self.throttler.set_mesh(mode, b % 4 == 0, self.now))
 
     # -- time -----------------------------------------------------------------------------------

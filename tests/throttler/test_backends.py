@@ -1,4 +1,4 @@
-"""Pods whose word is Kubernetes': used unprobed, and suspect only when they refuse."""
+"""Pods for which Kubernetes' readiness decides: used unprobed, suspect only after a refusal."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_no_failed_probe_takes_a_ready_pod_out(one: One, status: int | None) -> 
     assert pod.probe.failures == 1, "but it is known"
 
 
-def test_a_refused_request_makes_it_suspect_until_it_answers_anything(one: One) -> None:
+def test_a_refused_request_makes_it_suspect_until_any_response(one: One) -> None:
     one.set_endpoints([A])
     pod = one.pod(A)
     changes = one.throttler.connect_failed(pod, "refused", one.now)
@@ -62,17 +62,17 @@ def test_a_refused_request_makes_it_suspect_until_it_answers_anything(one: One) 
     assert not pod.wants_probe
 
 
-def test_a_suspect_is_used_again_when_it_is_listed_anew(one: One) -> None:
+def test_a_suspect_is_used_again_when_it_is_listed_again(one: One) -> None:
     one.set_endpoints([A])
     one.throttler.connect_failed(one.pod(A), "refused", one.now)
     one.set_endpoints([A, B])
-    assert one.pod(A).state is PodState.PROBING, "still listed is no news"
+    assert one.pod(A).state is PodState.PROBING, "a pod that is still listed causes no change"
     one.set_endpoints([B], [A])
     one.set_endpoints([B, A])
     assert one.pod(A).state is PodState.HEALTHY
 
 
-def test_a_pod_that_kubernetes_takes_out_is_asked(one: One) -> None:
+def test_a_pod_that_kubernetes_takes_out_is_probed(one: One) -> None:
     one.set_endpoints([A])
     changes = one.set_endpoints([], [A])
     assert changes.probe == [one.pod(A)]
@@ -81,7 +81,7 @@ def test_a_pod_that_kubernetes_takes_out_is_asked(one: One) -> None:
     assert one.tickets[-1].pod is one.pod(A)
 
 
-def test_a_pod_that_comes_back_with_requests_is_trusted_anew(one: One) -> None:
+def test_a_pod_that_comes_back_with_requests_is_used_at_once(one: One) -> None:
     one.set_endpoints([A])
     one.request()
     one.set_endpoints([])

@@ -60,7 +60,7 @@ def test_a_key_is_wanted_by_the_policies_that_pick_by_it_alone(name: str) -> Non
 
 
 class Witness:
-    """Records what a policy is told; see ``witnessed``."""
+    """Records the calls that a policy gets; see ``witnessed``."""
 
     def __init__(self) -> None:
         Policy.__init__(cast(Any, self), follows=True)
@@ -92,7 +92,7 @@ of_the_source = pytest.mark.skipif(
 
 
 @of_the_source
-def test_a_policy_that_follows_is_told_of_each_assignment_and_each_end() -> None:
+def test_a_policy_that_follows_gets_each_assignment_and_each_end() -> None:
     one, witness = witnessed()
     ticket = one.request()
     assert witness.loads == [(0, 1, False)]
@@ -105,7 +105,7 @@ def test_a_policy_that_follows_is_told_of_each_assignment_and_each_end() -> None
 
 
 @of_the_source
-def test_a_policy_is_told_of_clients_that_leave_and_of_pods_that_fail() -> None:
+def test_a_policy_gets_cancellations_and_failures_of_pods() -> None:
     one, witness = witnessed()
     left, failed = one.requests(2)
     one.throttler.cancel(left, one.now)
@@ -115,7 +115,7 @@ def test_a_policy_is_told_of_clients_that_leave_and_of_pods_that_fail() -> None:
         (1, FAILED),
     ]
     assert failed.pod is not None
-    assert failed.pod.number == 0  # the other one has failed it
+    assert failed.pod.number == 0  # the request failed at the other pod
 
 
 @of_the_source
@@ -125,7 +125,7 @@ def test_a_pod_that_has_failed_a_request_has_no_room_while_that_is_assigned() ->
     witness.loads.clear()
     one.throttler.requeue(first, one.now)
     assert witness.loads == [
-        (0, 0, True),  # it has lost the request
+        (0, 0, True),  # the ticket excludes the pod that lost its request
         (0, 0, False),  # avoided
         (1, 1, True),  # the other has the request
         (0, 0, True),  # avoided no longer

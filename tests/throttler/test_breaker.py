@@ -1,4 +1,4 @@
-"""The queue: who is next, and whether one more may wait."""
+"""The queue: which request is next, and whether one more may wait."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_depth_is_the_exact_number_that_may_wait() -> None:
     assert refusal(breaker) == "revision-depth"
 
 
-def test_a_depth_of_none_lets_nobody_wait() -> None:
+def test_with_a_depth_of_none_no_request_may_wait() -> None:
     assert refusal(queue(depth=0)) == "revision-depth"
 
 
@@ -96,7 +96,7 @@ def test_the_revisions_own_bound_is_named_first() -> None:
 
 
 class TestRestore:
-    def test_who_comes_back_precedes_all_that_arrived_later(self) -> None:
+    def test_a_requeued_request_precedes_all_that_arrived_later(self) -> None:
         breaker = queue()
         for n in (5, 6):
             breaker.append(ticket(n))
@@ -167,7 +167,7 @@ class TestHold:
         assert second.size == 0
         assert two.reserve_bytes(second, 15)
 
-    def test_what_was_held_is_given_back_when_the_waiter_leaves(self) -> None:
+    def test_held_bytes_are_released_when_the_request_leaves(self) -> None:
         breaker = queue(max_bytes=100)
         one = ticket(1)
         breaker.append(one)

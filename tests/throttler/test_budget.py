@@ -1,4 +1,4 @@
-"""How much may wait, and that nobody uses up what all share."""
+"""How many requests and bytes may wait; no revision uses up the common budget."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RESERVE = SHARE * RESERVED_FOR
 
 
 def fill(total: SharedBudget, own: Budget, size: int = 0) -> int:
-    """Let one revision queue requests until it is refused; return how many."""
+    """Let one revision queue requests until the throttler refuses one; return how many."""
     count = 0
     while own.exceeded_by(size) is None and total.exceeded_for(own, size) is None:
         count += 1
@@ -71,7 +71,7 @@ def test_room_that_a_small_one_gives_back_is_for_a_small_one_again() -> None:
 
 @unhurried
 @given(st.data())
-def test_whatever_comes_and_goes_the_total_is_bounded_and_nobody_starves(
+def test_the_total_is_limited_and_no_revision_starves(
     data: st.DataObject,
 ) -> None:
     total = SharedBudget(TOTAL, TOTAL)

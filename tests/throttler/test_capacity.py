@@ -1,4 +1,4 @@
-"""How many requests a revision may have, and which pods are whose, with Knative's own cases."""
+"""A revision's capacity, and how activators share its pods, with Knative's own cases."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_slices_cover_all_pods_and_overlap_only_where_activators_outnumber_p
     slices = [assign_share(pods, ActivatorShare(i, count)) for i in range(count)]
     whole = [set(range(pods)) if s is None else set(s) for s in slices]
     assert set().union(*whole) == set(range(pods))
-    assert all(whole), "an activator without a pod could serve nobody"
+    assert all(whole), "an activator without a pod could serve no request"
     if count <= pods:
         assert sum(map(len, whole)) == pods
         sizes = [len(s) for s in whole]
@@ -166,7 +166,7 @@ def test_a_cluster_ip_may_have_what_its_ready_pods_have_divided_among_activators
         (1, 5, 1, 2, 2),
         (42, 6, 0, 4, 84),
         (42, 6, 2, 4, 42),
-        (10, 1, 1, 2, 10),  # they share it, each at its full limit
+        (10, 1, 1, 2, 10),  # both share the pod, each at its full limit
         (10, 2, 2, 3, 10),
         (10, 3, -1, 0, 30),
         (10, 0, 0, 2, 0),

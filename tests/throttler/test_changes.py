@@ -1,4 +1,4 @@
-"""What several calls decided can be joined, in order."""
+"""The decisions of several calls can be joined, in order."""
 
 from __future__ import annotations
 

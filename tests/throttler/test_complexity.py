@@ -1,7 +1,7 @@
-"""What a request costs does not grow with those that wait, nor with revisions or their pods.
+"""The cost of a request does not grow with queued requests, revisions or pods.
 
 The tests count executed bytecode instructions, so a busy machine changes nothing. They do not see
-what C code does inside one instruction: a heap, a dict, an integer of as many bits as pods.
+the work of C code inside one instruction: a heap, a dict, or an integer with one bit per pod.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from throttler.ticket import Ticket
 
 pytestmark = pytest.mark.no_cover  # long when traced; runs no line that other tests leave out
 
-#: A round robin that starts over, or an enum compared, takes some more; a loop takes hundreds.
+#: The restart of a round robin, or the comparison of an enum, takes some more; a loop takes
+#: hundreds.
 FEW = 60
 
 
@@ -54,11 +55,11 @@ def test_the_measure_sees_a_loop() -> None:
 
 
 def busy(waiters: int, pods: int = 2, container_concurrency: int = 10) -> tuple[One, Ticket]:
-    """Return a revision with all pods full and so many waiters, and one of the running requests."""
+    """Return a revision with full pods and that many queued requests, and one request in flight."""
     one = One(container_concurrency, depth=20_000)
     one.healthy(addresses(pods))
     running = [one.request() for _ in range(pods * container_concurrency)]
-    for _ in range(waiters):  # without a look at each ticket's state: that is quadratic
+    for _ in range(waiters):  # does not check each ticket's state: that would be quadratic
         one.throttler.admit(one.tickets.make(one.now + 300.0), one.now)
     return one, running[-1]
 

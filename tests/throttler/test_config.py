@@ -1,4 +1,4 @@
-"""What is in force for a revision, as its pods and requests see it."""
+"""The settings in force for a revision, as its pods and requests see them."""
 
 from __future__ import annotations
 

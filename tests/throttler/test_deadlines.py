@@ -1,4 +1,4 @@
-"""When something has to happen next, among very many that have left."""
+"""When the next event is due, among very many removed ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def queued(deadline: float) -> Ticket:
 
 
 def expire(deadlines: Deadlines, now: float) -> list[Ticket]:
-    """End whose deadline has passed, as the throttler does."""
+    """End the tickets whose deadline has passed, as the throttler does."""
     passed = []
     for ticket in deadlines.passed(now):
         ticket.state = TIMED_OUT
@@ -25,7 +25,7 @@ def expire(deadlines: Deadlines, now: float) -> list[Ticket]:
     return passed
 
 
-def test_with_nobody_waiting_there_is_no_deadline() -> None:
+def test_without_queued_requests_there_is_no_deadline() -> None:
     assert Deadlines().next() is None
     assert expire(Deadlines(), 1e9) == []
 
@@ -88,7 +88,7 @@ def test_the_heap_stays_in_proportion_to_those_that_wait() -> None:
     assert deadlines.next() == 1000.0
 
 
-def test_a_hundred_thousand_that_waited_at_once_and_left_are_let_go() -> None:
+def test_a_hundred_thousand_cancelled_requests_are_released() -> None:
     deadlines, tickets = Deadlines(), [queued(300.0 + n) for n in range(100_000)]
     for n, ticket in enumerate(tickets):
         deadlines.add(ticket, n + 1)

@@ -1,4 +1,4 @@
-"""What a client is told."""
+"""The error texts that a client gets."""
 
 from __future__ import annotations
 

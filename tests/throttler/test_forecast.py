@@ -1,4 +1,4 @@
-"""How long a request would wait: learned, and who is refused for it."""
+"""How long a request would wait: how the throttler learns it, and which requests it refuses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ A, B = addresses(2)
 
 
 class Shop(One):
-    """A revision whose requests take a certain time each, in virtual time."""
+    """A revision whose requests take a fixed time each, in virtual time."""
 
     def __init__(self, places: int, seconds: float, *, pods: int = 1, shed_early: bool = False):
         super().__init__(places, depth=100_000, shed_early=shed_early)
@@ -27,7 +27,7 @@ class Shop(One):
             self.healthy(addresses(pods))
 
     def come(self, timeout: float = 60.0) -> Ticket:
-        """A request comes; it is refused, waits, or runs."""
+        """Admit a request; it is refused, waits, or is in flight."""
         self.now += 1e-6
         ticket = self.tickets.make(self.now + timeout)
         try:
@@ -41,7 +41,7 @@ class Shop(One):
         self.running.append((self.now + self.seconds, ticket))
 
     def end_next(self) -> None:
-        """The request that has run longest ends, at its time."""
+        """End the oldest request in flight, at its time."""
         at, ticket = min(self.running, key=lambda entry: entry[0])
         self.running.remove((at, ticket))
         self.now = max(self.now, at)
@@ -49,7 +49,7 @@ class Shop(One):
             self._run(follower)
 
     def wake_up(self, seconds: float) -> None:
-        """Sleep until a pod comes, so long after the first request."""
+        """Sleep until a pod is listed, that long after the first request."""
         self.set_endpoints([])
         self.now += 1000.0
         ticket = self.request()
@@ -61,7 +61,7 @@ class Shop(One):
         return self.throttler.expected_wait(self.now)
 
 
-#: By which a pod is lost for a moment.
+#: Events that take a pod away for a moment.
 LOSSES: dict[str, Callable[[Shop], object]] = {
     "given-back": lambda one: one.throttler.responded_badly(
         one.pod(A), "502", one.now, untouched=True
@@ -115,7 +115,7 @@ class TestStart:
         one.healthy([A])
         assert one.throttler.forecast.starts.median == pytest.approx(5.0)
 
-    def test_after_a_minute_without_anybody_it_is_another_start(self) -> None:
+    def test_after_a_minute_without_requests_it_is_another_start(self) -> None:
         one = Shop(1, 1.0, pods=0)
         one.throttler.cancel(one.request(), one.now)
         one.now += SAME_START + 1.0
@@ -154,7 +154,7 @@ class TestStart:
         one.healthy([A])
         assert one.throttler.forecast.starts.median == pytest.approx(210.0, abs=0.1)
 
-    def test_one_that_nobody_waits_for_any_more_is_not_expected(self) -> None:
+    def test_a_pod_without_waiting_requests_is_not_expected(self) -> None:
         one = Shop(1, 1.0, pods=0)
         one.wake_up(4.0)
         one.set_endpoints([])
@@ -191,7 +191,7 @@ class TestStart:
         one.now = began + 13.0
         assert one.wait() == pytest.approx(3.0)
 
-    def test_how_far_a_pod_is_that_started_by_itself_nobody_knows(self) -> None:
+    def test_the_progress_of_a_pod_that_started_by_itself_is_unknown(self) -> None:
         one = Shop(1, 1.0, pods=0)
         one.wake_up(10.0)
         one.set_endpoints([])
@@ -304,7 +304,7 @@ class TestTurnover:
 
 class TestShedding:
     def overloaded(self, seconds: float = 10.0) -> Shop:
-        """Return a revision that has learned what a turnover takes, with nobody in its queue."""
+        """Return a revision that has learned its turnover time, with an empty queue."""
         one = Shop(2, seconds, shed_early=True)
         for _ in range(12):
             one.come(1000.0)
@@ -312,7 +312,7 @@ class TestShedding:
             one.end_next()
         return one
 
-    def test_who_would_wait_beyond_its_deadline_is_told_at_once(self) -> None:
+    def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(self) -> None:
         one = self.overloaded()
         states = [one.come(timeout=31.0).state for _ in range(12)]
         assert states.count(REJECTED) == 12 - 2 - 6, "two run, six have a turn within 31 s"
@@ -333,12 +333,12 @@ class TestShedding:
             one.request(timeout=31.0)
         assert caught.value.expected == pytest.approx(35.0, rel=0.05)
 
-    def test_unless_it_is_wanted_nobody_is_refused(self) -> None:
+    def test_unless_configured_no_request_is_refused(self) -> None:
         one = self.overloaded()
         one.throttler.queue._shed_early = False
         assert all(one.come(timeout=1.0).state is not REJECTED for _ in range(50))
 
-    def test_while_nothing_is_known_nobody_is_refused(self) -> None:
+    def test_while_nothing_is_known_no_request_is_refused(self) -> None:
         one = Shop(1, 100.0, shed_early=True)
         assert all(one.come(timeout=0.5).state is not REJECTED for _ in range(50))
 
@@ -370,9 +370,9 @@ class TestShedding:
         assert one.wait() is None
         one.now += 0.1
         one.passed(one.pod(A))
-        assert one.come(timeout=50.0).state is not REJECTED, "on trial, perhaps"
+        assert one.come(timeout=50.0).state is not REJECTED, "half-open, perhaps"
 
-    def test_a_pod_on_trial_has_fewer_requests_than_it_may_have_before_long(self) -> None:
+    def test_a_half_open_pod_has_fewer_requests_than_it_may_have_soon(self) -> None:
         one = Shop(100, 1.0, shed_early=True)
         one.throttler.forecast.turnovers.add(10.0)
         LOSSES["given-back"](one)
@@ -413,7 +413,7 @@ class TestShedding:
         one.seconds = seconds
         while one.running:
             one.end_next()
-        # Four turnovers of what is true now, by those alone that are let in.
+        # Four turnovers at the present speed, with admitted requests alone.
         for _ in range(4 * places):
             for _ in range(places + 1):
                 one.come(timeout)
@@ -423,10 +423,10 @@ class TestShedding:
 
     @unhurried
     @given(st.integers(1, 8), st.floats(0.1, 20.0), st.floats(0.1, 100.0))
-    def test_who_is_let_in_has_a_place_in_time(
+    def test_an_admitted_request_gets_a_slot_in_time(
         self, places: int, seconds: float, timeout: float
     ) -> None:
-        """But for those that may wait in any case, and the piece of a turnover under way."""
+        """Exceptions: requests that may always wait, and requests of the present turnover."""
         one = Shop(places, seconds, shed_early=True)
         for _ in range((TURNOVERS + 2) * places):
             one.come(1e6)
@@ -460,7 +460,7 @@ class TestRetryAfter:
     ) -> None:
         assert 1 <= retry_after(expected, luck) <= 120
 
-    def test_those_refused_together_are_told_different_times(self) -> None:
+    def test_requests_refused_together_get_different_retry_times(self) -> None:
         one = Shop(1, 1.0)
         for _ in range(70):
             one.come(1000.0)

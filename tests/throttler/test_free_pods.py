@@ -1,4 +1,4 @@
-"""A set of numbers is one, at every size around the borders of its words."""
+"""The set of numbers behaves as a set, at every size around the borders of its words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.throttler.world import unhurried
 from throttler.free_pods import FreePods
 
-#: Below, at and above one word, and at and above what one word of words holds.
+#: Below, at and above one word, and around the capacity of two levels.
 SIZES = (1, 31, 32, 33, 64, 1000, 1023, 1024, 1025, 3000)
 
 

@@ -1,4 +1,4 @@
-"""A pod's life: every pair of state and event, and how soon it is probed again."""
+"""A pod's life: every pair of state and event, and the time of the next probe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from throttler.health import (
 P, H, D, G = PodState.PROBING, PodState.HEALTHY, PodState.DRAINING, PodState.GONE
 NEVER = None
 
-#: One row per state, in the order of EVENTS; with "+" answers to older probes become void.
+#: One row per state, in the order of EVENTS; "+" makes results of older probes void.
 EVENTS = [
     PodEvent.LISTED,
     PodEvent.DELISTED,
@@ -68,7 +68,7 @@ def test_a_pod_becomes_healthy_by_a_probe_or_by_word_of_kubernetes_that_is_enoug
     assert ways == {(P, PodEvent.PROBE_PASSED), (P, PodEvent.TRUSTED)}
 
 
-def test_whatever_takes_a_pod_back_to_probing_makes_older_answers_void() -> None:
+def test_events_that_take_a_pod_back_to_probing_make_older_results_void() -> None:
     for (state, _), follows in TRANSITIONS.items():
         assert follows.new_epoch == (follows.state is P and state is not P)
 
@@ -105,7 +105,7 @@ def test_a_long_start_is_probed_less_often_but_not_noticeably_later() -> None:
     assert delay(wanted_for=60.1) == 0.1
 
 
-def test_a_black_hole_is_not_asked_again_at_once() -> None:
+def test_a_black_hole_is_not_probed_again_at_once() -> None:
     assert delay(timed_out=True) == 0.05
     assert delay(timed_out=True, wanted_for=30.0) == 0.05
     assert delay(timed_out=True, wanted_for=61.0) == 0.1
@@ -118,7 +118,7 @@ def test_without_demand_the_delay_grows_with_the_failures_up_to_a_cap() -> None:
     assert delays[-1] == health.DELAY_UNWANTED_MAX
 
 
-def test_a_failing_pod_of_a_busy_revision_is_asked_every_two_seconds_at_least() -> None:
+def test_a_failing_pod_of_a_busy_revision_is_probed_every_two_seconds_at_least() -> None:
     def busy(failures: int) -> float:
         return probe_delay(
             healthy=False, wanted_for=None, timed_out=False, failures=failures, busy=True
@@ -137,14 +137,14 @@ def test_a_healthy_pod_is_checked_now_and_then(wanted_for: float | None) -> None
 
 
 @pytest.mark.parametrize("wanted_for", [None, 0.0])
-def test_pods_that_the_cluster_ip_stands_in_for_are_asked_ever_less(
+def test_pods_that_the_cluster_ip_stands_in_for_are_probed_ever_less(
     wanted_for: float | None,
 ) -> None:
     delays = [delay(wanted_for=wanted_for, bypassed_for=t) for t in (0.0, 0.04, 3.0, 1000.0)]
     assert delays == [0.005, 0.04, 3.0, health.DELAY_UNWANTED_MAX]
 
 
-def test_a_cluster_ip_that_fails_is_asked_rarely_even_while_requests_wait() -> None:
+def test_a_cluster_ip_that_fails_is_probed_rarely_even_while_requests_wait() -> None:
     assert delay(is_service=True, timed_out=True, wanted_for=100.0) == health.DELAY_SERVICE == 0.2
     assert delay(is_service=True, wanted_for=None, failures=4) == pytest.approx(1.6)
 

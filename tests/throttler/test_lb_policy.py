@@ -59,7 +59,7 @@ class TestRoundRobin:
         pods = pods_of(3)
         assert self.indices(pods, RoundRobin(), room(0, 1, 2), room(1, 2), room(0)) == [0, 1, 0]
 
-    def test_it_begins_anew_when_the_list_has_shrunk(self) -> None:
+    def test_it_begins_again_when_the_list_has_shrunk(self) -> None:
         pods, policy = pods_of(3), RoundRobin()
         assert self.indices(pods, policy, room(0, 1, 2), room(0, 1, 2)) == [0, 1]
         assert self.indices(pods[:1], policy, room(0), room(0)) == [0, 0]
@@ -88,7 +88,7 @@ class TestRandomChoice2:
 
     @pytest.mark.parametrize("count", [2, 3, 5])
     def test_every_pair_of_two_different_pods_is_drawn_equally_often(self, count: int) -> None:
-        """The pods are busier the higher their number, so the pick tells the pair's lower one."""
+        """Pods with higher numbers are busier, so the pick is the lower one of the pair."""
         pods = pods_of(count)
         for number, pod in enumerate(pods):
             pod.in_flight = number

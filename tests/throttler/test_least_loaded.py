@@ -57,7 +57,7 @@ def test_a_pod_that_is_slow_gets_fewer() -> None:
     for _ in range(100):
         ticket = one.request()
         if ticket.pod is pods[0]:
-            slow.append(ticket)  # never answered
+            slow.append(ticket)  # no response yet
         else:
             one.release(ticket)
     assert len(slow) == 1

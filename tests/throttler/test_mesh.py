@@ -1,4 +1,4 @@
-"""What may be sent where, and what an answer proves about a mesh."""
+"""Which requests may go where, and which responses prove a mesh."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def test_no_setting_leaves_a_revision_without_any_way() -> None:
 
 
 @pytest.mark.parametrize("status", [None, 502, 503])
-def test_these_answers_might_be_a_meshs(status: int | None) -> None:
+def test_these_responses_might_be_a_meshs(status: int | None) -> None:
     assert looks_like_mesh(status)
 
 
 @pytest.mark.parametrize("status", [200, 301, 400, 404, 500, 501, 504])
-def test_any_other_answer_came_from_the_pod(status: int) -> None:
+def test_any_other_response_came_from_the_pod(status: int) -> None:
     assert not looks_like_mesh(status)

@@ -1,4 +1,4 @@
-"""The words of the core: what is the same, and how it is written."""
+"""The values of the core: which are equal, and their text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_dests_are_equal_whatever_their_order() -> None:
 def test_a_revision_cannot_be_changed_in_place() -> None:
     spec = Revision(RevisionID("ns", "name"))
     with pytest.raises(dataclasses.FrozenInstanceError):
-        spec.timeout = 1.0  # frozen is the test
+        spec.timeout = 1.0  # the assignment must fail: the class is frozen
     assert (spec.container_concurrency, spec.timeout, spec.probe_suffices) == (0, 300.0, True)
 
 

@@ -1,4 +1,4 @@
-"""Pods whose answers speak against them: out, left alone, on trial, and never the last of all."""
+"""Outlier ejection: pods are ejected, left alone, half-open, and the last pod always stays."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_out(pod: PodTracker) -> bool:
 
 
 def back(one: One, pod: PodTracker, after: float) -> bool:
-    """Pass a probe so much later; return whether that has the pod back."""
+    """Pass a probe that much later; return whether the pod has recovered."""
     one.now += after
     one.passed(pod)
     return pod.state is PodState.HEALTHY
@@ -63,7 +63,7 @@ def test_a_pod_with_consecutive_errors_is_an_outlier_until_a_good_response() -> 
     assert pod not in outliers
 
 
-def test_a_run_of_bad_answers_takes_a_pod_out_and_has_it_probed() -> None:
+def test_consecutive_errors_eject_a_pod_and_have_it_probed() -> None:
     one = One(1)
     pod, other, _ = one.healthy([A, B, C])
     bad(one, pod, times=CONSECUTIVE_ERRORS - 1)
@@ -74,7 +74,7 @@ def test_a_run_of_bad_answers_takes_a_pod_out_and_has_it_probed() -> None:
     assert pod.probe.error == "responded 503"
 
 
-def test_one_answer_of_queue_proxy_alone_is_enough() -> None:
+def test_one_response_of_queue_proxy_alone_is_enough() -> None:
     one = One(1)
     pod, _, _ = one.healthy([A, B, C])
     bad(one, pod, untouched=True)
@@ -101,7 +101,7 @@ def test_each_relapse_leaves_it_alone_for_twice_as_long_up_to_a_bound() -> None:
 
 
 @pytest.mark.parametrize(("served", "hold"), [(0.9, ejection_time(1)), (1.1, ejection_time(0))])
-def test_relapses_are_forgotten_once_it_has_served_well_for_a_while(
+def test_the_count_of_ejections_is_reset_after_a_while_of_good_responses(
     served: float, hold: float
 ) -> None:
     one = One(1)
@@ -124,11 +124,11 @@ def test_a_pod_that_is_never_well_is_not_forgiven_for_being_left_alone_long() ->
     assert pod.ejection.until == one.now + EJECTION_TIME_MAX
 
 
-# -- on trial ------------------------------------------------------------------------------------
+# -- half-open -----------------------------------------------------------------------------------
 
 
-def on_trial(container_concurrency: int) -> tuple[One, PodTracker, list[Ticket]]:
-    """Return a revision of one pod that is back, and ten requests that waited for it."""
+def half_open_pod(container_concurrency: int) -> tuple[One, PodTracker, list[Ticket]]:
+    """Return a revision with one half-open pod, and ten requests that waited for it."""
     one = One(container_concurrency)
     (pod,) = one.healthy([A])
     bad(one, pod, untouched=True)
@@ -138,17 +138,17 @@ def on_trial(container_concurrency: int) -> tuple[One, PodTracker, list[Ticket]]
 
 
 @pytest.mark.parametrize("container_concurrency", [0, 10])
-def test_a_pod_that_is_back_gets_one_request_until_that_is_answered(
+def test_a_half_open_pod_gets_one_request_until_that_has_a_response(
     container_concurrency: int,
 ) -> None:
-    one, pod, waiting = on_trial(container_concurrency)
+    one, pod, waiting = half_open_pod(container_concurrency)
     assert [t.pod for t in waiting] == [pod] + [None] * 9
     well(one, pod)
     assert all(t.pod is pod for t in waiting)
 
 
-def test_an_answer_of_the_application_is_an_answer() -> None:
-    one, pod, waiting = on_trial(10)
+def test_any_response_of_the_application_ends_half_open() -> None:
+    one, pod, waiting = half_open_pod(10)
     bad(one, pod)
     assert all(t.pod is pod for t in waiting)
 
@@ -157,7 +157,7 @@ def test_an_answer_of_the_application_is_an_answer() -> None:
 def test_a_request_that_queue_proxy_does_not_give_back_at_once_has_reached_the_application(
     container_concurrency: int,
 ) -> None:
-    one, pod, waiting = on_trial(container_concurrency)
+    one, pod, waiting = half_open_pod(container_concurrency)
     assert one.raise_at == one.now + 0.02
     one.now += 0.02
     one.throttler.raise_limits(one.now)
@@ -176,22 +176,22 @@ def test_a_trial_that_has_just_begun_is_not_over_because_a_timer_was_armed_befor
 
 
 def test_another_containerconcurrency_does_not_end_a_trial() -> None:
-    one, pod, waiting = on_trial(10)
+    one, pod, waiting = half_open_pod(10)
     one.throttler.set_revision(one.throttler.revision, one.now)
     assert [t.pod for t in waiting].count(pod) == 1
 
 
-# -- never the last ------------------------------------------------------------------------------
+# -- the last pod --------------------------------------------------------------------------------
 
 
-def test_the_only_pod_stays_whatever_its_application_answers() -> None:
+def test_the_only_pod_stays_with_any_response_of_its_application() -> None:
     one = One(1)
     (pod,) = one.healthy([A])
     bad(one, pod, times=100)
     assert one.request().pod is pod
 
 
-def test_the_only_pod_is_asked_again_in_a_moment_when_queue_proxy_has_no_application() -> None:
+def test_the_only_pod_is_probed_again_soon_when_queue_proxy_has_no_application() -> None:
     one = One(1)
     (pod,) = one.healthy([A])
     for _ in range(20):
@@ -210,14 +210,14 @@ def test_half_of_the_pods_may_be_out_and_with_one_more_all_are_back() -> None:
     changes = one.throttler.responded_badly(pods[2], "responded 503", one.now, untouched=False)
     assert not is_out(pods[2])
     assert changes is not None
-    assert set(changes.probe) == set(pods[:2]), "those that were left alone are asked"
+    assert set(changes.probe) == set(pods[:2]), "pods that were left alone are probed"
     one.now += 3 * PANIC_PAUSE
     for pod in pods[:2]:
         one.passed(pod)
     assert {t.pod for t in one.requests(4)} == set(pods)
 
 
-def test_one_that_answers_well_again_ends_the_panic() -> None:
+def test_one_pod_with_good_responses_ends_the_panic() -> None:
     one = One(1)
     pods = one.healthy([A, B])
     for pod in pods:
@@ -229,17 +229,17 @@ def test_one_that_answers_well_again_ends_the_panic() -> None:
     assert is_out(pods[0])
 
 
-def test_a_suspect_that_is_left_alone_is_asked_when_the_other_pods_go() -> None:
+def test_a_suspect_that_is_left_alone_is_probed_when_the_other_pods_go() -> None:
     one = One(1)
     pod, _, _ = one.healthy([A, B, C])
     bad(one, pod, untouched=True, times=1)
-    pod.ejection.until = one.now + EJECTION_TIME_MAX  # after many relapses
+    pod.ejection.until = one.now + EJECTION_TIME_MAX  # after many ejections
     changes = one.set_endpoints([A])
     assert changes.probe == [pod]
     assert back(one, pod, PANIC_PAUSE)
 
 
-def test_pods_that_do_not_answer_their_probe_are_none_that_are_left() -> None:
+def test_pods_that_do_not_respond_to_their_probe_do_not_count_as_left() -> None:
     one = One(1)
     pod, *dead = one.healthy([A, B, C, D])
     for other in dead:
@@ -256,7 +256,7 @@ def test_while_all_are_suspect_the_revision_is_tried_fifty_times_a_second_in_all
     assert pods[-1].ejection.until == pytest.approx(one.now + 10 * PANIC_PAUSE)
 
 
-def test_while_the_application_is_ill_its_answers_decide_nothing_more() -> None:
+def test_while_the_application_fails_its_responses_decide_nothing_more() -> None:
     one = One(1)
     pods = one.healthy(addresses(100))
     for pod in pods:
@@ -271,16 +271,16 @@ def test_while_the_application_is_ill_its_answers_decide_nothing_more() -> None:
 # -- other evidence ------------------------------------------------------------------------------
 
 
-def test_a_connect_that_fails_decides_over_answers() -> None:
+def test_a_connect_that_fails_decides_over_responses() -> None:
     one = One(1)
     pod, _, _ = one.healthy([A, B, C])
     bad(one, pod, untouched=True)
     one.throttler.connect_failed(pod, "refused", one.now)
-    assert back(one, pod, 0.0), "its probe knows, so nothing else is waited for"
+    assert back(one, pod, 0.0), "its probe decides at once"
     assert pod.limit == 1
 
 
-def test_a_probe_that_fails_decides_over_answers() -> None:
+def test_a_probe_that_fails_decides_over_responses() -> None:
     one = One(10)
     pod, _, _ = one.healthy([A, B, C])
     bad(one, pod, untouched=True)
@@ -289,7 +289,7 @@ def test_a_probe_that_fails_decides_over_answers() -> None:
     assert pod.limit == 10
 
 
-def test_a_late_answer_of_a_pod_that_is_out_says_nothing() -> None:
+def test_a_late_response_of_an_ejected_pod_changes_nothing() -> None:
     one = One(1)
     pod, _, _ = one.healthy([A, B, C])
     bad(one, pod, untouched=True)
@@ -300,7 +300,7 @@ def test_a_late_answer_of_a_pod_that_is_out_says_nothing() -> None:
     assert pod.ejection.until == held
 
 
-def test_nobody_knows_which_pod_answers_behind_the_cluster_ip() -> None:
+def test_responses_of_the_cluster_ip_count_for_no_pod() -> None:
     one = One(1, service="10.96.0.5:80")
     one.set_endpoints([A])
     one.failed(one.pod(A), 503)

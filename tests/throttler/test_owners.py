@@ -1,4 +1,4 @@
-"""An address that another pod has by now, of the same revision or of another."""
+"""An address that now belongs to another pod, of the same revision or of another."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def test_it_is_back_when_the_other_lists_it_no_more() -> None:
     changes = many.set_endpoints([], id=OTHER)
     assert known(many) == {OLD}
     assert changes is not None
-    assert [pod.endpoint for pod in changes.probe] == [OLD], "and it has to prove itself anew"
+    assert [pod.endpoint for pod in changes.probe] == [OLD], "it must pass a probe again"
 
 
-def test_it_is_back_when_it_is_listed_anew_or_otherwise_than_before() -> None:
+def test_it_is_back_when_it_is_listed_again_or_otherwise_than_before() -> None:
     many = two()
     many.set_endpoints([OLD])
     many.set_endpoints([NEW], id=OTHER)
@@ -129,7 +129,7 @@ def test_a_revision_that_changes_does_not_get_back_what_it_has_lost() -> None:
     assert known(many) == set()
 
 
-def test_of_what_nobody_lists_nothing_is_kept() -> None:
+def test_nothing_is_kept_of_unlisted_pods() -> None:
     owners = Owners()
     listed = {
         HTTP1: ListedEndpoints(frozenset(Endpoint(f"10.0.0.{n}:8012", "a") for n in range(100)))

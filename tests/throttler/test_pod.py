@@ -19,7 +19,7 @@ def pod() -> PodTracker:
 
 
 def limited(pod: PodTracker, container_concurrency: int) -> None:
-    """Take a revision's limit."""
+    """Set a revision's limit."""
     pod.config.revision = revision(container_concurrency)
     pod.set_limit()
 
@@ -72,7 +72,9 @@ def test_a_slow_start_doubles_until_there_is_no_limit(pod: PodTracker) -> None:
     assert limits == [64 << n for n in range(11)] + [MAX_CAPACITY] * 2
 
 
-def test_a_slow_start_goes_on_while_more_at_a_time_gives_more_answers(pod: PodTracker) -> None:
+def test_a_slow_start_continues_while_more_requests_at_a_time_give_more_responses(
+    pod: PodTracker,
+) -> None:
     limited(pod, 0)
     for answers in (100, 200, 400):
         pod.ramp.finished = answers
@@ -80,7 +82,7 @@ def test_a_slow_start_goes_on_while_more_at_a_time_gives_more_answers(pod: PodTr
     assert pod.limit == 64 * 8
 
 
-def test_a_pod_that_answers_no_more_with_twice_as_much_is_given_no_more_for_a_while(
+def test_a_pod_without_more_responses_at_twice_the_limit_gets_no_more_for_a_while(
     pod: PodTracker,
 ) -> None:
     limited(pod, 0)
@@ -92,7 +94,7 @@ def test_a_pod_that_answers_no_more_with_twice_as_much_is_given_no_more_for_a_wh
     assert limits == [128] * (RAISE_ANYWAY + 1) + [256, 256]
 
 
-def test_a_pod_that_has_answered_nothing_yet_may_only_be_slow(pod: PodTracker) -> None:
+def test_a_pod_without_a_response_yet_may_only_be_slow(pod: PodTracker) -> None:
     limited(pod, 0)
     pod.ramp.finished = 100
     pod.raise_limit()
@@ -101,7 +103,7 @@ def test_a_pod_that_has_answered_nothing_yet_may_only_be_slow(pod: PodTracker) -
     assert pod.limit == 256
 
 
-def test_a_new_slow_start_is_not_measured_by_the_answers_of_the_last(pod: PodTracker) -> None:
+def test_a_new_slow_start_is_not_measured_by_the_responses_of_the_last(pod: PodTracker) -> None:
     limited(pod, 0)
     pod.ramp.finished = 1000
     pod.raise_limit()

@@ -1,4 +1,4 @@
-"""What is known of a pod from its probes and from its responses."""
+"""The data that a pod's probes and responses leave."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_failures_in_a_row_count_from_the_first_of_them() -> None:
     assert (probe.failures, probe.failing_since, probe.error) == (2, 2.0, "at 3.0")
 
 
-def test_nothing_speaks_against_a_new_pod() -> None:
+def test_a_new_pod_has_no_errors() -> None:
     ejection = Ejection()
     assert (ejection.active, ejection.half_open) == (False, False)
     assert (ejection.consecutive_errors, ejection.count) == (0, 0)

@@ -1,4 +1,4 @@
-"""Which rule decides about a pod, in each situation in which a user would ask."""
+"""Which rule decides about a pod, in each situation that users ask about."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_pod_fails_its_probe_or_a_request() -> None:
     assert said(pod) == ("wait", "probe-failed")
 
 
-def test_a_pod_is_left_alone_for_its_answers() -> None:
+def test_a_pod_is_left_alone_for_its_responses() -> None:
     one = One(1)
     pod, *_ = one.healthy([A, B, C])
     one.throttler.responded_badly(pod, "responded 502", one.now, untouched=True)
@@ -164,7 +164,7 @@ def test_every_rule_has_a_sentence_and_each_says_its_decision() -> None:
 
 
 def test_any_life_has_a_sentence_that_agrees_with_what_requests_get() -> None:
-    """A walk through the events of pods: `use` is said of those that may have requests alone."""
+    """A walk through the events of pods: only pods that may get requests have the word `use`."""
     draw = random.Random(5)
     for mode in MeshMode:
         for suffices in (True, False):
@@ -180,7 +180,7 @@ def test_any_life_has_a_sentence_that_agrees_with_what_requests_get() -> None:
 
 
 def _step(one: One, draw: random.Random) -> None:
-    """One thing happens."""
+    """Let one event happen."""
     pods = list(one.throttler.pods())
     pod = draw.choice(pods) if pods else None
     what = draw.randrange(5)

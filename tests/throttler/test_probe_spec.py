@@ -13,5 +13,5 @@ def test_the_statuses_that_kubelet_accepts_are_the_default(status: int, ready: b
     assert ProbeSpec(kind=ProbeKind.HTTP).accepts(status) is ready
 
 
-def test_a_revision_without_a_probe_of_its_own_is_asked_for_a_connection() -> None:
+def test_a_revision_without_a_probe_of_its_own_gets_a_tcp_probe() -> None:
     assert Revision(RevisionID("default", "a")).probe.kind is ProbeKind.TCP

@@ -1,4 +1,4 @@
-"""The requests that wait: who may, and what follows when they leave."""
+"""Queued requests: which may wait, and the effects when they leave."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_request_that_may_not_wait_has_ended() -> None:
     assert late.state is REJECTED
 
 
-def test_who_leaves_is_forgotten_and_the_next_is_served() -> None:
+def test_a_cancelled_request_is_removed_and_the_next_is_served() -> None:
     one = One(1)
     first, second = one.requests(2)
     waiters = one.throttler.queue

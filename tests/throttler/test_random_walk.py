@@ -80,7 +80,7 @@ def failure(seed: int, steps: Sequence[Step]) -> BaseException | None:
 def shortest(
     steps: list[Step], fails: Callable[[list[Step]], object], tries: int = 2000
 ) -> list[Step]:
-    """Leave out what a failure does not need: first large pieces, then single steps."""
+    """Leave out steps that a failure does not need: first large pieces, then single steps."""
     size = len(steps) // 2
     while size and tries > 0:
         at = 0
@@ -116,7 +116,7 @@ def test_random_lives_keep_the_invariants_at_every_step(first: int) -> None:
 
 
 def test_the_walks_go_where_it_matters() -> None:
-    """Else they would prove little."""
+    """Otherwise they would prove little."""
     paths: set[tuple[str, ...]] = set()
     been = Counter[str]()
     for seed in range(30):

@@ -1,4 +1,4 @@
-"""The words of reasons; why a revision has which is in test_wait_reason.py."""
+"""The words of reasons; test_wait_reason.py tests when each of them holds."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_pods_get_about_equally_many_keys(pods: int, most: float) -> None:
 
 
 def test_all_activators_agree_whatever_came_before() -> None:
-    """Pods come and go in another order, one by one or many at a time."""
+    """Pods are added and removed in another order, one by one or many at a time."""
     plain, other = world(), world()
     plain.healthy(addresses(40))
     chance = random.Random(1)
@@ -185,7 +185,7 @@ def test_any_history_of_pods_ends_in_the_same_choice(history: list[set[int]]) ->
 
 
 class Many:
-    """The policy alone, with pods by number: a throttler would add them one probe at a time."""
+    """The policy alone, with pods by number: a throttler would add them by one probe at a time."""
 
     def __init__(self) -> None:
         config = RevisionConfig(revision(), DEFAULT_REACH)
@@ -195,7 +195,7 @@ class Many:
         self.free = FreePods(0)
 
     def set(self, numbers: Iterable[int]) -> None:
-        """Have these pods, all free."""
+        """Set the pods, all free."""
         for pod in self.every:
             pod.free_pods = None
         self.pods = [self.every[number] for number in sorted(numbers)]
@@ -211,7 +211,7 @@ class Many:
         return self.policy.pick(ticket, self.pods, self.free)
 
     def settle(self) -> None:
-        """Pick as often as the rings may need to have all pods, and no others."""
+        """Pick as often as the rings may need to contain these pods, and no others."""
         for _ in range(2 * len(self.every) // PER_PICK + 1):
             self.pick(0)
 
@@ -226,7 +226,7 @@ ranges = st.tuples(st.integers(0, 140), st.integers(1, 150)).map(
 def test_many_pods_at_a_time_end_in_the_same_choice(
     history: list[tuple[range, int]], last: range
 ) -> None:
-    """Whatever the rings still lack, each pick is one of the pods, and is free."""
+    """During the change of the rings, each pick is one of the pods, and is free."""
     world = Many()
     for numbers, picks in (*history, (last, 0)):
         world.set(numbers)
@@ -246,7 +246,7 @@ def test_many_pods_at_a_time_end_in_the_same_choice(
 
 
 def test_some_pods_of_many_leave_and_no_other_key_moves() -> None:
-    """From the first pick on, since searches pass the points of removed pods."""
+    """This holds from the first pick on, since searches skip the points of removed pods."""
     world = Many()
     world.set(range(150))
     world.settle()
@@ -262,7 +262,7 @@ def test_some_pods_of_many_leave_and_no_other_key_moves() -> None:
     build.running() is build.Build.COMPILED, reason="it counts bytecode instructions"
 )
 def test_a_change_of_many_pods_is_done_in_pieces() -> None:
-    """A pod on the rings costs thousands of instructions, and a pod that waits for it few."""
+    """A pod that joins the rings costs thousands of instructions; a pod that waits costs few."""
 
     def cost(pods: int) -> int:
         world = Many()

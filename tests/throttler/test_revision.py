@@ -1,4 +1,4 @@
-"""One revision: who gets which pod, who waits, and when a pod may be used."""
+"""One revision: which request gets which pod, which waits, and when a pod may be used."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class TestAdmission:
         assert one.throttler.cancel(ticket, one.now) is None
         assert one.throttler.breaker.waiting == 2
 
-    def test_a_full_queue_refuses_nobody_who_has_room(self) -> None:
+    def test_a_full_queue_refuses_no_request_with_a_free_slot(self) -> None:
         one = One(1, depth=0)
         one.healthy([A])
         assert pods_of([one.request()]) == [A]
@@ -255,7 +255,7 @@ class TestPods:
         assert (pod.in_flight, waiting.pod) == (2, None)
         assert one.release(running[0]) == [waiting]
 
-    def test_an_unhealthy_pod_that_frees_a_slot_gets_nobody(self) -> None:
+    def test_an_unhealthy_pod_that_frees_a_slot_gets_no_request(self) -> None:
         one = One(1)
         (pod,) = one.healthy([A])
         running, waiting = one.requests(2)
@@ -299,7 +299,7 @@ class TestPods:
 
 
 class TestProbeAnswers:
-    def test_a_second_good_answer_changes_nothing_but_when_it_was_probed(self) -> None:
+    def test_a_second_passed_probe_changes_only_the_time_of_the_last_probe(self) -> None:
         one = One(1)
         (pod,) = one.healthy([A])
         one.now = 9.0
@@ -325,7 +325,7 @@ class TestProbeAnswers:
         assert one.throttler.probe_failed(pod, epoch, "late", one.now) is None
         assert (pod.probe.failures, pod.probe.error) == (1, "500")
 
-    def test_answers_for_a_leaving_pod_do_not_bring_it_back(self) -> None:
+    def test_probe_results_of_a_leaving_pod_do_not_bring_it_back(self) -> None:
         one = One(1)
         (pod,) = one.healthy([A])
         one.request()
@@ -335,7 +335,7 @@ class TestProbeAnswers:
         assert one.throttler.connect_failed(pod, "refused", one.now) is None
         assert pod.state is PodState.DRAINING
 
-    def test_answers_for_a_pod_that_is_gone_are_ignored(self) -> None:
+    def test_probe_results_of_a_removed_pod_are_ignored(self) -> None:
         one = One(1)
         (pod,) = one.healthy([A])
         one.set_endpoints([])
@@ -353,7 +353,7 @@ class TestProbeAnswers:
 
 
 class TestSlices:
-    def test_our_own_pods_come_first_and_others_before_anybody_waits(self) -> None:
+    def test_pods_of_the_own_share_come_first_and_others_before_requests_wait(self) -> None:
         one = One(1)
         one.healthy([A, B, C])
         one.throttler.set_share(ActivatorShare(1, 3), one.now)
@@ -400,7 +400,7 @@ class TestSlices:
         assert set(pods_of(one.requests(30))) == {A, B, C}
 
     def test_two_pods_at_one_address_are_in_the_same_order_for_every_activator(self) -> None:
-        """Whichever of the two this activator came to know first."""
+        """The order does not depend on which of the two this activator saw first."""
         for order in ("xy", "yx"):
             one = One(1, borrow=False)
             for known in (order[:1], order):
@@ -451,7 +451,7 @@ class TestNewSpecification:
         tickets = one.requests(4)
         assert one.throttler.set_revision(revision(3), one.now).assigned == tickets[1:3]
 
-    def test_less_concurrency_aborts_nothing_but_lets_nobody_in_until_it_holds(self) -> None:
+    def test_less_concurrency_aborts_nothing_and_admits_no_request_until_it_holds(self) -> None:
         one = One(3)
         one.healthy([A])
         tickets = one.requests(4)
@@ -501,7 +501,7 @@ class TestSlowStart:
         assert all(t.state is ASSIGNED for t in tickets)
         assert one.slow_starts == set()
 
-    def test_answers_make_room_without_waiting_for_a_step(self) -> None:
+    def test_responses_free_slots_without_waiting_for_a_step(self) -> None:
         one = One(0)
         tickets = one.requests(70)
         one.set_endpoints([A])
@@ -511,10 +511,10 @@ class TestSlowStart:
     def test_it_begins_when_a_request_has_to_wait_and_a_pod_is_there(self) -> None:
         one = One(0)
         one.requests(1)
-        due = [one.raise_at]  # without a pod there is nothing to widen
+        due = [one.raise_at]  # without a pod there is no limit to widen
         one.healthy([A])
         one.requests(63)
-        due.append(one.raise_at)  # nobody waits
+        due.append(one.raise_at)  # the queue is empty
         one.request()
         assert due == [None, None]
         assert one.raise_at == one.now + SLOW_START_STEP

@@ -33,7 +33,7 @@ def test_a_ring_yields_what_is_left_in_order(
 
 
 def test_thousands_of_numbers_come_and_go() -> None:
-    """So many that parts are split, become empty, and are searched at their borders."""
+    """So many numbers that parts are split, become empty, and are searched at their borders."""
     chance = random.Random(3)
     ring, model = Ring(), set[int]()
     for share in (0.9, 0.5, 0.1, 0.7, 0.0):

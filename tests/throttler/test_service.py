@@ -1,4 +1,4 @@
-"""When requests go to the ClusterIP, and that they do so no longer than they must."""
+"""When requests go to the ClusterIP, and when they stop to go there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def service(one: One) -> PodTracker:
 
 
 def meshed(container_concurrency: int = 1, pods: tuple[str, ...] = (A, B)) -> One:
-    """A revision whose ready pods cannot be reached, and whose ClusterIP answers."""
+    """Return a revision with unreachable ready pods, and a ClusterIP that responds."""
     one = One(container_concurrency, service=VIP)
     one.set_endpoints(pods)
     for pod in pods:
@@ -38,7 +38,7 @@ def meshed(container_concurrency: int = 1, pods: tuple[str, ...] = (A, B)) -> On
 
 
 class TestAuto:
-    def test_it_is_asked_when_the_last_ready_pod_has_answered_as_a_mesh_would(self) -> None:
+    def test_it_is_probed_when_the_last_ready_pod_has_responded_as_a_mesh_would(self) -> None:
         one = One(1, service=VIP)
         one.set_endpoints([A, B], [C])
         assert probed(one.failed(one.pod(A), None)) == []
@@ -59,7 +59,7 @@ class TestAuto:
         assert changes.service is service(one)
 
     @pytest.mark.parametrize("status", [200, 301, 404, 500])
-    def test_one_answer_that_only_a_pod_gives_proves_that_pods_are_reached(
+    def test_one_response_that_only_a_pod_sends_proves_that_pods_are_reachable(
         self, status: int
     ) -> None:
         one = One(1, service=VIP)
@@ -68,43 +68,43 @@ class TestAuto:
         assert probed(one.failed(one.pod(A))) == []
         assert one.throttler.service is None
 
-    def test_a_pod_that_takes_its_proof_back_is_believed(self) -> None:
-        """Its first 404 may have been some other server's, before the pod was there."""
+    def test_a_later_probe_may_disprove_a_pods_proof(self) -> None:
+        """Another server may have sent its first 404, before the pod had the address."""
         one = One(1, service=VIP)
         one.set_endpoints([A], [B])
         one.failed(one.pod(B), 404)
         one.failed(one.pod(A))
         assert probed(one.failed(one.pod(B), None)) == [VIP]
 
-    def test_such_an_answer_ends_its_use_too(self) -> None:
+    def test_such_a_response_ends_its_use_too(self) -> None:
         one = meshed()
         running = one.request()
         changes = one.failed(one.pod(A), 404)
         assert changes is not None
         assert (one.throttler.service, changes.gone) == (None, [])
         assert one.request().state is QUEUED
-        assert running.state is ASSIGNED, "what runs, finishes"
+        assert running.state is ASSIGNED, "requests in flight finish"
         gone = one.throttler.release(running, one.now)
         assert gone is not None
         assert [pod.address for pod in gone.gone] == [VIP]
 
-    def test_a_pod_that_starts_answers_503_and_is_no_mesh(self) -> None:
+    def test_a_503_of_a_starting_pod_is_no_mesh(self) -> None:
         one = One(1, service=VIP)
         one.set_endpoints([], [A])
         for _ in range(100):
             assert one.failed(one.pod(A), 503) is None
         one.set_endpoints([A])
-        assert one.throttler.service is None, "it is asked anew, now that it is ready"
+        assert one.throttler.service is None, "it is probed again, now that it is ready"
         assert probed(one.failed(one.pod(A), 503)) == [VIP]
 
-    def test_it_is_not_asked_while_any_pod_is_usable(self) -> None:
+    def test_it_is_not_probed_while_any_pod_is_usable(self) -> None:
         one = One(1, service=VIP)
         one.set_endpoints([A, B])
         one.passed(one.pod(A))
         one.failed(one.pod(B))
         assert one.throttler.service is None
 
-    def test_it_is_not_asked_for_pods_that_are_not_ready(self) -> None:
+    def test_it_is_not_probed_for_pods_that_are_not_ready(self) -> None:
         one = One(1, service=VIP)
         one.set_endpoints([], [A])
         one.failed(one.pod(A))
@@ -137,7 +137,7 @@ class TestAuto:
         one.passed(there)
         assert one.tickets[-1].pod is there
 
-    def test_without_ready_pods_it_is_left_and_asked_anew_afterwards(self) -> None:
+    def test_without_ready_pods_it_is_left_and_probed_again_afterwards(self) -> None:
         one = meshed(pods=(A,))
         there = service(one)
         assert one.set_endpoints([], [A]).gone == [there]
@@ -147,7 +147,7 @@ class TestAuto:
         assert service(one) is not there
         assert one.request().state is QUEUED
 
-    def test_an_answer_of_one_that_is_gone_changes_nothing(self) -> None:
+    def test_a_response_of_a_removed_one_changes_nothing(self) -> None:
         one = meshed(pods=(A,))
         there = service(one)
         one.set_endpoints([])
@@ -166,7 +166,7 @@ class TestAuto:
         running, old = one.request(), service(one)
         changes = one.throttler.set_service(OTHER_VIP, one.now)
         assert OTHER_VIP in probed(changes)
-        assert changes.service is old, "it is the old one that is used no more"
+        assert changes.service is old, "only the old one is no longer used"
         assert one.request().state is QUEUED
         one.passed(service(one))
         assert one.tickets[-1].pod is service(one) is not old
@@ -179,7 +179,7 @@ class TestAuto:
 
 
 class TestProof:
-    """A pod that has passed a probe proves that pods can be reached."""
+    """A pod that passed a probe proves that pods are reachable."""
 
     @pytest.mark.parametrize("status", [None, 502, 503])
     def test_a_restart_behind_queue_proxy_is_no_mesh(self, status: int | None) -> None:
@@ -205,7 +205,7 @@ class TestProof:
         assert one.throttler.service is None
 
     def test_it_ends_with_a_probe_that_fails_a_minute_after_the_first(self) -> None:
-        """A mesh, or a network policy, may have been switched on while the pod runs."""
+        """A mesh, or a network policy, may have been switched on during the pod's life."""
         one = One(1, service=VIP)
         (pod,) = one.healthy([A])
         one.failed(pod)
@@ -259,7 +259,7 @@ class TestProof:
         assert one.pod(A) is pod
         assert probed(one.failed(pod)) == [VIP]
 
-    def test_a_pod_that_was_asked_through_the_mesh_proves_nothing(self) -> None:
+    def test_a_pod_that_was_probed_through_the_mesh_proves_nothing(self) -> None:
         one = One(1, service=VIP, mode=MeshMode.AUTO, addressable=True)
         (pod,) = one.healthy([A])
         one.throttler.set_reach(REACH[MeshMode.AUTO, False], one.now)
@@ -268,7 +268,7 @@ class TestProof:
 
     @pytest.mark.no_cover
     def test_a_thousand_pods_are_looked_through_a_few_times(self) -> None:
-        """A thousand proofs end one after the other: few of them cause a scan of the others."""
+        """A thousand proofs end one after the other; only a few ends cause a scan."""
         one = One(1, service=VIP)
         pods = one.healthy(addresses(1000))
         for pod in pods:
@@ -356,7 +356,7 @@ class TestCapacity:
         one.set_endpoints([A])
         third = one.request()
         one.release(first)
-        assert third.state is QUEUED, "one request runs yet, and one pod is left"
+        assert third.state is QUEUED, "one request is in flight, and one pod is left"
 
     def test_without_a_limit_it_starts_slowly_and_has_none(self) -> None:
         one = meshed(0, (A,))
@@ -381,7 +381,7 @@ class TestCapacity:
 
 
 class TestModes:
-    """A change is in force at once, for all revisions; what runs finishes where it is."""
+    """A change is in force at once, for all revisions; requests in flight stay where they are."""
 
     def set_mode(self, one: One, mode: MeshMode, addressable: bool = False) -> Changes:
         return one.throttler.set_reach(REACH[mode, addressable], one.now)
@@ -421,7 +421,7 @@ class TestModes:
         assert one.tickets[-1].pod is one.pod(A)
         assert there.state is ASSIGNED
 
-    def test_an_answer_of_the_time_before_does_not_count_when_pods_are_back(self) -> None:
+    def test_an_earlier_response_does_not_count_when_pods_are_back(self) -> None:
         one = One(1, service=VIP)
         (pod,) = one.healthy([A])
         before = pod.epoch
@@ -463,7 +463,7 @@ class TestModes:
             OTHER_VIP
         ]
 
-    def test_a_service_that_goes_before_its_revision_comes_is_forgotten(self) -> None:
+    def test_a_service_that_is_deleted_before_its_revision_comes_is_removed(self) -> None:
         many = Many()
         many.throttler.set_mesh(MeshMode.ENABLED, False, many.now)
         many.throttler.set_service(NAME, {HTTP1: VIP}, many.now)

@@ -1,4 +1,4 @@
-"""A pod that has requests and begins no response is probed, ever less often while it passes."""
+"""The throttler probes a pod with requests and no response; less often while it passes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ A, B, C = addresses(3)
 
 
 class Looks:
-    """One revision with two healthy pods, scanned once a second."""
+    """One revision with two healthy pods; the test scans once a second."""
 
     def __init__(self, container_concurrency: int = 10, pods: int = 2) -> None:
         self.one = One(container_concurrency)
@@ -25,7 +25,7 @@ class Looks:
         self.probed: list[tuple[float, str]] = []
 
     def request(self) -> Ticket:
-        """A request at this very moment."""
+        """Admit a request now."""
         ticket = self.one.tickets.make(self.one.now + 600)
         self.one.throttler.admit(ticket, self.one.now)
         return ticket
@@ -44,7 +44,7 @@ class Looks:
         """Let time pass; return when a pod was due for a probe.
 
         Arguments:
-            passes: each probe passes at once; else there is no answer yet.
+            passes: each probe passes at once; otherwise no result comes.
         """
         before = len(self.probed)
         for _ in range(count):
@@ -103,7 +103,7 @@ def test_a_pod_that_passes_is_probed_ever_more_seldom_while_it_goes_on() -> None
     assert looks.seconds(120, passes=True) == [5.0, 15.0, 30.0, 60.0, 90.0, 120.0]
 
 
-def test_a_probe_without_an_answer_yet_is_not_begun_again() -> None:
+def test_a_probe_without_a_result_yet_is_not_begun_again() -> None:
     """A connect and a response may take 5 s each."""
     looks = Looks()
     looks.request()
@@ -137,7 +137,7 @@ def test_a_pod_without_requests_is_not_probed_and_its_idle_time_does_not_count()
 
 
 def test_short_requests_one_after_the_other_are_no_silence() -> None:
-    """The client cancels each request after a second: the last has not waited for long."""
+    """The client cancels each request after a second: the last one has not waited for long."""
     looks = Looks(pods=1)
     for _ in range(20):
         ticket = looks.request()
@@ -163,8 +163,8 @@ def test_how_long_it_lasts_is_known_and_probes_do_not_shorten_it() -> None:
 
 
 @pytest.mark.parametrize("mode", [MeshMode.DISABLED, MeshMode.ENABLED])
-def test_no_probe_where_its_answer_is_of_no_use(mode: MeshMode) -> None:
-    """Kubernetes' list is enough, or pods cannot be reached."""
+def test_no_probe_where_its_result_is_of_no_use(mode: MeshMode) -> None:
+    """Kubernetes' list decides, or pods are unreachable."""
     looks = Looks()
     looks.request()
     looks.one.throttler.set_reach(REACH[mode, False], looks.one.now)

@@ -1,4 +1,4 @@
-"""The slots of pods: what is given and freed, and who counts as having room."""
+"""The slots of pods: which are taken and released, and which pods have a free one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When pods without a limit of their own may have more at a time."""
+"""When pods without a limit of their own may have more requests at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from throttler.capacity import SLOW_START_STEP
 from throttler.slow_start import SlowStart
 
 
-def test_it_is_due_a_step_after_somebody_first_wanted_it() -> None:
+def test_it_is_due_a_step_after_the_first_request_for_it() -> None:
     due: set[SlowStart] = set()
     slow_start = SlowStart(NAME, due)
     assert (slow_start.at, due) == (None, set())

@@ -1,4 +1,4 @@
-"""All revisions: what comes in which order, what is forgotten, and when to wake."""
+"""All revisions: the order of requests, removal of revisions, and the next timer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER = RevisionID("default", "other-00001")
 
 
 def up(many: Many, container_concurrency: int = 1, pods: list[str] | None = None) -> None:
-    """Make a revision with these healthy pods."""
+    """Return a revision with these healthy pods."""
     many.throttler.set_revision(revision(container_concurrency), many.now)
     many.pass_all(many.set_endpoints(pods or [A]))
 
@@ -105,7 +105,7 @@ class TestOrderOfEvents:
         ticket = many.request()
         assert many.pass_all(many.set_endpoints([A])) == [ticket]
 
-    def test_endpoints_that_went_before_the_revision_came_are_forgotten(self) -> None:
+    def test_endpoints_that_were_deleted_before_the_revision_came_are_removed(self) -> None:
         many = Many()
         many.set_endpoints([A])
         many.throttler.set_endpoints(NAME, {}, many.now)
@@ -187,7 +187,7 @@ class TestReplacement:
         many.throttler.set_revision(revision(1), many.now)
         ticket = many.request()
         many.throttler.delete_revision(NAME)
-        assert many.set_endpoints([A]) is not None, "what waits may still be served"
+        assert many.set_endpoints([A]) is not None, "the queued request may still be served"
         many.throttler.set_revision(revision(1, uid="uid-2"), many.now)
         assert ticket.config is many.find().config
         pod = next(iter(many.find().pods()))
@@ -214,7 +214,7 @@ class TestReplacement:
         many.throttler.delete_revision(OTHER)
         assert list(many.throttler) == []
 
-    def test_a_deleted_revision_with_nothing_left_is_forgotten_at_once(self) -> None:
+    def test_a_deleted_revision_with_nothing_left_is_removed_at_once(self) -> None:
         many = Many()
         many.throttler.set_revision(revision(1), many.now)
         many.throttler.delete_revision(NAME)
@@ -249,7 +249,7 @@ class TestReplacement:
         assert (running.state, waiting.state) == (ASSIGNED, QUEUED)
         assert many.pass_all(many.set_endpoints([B], protocol=H2C)) == [waiting]
 
-    def test_a_pod_that_has_the_same_address_in_both_protocols_is_probed_anew(self) -> None:
+    def test_a_pod_that_has_the_same_address_in_both_protocols_is_probed_again(self) -> None:
         many = Many()
         many.throttler.set_revision(revision(1), many.now)
         both = {HTTP1: endpoints([A]), H2C: endpoints([A])}
@@ -288,7 +288,7 @@ class TestBounds:
 
 
 class TestTime:
-    def test_with_nobody_waiting_there_is_nothing_to_wake_for(self) -> None:
+    def test_without_queued_requests_there_is_no_timer(self) -> None:
         many = Many()
         up(many)
         many.request()
@@ -302,7 +302,7 @@ class TestTime:
         soon = many.request(OTHER, timeout=2.0)
         assert many.throttler.next_due() == soon.deadline
 
-    def test_a_deadline_ends_the_request_and_nobody_else(self) -> None:
+    def test_a_deadline_ends_the_request_and_no_other(self) -> None:
         many = Many()
         many.throttler.set_revision(revision(1), many.now)
         late, soon = many.request(timeout=9.0), many.request(timeout=2.0)
@@ -312,14 +312,14 @@ class TestTime:
         assert many.find().breaker.waiting == 1
         assert many.throttler.next_due() == late.deadline
 
-    def test_who_has_a_pod_is_not_ended_by_the_queue(self) -> None:
+    def test_a_request_at_a_pod_is_not_ended_by_the_queue(self) -> None:
         many = Many()
         up(many)
         ticket = many.request(timeout=1.0)
         assert many.throttler.run_due(many.now + 100).expired == []
         assert ticket.state is ASSIGNED
 
-    def test_a_slow_start_wakes_before_the_deadlines(self) -> None:
+    def test_the_timer_of_a_slow_start_precedes_the_deadlines(self) -> None:
         many = Many()
         up(many, 0)
         for _ in range(70):

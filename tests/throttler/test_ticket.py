@@ -1,4 +1,4 @@
-"""The states of a request's place, as a table."""
+"""The states of a ticket, as a table."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_a_pod_is_not_at_fault_for_what_another_met() -> None:
     assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, f"{A}: late")
 
 
-def test_what_a_pod_met_in_an_earlier_life_is_forgotten_when_it_is_listed_anew() -> None:
+def test_a_pods_earlier_errors_are_removed_when_it_is_listed_again() -> None:
     one = One(1)
     one.healthy([A])
     one.request()
@@ -59,7 +59,7 @@ def test_a_pod_that_only_finishes_its_requests_does_not_count() -> None:
     assert waiting_reason(one.throttler) == (Reason.NO_ENDPOINTS, "")
 
 
-def test_pods_are_listed_but_none_has_answered_yet() -> None:
+def test_pods_are_listed_but_none_has_responded_yet() -> None:
     one = One()
     one.set_endpoints([], [A])
     assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, "")
@@ -136,7 +136,7 @@ def test_the_cluster_ip_fails_its_probe() -> None:
     )
 
 
-def test_neither_pods_nor_the_cluster_ip_answer() -> None:
+def test_neither_pods_nor_the_cluster_ip_respond() -> None:
     one = One(1, service=VIP)
     one.set_endpoints([A])
     one.failed(one.pod(A), None)
@@ -158,7 +158,7 @@ def test_the_cluster_ip_is_full() -> None:
     assert waiting_reason(one.throttler) == (Reason.AT_CAPACITY, "2/2")
 
 
-def test_a_pod_is_out_for_its_answers_while_its_probe_passes() -> None:
+def test_a_pod_is_ejected_for_its_responses_while_its_probe_passes() -> None:
     one = One(1)
     (pod,) = one.healthy([A])
     one.throttler.responded_badly(pod, "responded 502: EOF", one.now, untouched=True)
@@ -172,7 +172,7 @@ def test_a_pod_is_out_for_its_answers_while_its_probe_passes() -> None:
     assert waiting_reason(one.throttler)[0] is Reason.AT_CAPACITY
 
 
-def test_a_revision_that_was_deleted_waits_for_nobody() -> None:
+def test_a_deleted_revision_is_the_reason() -> None:
     many = Many()
     many.throttler.set_revision(revision(1), 0.0)
     many.request()

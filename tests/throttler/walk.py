@@ -30,7 +30,7 @@ from throttler.ticket import ASSIGNED, QUEUED, Ticket
 OWN_IP = "10.9.0.2"
 IDS = (RevisionID("default", "a"), RevisionID("default", "b"))
 LIMITS = Limits(queue_depth=9, queue_bytes=120, queue_depth_total=14, queue_bytes_total=180)
-#: Small numbers in place of the throttler's: see ``small_numbers`` of the test.
+#: Small numbers instead of the throttler's: see ``small_numbers`` of the test.
 SMALL_START, SMALL_END, SHORT_PROOF, SHORT_SILENCE = 2, 8, 0.5, 1.0
 
 ENDS = {"released", "timed-out", "cancelled", "rejected"}
@@ -68,10 +68,10 @@ class Walk:
         self.homes: dict[tuple[bytes, frozenset[str]], str] = {}
         self.been = Counter[str]()
 
-    # -- what follows ---------------------------------------------------------------------------
+    # -- results of calls -----------------------------------------------------------------------
 
     def pods(self) -> list[PodTracker]:
-        """Return all pods that are known, and the ClusterIPs, in an order that repeats."""
+        """Return all known pods and the ClusterIPs, in a repeatable order."""
         found = list[PodTracker]()
         for fed in self.feds.values():
             found += fed.real.pods()
@@ -88,7 +88,7 @@ class Walk:
         return next(fed for fed in self.feds.values() if fed.real.config is ticket.config)
 
     def assigned(self, ticket: Ticket) -> None:
-        """Check the pod that a ticket was given, and record it."""
+        """Check the pod that a ticket got, and record it."""
         fed, pod = self.fed_of(ticket), ticket.pod
         assert pod is not None
         failed = self.failed.get(ticket, [])[-3:]
@@ -103,7 +103,7 @@ class Walk:
         self.ledger.hold(ticket, pod)
 
     def check_home(self, fed: Fed, ticket: Ticket, pod: PodTracker) -> None:
-        """The same pods, all with room, have the same pod for a key whenever it comes."""
+        """The same set of free pods has the same pod for a key each time."""
         reach = invariants.in_reach(fed)
         places = frozenset(other.address for other in reach)
         if invariants.with_room(fed, self.ledger) == reach and len(places) == len(reach):
@@ -124,7 +124,7 @@ class Walk:
         assert due is None or due > self.now, "the timer would run in a circle"
 
     def check_widening(self, pod: PodTracker) -> None:
-        """Only a full pod without a limit of its own gets a wider one: twice, or no bound."""
+        """Only a full pod without a limit of its own gets a wider one: double, or none."""
         before = self.seen[pod].limit
         if pod.limit != before and not self.real_of(pod).revision.container_concurrency:
             wider = before * 2 if before < SMALL_END else invariants.UNLIMITED
@@ -133,7 +133,7 @@ class Walk:
             self.been["widened"] += 1
 
     def all_listed(self, id: RevisionID) -> dict[Endpoint, bool]:
-        """Return what a revision lists, of whatever protocol."""
+        """Return a revision's listed endpoints of all protocols."""
         listed = self.listed[id].values()
         return {d: any(one.get(d) for one in listed) for each in listed for d in each}
 
@@ -145,7 +145,7 @@ class Walk:
             self.assigned(ticket)
         assert changes.expired == []
         for pod in changes.gone:
-            assert pod not in self.gone, f"{pod.endpoint} is gone twice"
+            assert pod not in self.gone, f"{pod.endpoint} is removed twice"
             assert pod.state is PodState.GONE
             assert not self.ledger.count(pod)
             self.gone.add(pod)
@@ -155,7 +155,7 @@ class Walk:
         self.look(set(changes.probe))
 
     def look(self, probed: set[PodTracker]) -> None:
-        """Note each pod's state; a pod becomes healthy and is probed for a reason that was seen."""
+        """Note each pod's state; check the reason of each recovery and of each probe."""
         for pod in self.pods():
             new = pod not in self.seen
             seen = self.seen.setdefault(pod, Seen())

@@ -1,4 +1,4 @@
-"""What the throttler's tests have in common: short ways to make a revision, its pods, a request."""
+"""Helpers of the throttler's tests: short ways to make a revision, its pods, a request."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ HTTP1 = AppProtocol.HTTP1
 H2C = AppProtocol.H2C
 _PROBE, _EXEC = ReadinessRule.PROBE, ReadinessRule.EXEC_READINESS_PROBE
 
-#: Judge what the throttler decides, not how busy the machine is while it does.
+#: Judge the throttler's decisions, not the speed of the machine.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 class Owner:
-    """Holds a ticket, and is never called: the throttler carries nothing out itself."""
+    """Has a ticket, and is never called: the throttler does no I/O."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -77,14 +77,14 @@ class Tickets(list[Ticket]):
         return ticket
 
     def look(self) -> None:
-        """Note the state of each ticket, and refuse one that could not follow the last."""
+        """Record the state of each ticket; fail where it could not follow the last one."""
         for ticket, states in self._seen.items():
             if ticket.state is not states[-1]:
                 assert may_become(states[-1], ticket.state), f"{states} -> {ticket.state}"
                 states.append(ticket.state)
 
     def states(self, ticket: Ticket) -> list[TicketState]:
-        """Return the states that a ticket was seen in."""
+        """Return the states that a ticket had."""
         return self._seen[ticket]
 
 
@@ -115,7 +115,7 @@ def endpoints(
 
 
 def addresses(count: int, first: int = 0) -> list[str]:
-    """Return so many addresses, sorted as strings."""
+    """Return that many addresses, sorted as strings."""
     return [f"10.0.{i // 100}.{100 + i % 100}:8012" for i in range(first, first + count)]
 
 
@@ -170,7 +170,7 @@ class One:
         return next(p for p in self.throttler.pods() if p.endpoint == (address, uid))
 
     def failed(self, pod: PodTracker, status: int | None = 503) -> Changes | None:
-        """A pod answers its probe with another status, or not at all."""
+        """Fail a pod's probe, by another status or a time-out."""
         return self.throttler.probe_failed(pod, pod.epoch, f"{status}", self.now, status)
 
     def passed(self, pod: PodTracker) -> Changes | None:
@@ -195,7 +195,7 @@ class One:
         return [self.request() for _ in range(count)]
 
     def release(self, ticket: Ticket) -> list[Ticket]:
-        """End a request; return who got a pod by that."""
+        """End a request; return the tickets that got its slot."""
         changes = self.throttler.release(ticket, self.now)
         self.tickets.look()
         return changes.assigned if changes else []
@@ -232,7 +232,7 @@ class Many:
         return self.throttler.find(id.namespace, id.name)
 
     def pass_all(self, changes: Changes | None) -> list[Ticket]:
-        """Pass the probes that are asked for; return who got a pod by that."""
+        """Pass the probes that are due; return the tickets that got a pod."""
         assert changes is not None
         assigned: list[Ticket] = []
         for pod in changes.probe:
