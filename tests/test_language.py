@@ -82,6 +82,7 @@ ROOMS: Final[tuple[str, ...]] = (
     "tests/fuzz/*.py",
     "tests/grpc/*.py",
     "tests/image/*.py",
+    "tests/knative/*.py",
     "tests/manifests/*.py",
     "tests/monitoring/*.py",
     "tests/throttler/*.py",

@@ -1,6 +1,6 @@
-"""The end-to-end and conformance tests under test/ that exercise the activator, replayed alone.
+"""Knative's end-to-end and conformance tests that exercise the activator, without a cluster.
 
-Service, autoscaler and kubelet are played by the test; times are Knative's, and virtual.
+The test plays service, autoscaler and kubelet. Times are Knative's, and virtual.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TEXT = b"activator request timeout"
 
 
 async def answering(world: World, pieces: Any, **spec: Any) -> ScriptedPod:
-    """A revision whose one pod answers like this."""
+    """Apply a revision with one pod, which sends these pieces as its response."""
     (pod,) = await world.serving(1)
     pod.pieces = pieces
     world.apply(revision(**spec), private([pod.at]))
@@ -50,8 +50,10 @@ async def answering(world: World, pieces: Any, **spec: Any) -> ScriptedPod:
 
 
 async def test_TestActivatorOverload(world: World) -> None:
-    """containerConcurrency 1, at most ten pods that come one after the other, a hundred requests at
-    once that take 300 ms: all are answered 200, and no pod ever has two."""
+    """containerConcurrency 1: a hundred requests at once of 300 ms, ten pods that start in turn.
+
+    All requests get 200, and no pod ever has two in flight.
+    """
     world.apply(revision(cc=1), private())
     await world.passes()
     clients = await world.calls(100)
@@ -100,7 +102,7 @@ async def test_TestActivatorOverload(world: World) -> None:
 async def test_TestRevisionTimeout(
     world: World, spec: dict[str, int], pieces: Any, status: int
 ) -> None:
-    """What is in time is 200, what is not 504."""
+    """A response in time is 200, a late one 504."""
     await answering(world, pieces, **spec)
     answer = await world.ask()
     assert answer.status == status
@@ -110,8 +112,8 @@ async def test_TestRevisionTimeout(
 async def test_TestRevisionTimeout__writes_first_byte_before_timeout(world: World) -> None:
     """The first byte at once, then 15 s of work under a timeout of 10 s: the status is 200.
 
-    Knative's test does not look at the body, which has the timeout's text appended there. Here the
-    answer is broken off.
+    Knative's test does not check the body, to which Knative appends the text of the time-out. This
+    activator resets the response instead.
     """
     await answering(world, chunked((0, b"first"), ends=15), timeoutSeconds=10)
     client = await world.call()
@@ -126,7 +128,7 @@ async def test_TestRevisionTimeout__writes_first_byte_before_timeout(world: Worl
 
 
 async def test_TestSingleConcurrency(world: World) -> None:
-    """containerConcurrency 1, five clients for 20 s: never two requests in one container."""
+    """containerConcurrency 1, five clients for 20 s: a container never has two requests."""
     pods = await world.serving(2)
     for pod in pods:
         pod.pieces = after(0.1)
@@ -157,7 +159,7 @@ async def test_TestProtocols__http1(world: World) -> None:
 
 
 async def test_TestProtocols__http1_client_of_an_h2c_revision(world: World) -> None:
-    """The client's version alone decides; HTTP/1.1 goes as HTTP/1.1 to the port of h2c."""
+    """Only the client's version decides: HTTP/1.1 stays HTTP/1.1, also to the port of h2c."""
     (pod,) = await world.serving(1)
     world.apply(revision(protocol=H2C), private([pod.at], port_name="http2"))
     assert (await world.ask()).body == b"pod-0"
@@ -165,7 +167,7 @@ async def test_TestProtocols__http1_client_of_an_h2c_revision(world: World) -> N
 
 
 async def test_TestMustHaveHeadersSet(world: World) -> None:
-    """A Host is always there."""
+    """The pod always gets a Host field."""
     pod = await answering(world, after(0))
     await world.ask()
     (host,) = pod.traffic[0].all(b"host")
@@ -173,8 +175,10 @@ async def test_TestMustHaveHeadersSet(world: World) -> None:
 
 
 async def test_TestShouldHaveHeadersSet(world: World) -> None:
-    """Fields of the user pass; X-Forwarded-For is a list of addresses, what the ingress said of
-    the protocol and of the trace passes."""
+    """Fields of the user and the ingress pass, for example the protocol and the trace.
+
+    X-Forwarded-For is a list of addresses.
+    """
     pod = await answering(world, after(0))
     context = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     fields = b"X-Custom: Abc\r\nX-Forwarded-For: 10.1.2.3\r\nX-Forwarded-Proto: http\r\n"
@@ -187,15 +191,17 @@ async def test_TestShouldHaveHeadersSet(world: World) -> None:
     assert len([ipaddress.ip_address(part.decode()) for part in forwarded_for.split(b", ")]) == 2
 
 
-#: Seconds between two probes of a pod by Knative's activator, and for a connection.
+#: Seconds between two probes of a pod by Knative's activator, and time to connect.
 ROUND = 0.2 + 0.01
 
 
 @pytest.mark.parametrize("listed", ["ready", "not_ready"])
 @pytest.mark.parametrize("kind", ["httpGet", "tcpSocket", "exec"])
 async def test_TestProbeRuntime(world: World, listed: str, kind: str) -> None:
-    """A container that takes ten seconds: the first request is answered once it is ready, and by
-    nobody before. With an exec probe queue-proxy's word is not enough, so Kubernetes' counts."""
+    """A container needs ten seconds: the first request gets no response before it is ready.
+
+    queue-proxy cannot run an exec probe, so there Kubernetes must list the pod as ready.
+    """
     pod = await world.pod(UNAVAILABLE)
     world.apply(revision(container={"readinessProbe": {kind: {}}}))
     world.apply(private(not_ready=[pod.at]))
@@ -208,7 +214,7 @@ async def test_TestProbeRuntime(world: World, listed: str, kind: str) -> None:
         world.apply(private([pod.at]))
     if listed == "ready" or kind != "exec":
         assert await client.text() == "pod-0"
-        # At once when Kubernetes lists it; otherwise no later than Knative's next round of probes.
+        # At once if Kubernetes lists the pod; else before the next round of probes in Knative.
         assert world.now() - started < (0.1 if listed == "ready" else ROUND)
     else:
         await world.passes(NEVER)
@@ -216,7 +222,7 @@ async def test_TestProbeRuntime(world: World, listed: str, kind: str) -> None:
 
 
 async def test_TestProbeRuntimeAfterStartup(world: World) -> None:
-    """All pods turn unready: requests hang, as long as the client has patience."""
+    """All pods become unready: a request waits until the client cancels it."""
     pods = await world.serving(2)
     world.apply(revision(), private(pod.at for pod in pods))
     assert (await world.ask()).status == 200
@@ -245,14 +251,16 @@ KUBERNETES = {"activator.dev/readiness-policy": "kubernetes"}
 
 
 def with_sidecars(*sidecars: dict[str, Any], **settings: Any) -> Object:
-    """A Revision with sidecars that have these fields."""
+    """Return a Revision with sidecars that have these fields."""
     containers = [{"name": f"sidecar-{i}", "image": "x", **each} for i, each in enumerate(sidecars)]
     return revision(sidecars=containers, **settings)
 
 
 async def polled(world: World, *sidecars: dict[str, Any]) -> ScriptedPod:
-    """queue-proxy polls all containers: the pod gets the request when all are ready, although
-    Kubernetes does not list the pod as ready."""
+    """queue-proxy polls all containers: the pod gets the request once all are ready.
+
+    Kubernetes does not list the pod as ready at that time.
+    """
     pod = await world.pod(UNAVAILABLE)
     world.apply(with_sidecars(*sidecars), private(not_ready=[pod.at]))
     client = await world.call()
@@ -281,8 +289,10 @@ async def gated(
 
 
 async def test_TestMultiContainerReadiness(world: World) -> None:
-    """Sidecars with readiness probes, one of which takes ten seconds: the request passes when all
-    containers are ready."""
+    """Sidecars have readiness probes, and one needs ten seconds to become ready.
+
+    The request passes when all containers are ready.
+    """
     await polled(world, {"readinessProbe": HTTP}, {"livenessProbe": HTTP}, {"readinessProbe": HTTP})
 
 
@@ -298,7 +308,7 @@ async def test_TestMultiContainerReadinessDifferentProbeTypes(
 
 
 async def test_TestMultiContainerProbeStartFailingAfterReady(world: World) -> None:
-    """A sidecar fails later: the pod is listed as not ready, and gets no request any more."""
+    """A sidecar fails later: the pod is listed as not ready, and gets no further request."""
     pod = await polled(world, {"readinessProbe": HTTP})
     world.apply(private([pod.at]))
     await world.passes()
@@ -317,7 +327,7 @@ async def test_TestMultiContainerReadiness__queue_proxy_that_polls_no_sidecar(
 
 
 async def fails(world: World, pod: ScriptedPod) -> None:
-    """The pod has responded to one request, and gets no other for a minute."""
+    """Check that the pod has responded to one request, and gets no other for a minute."""
     await world.passes()
     client = await world.call()
     await world.passes(60)
@@ -365,7 +375,7 @@ class EchoServer:
 async def web_socket(
     world: World, headers: dict[str, str] | None = None
 ) -> AsyncIterator[ClientConnection]:
-    """A WebSocket to the revision, through the activator."""
+    """Open a WebSocket to the revision, through the activator."""
     host, port = world.at["http"]
     named = {"Knative-Serving-Namespace": NAMESPACE, "Knative-Serving-Revision": NAME}
     async with connect(
@@ -382,7 +392,7 @@ async def web_socket(
 
 @asynccontextmanager
 async def echoing(world: World, **spec: Any) -> AsyncIterator[EchoServer]:
-    """A revision whose one pod echoes."""
+    """Apply a revision with one pod, which echoes."""
     server = EchoServer()
     at = await server.listen("127.0.0.1")
     world.apply(revision(**spec), private([at]))
@@ -393,7 +403,7 @@ async def echoing(world: World, **spec: Any) -> AsyncIterator[EchoServer]:
 
 
 async def test_TestWebSocket(world: World) -> None:
-    """Messages of both kinds come back, small ones and large ones, in order."""
+    """The echo returns text and binary messages, small and large ones, in order."""
     async with echoing(world) as server, web_socket(world) as socket:
         for message in ("Hello, websocket", "", b"\x00\xff", b"x" * 300_000):
             await socket.send(message)
@@ -403,7 +413,7 @@ async def test_TestWebSocket(world: World) -> None:
 
 
 async def test_TestWebSocketViaActivator(world: World) -> None:
-    """From zero: the handshake waits for the pod, and its place is held while the socket lives."""
+    """The handshake waits for a cold start, and keeps its slot while the socket is open."""
     world.apply(revision(cc=1), private())
     await world.passes()
     server = EchoServer()
@@ -423,14 +433,14 @@ async def test_TestWebSocketViaActivator(world: World) -> None:
         assert await socket.recv() == "1"
         second = asyncio.ensure_future(one())
         await world.passes(5)
-        assert not second.done(), "containerConcurrency 1, and the first socket lives"
+        assert not second.done(), "containerConcurrency 1, and the first socket is open"
     assert await second == "Hello"
     server.server.close()
     await server.server.wait_closed()
 
 
 async def test_TestDomainMappingWebsocket(world: World) -> None:
-    """A mapped domain: the ingress names the revision and the host that was asked for."""
+    """A mapped domain: the ingress names the revision and the host of the request."""
     named = {"Knative-Serving-Namespace": NAMESPACE, "Knative-Serving-Revision": NAME}
     mapped = {**named, "K-Original-Host": "mapped.example.com"}
     async with echoing(world) as server, web_socket(world, mapped) as socket:
@@ -440,15 +450,17 @@ async def test_TestDomainMappingWebsocket(world: World) -> None:
 
 
 async def test_TestWebSocketGracefulShutdown(world: World) -> None:
-    """The pod ends: the client gets its close frame with code 1001 of a server that goes away,
-    and not an abnormal end. (Knative's server says 1000.)"""
+    """The pod ends: the client gets its close frame, and not an abnormal end.
+
+    The code is 1001, as for a server that ends. (Knative's server sends 1000.)
+    """
     async with echoing(world) as server, web_socket(world) as socket:
         await socket.send("Hello")
         assert await socket.recv() == "Hello"
         world.apply(private())
         await world.passes()
         await socket.send("still there")
-        assert await socket.recv() == "still there", "a pod that is listed no more"
+        assert await socket.recv() == "still there", "a delisted pod"
         server.server.close()
         with pytest.raises(ConnectionClosed) as ended:
             await socket.recv()
@@ -465,7 +477,7 @@ LIMITS = [
 
 @pytest.mark.parametrize("spec", LIMITS)
 async def test_TestWebSocketWithTimeout__in_time(world: World, spec: dict[str, int]) -> None:
-    """A pause of 2 s under a limit of 10 s: the echo comes."""
+    """A pause of 2 s with a time-out of 10 s: the echo arrives."""
     async with echoing(world, **spec) as server, web_socket(world) as socket:
         server.pause = 2
         await socket.send("Hello")
@@ -474,9 +486,10 @@ async def test_TestWebSocketWithTimeout__in_time(world: World, spec: dict[str, i
 
 @pytest.mark.parametrize("spec", LIMITS)
 async def test_TestWebSocketWithTimeout__too_late(world: World, spec: dict[str, int]) -> None:
-    """A pause of 20 s under a limit of 10 s: the client gets an error after 10 s.
+    """A pause of 20 s with a time-out of 10 s: the client gets an error after 10 s.
 
-    Not for response-start: its 101 came in time. Knative ends such a socket all the same.
+    The response-start time-out does not apply: the 101 was in time. Knative still ends such a
+    socket.
     """
     async with echoing(world, **spec) as server, web_socket(world) as socket:
         server.pause = 20
@@ -491,7 +504,7 @@ async def test_TestWebSocketWithTimeout__too_late(world: World, spec: dict[str, 
 
 
 async def test_TestWebSocketWithTimeout__frames_renew_the_idle_timer(world: World) -> None:
-    """Frames every 4 s under an idle time of 10 s: the socket lives. In Knative it does not."""
+    """Frames every 4 s with an idle time-out of 10 s: the socket stays open, unlike in Knative."""
     async with echoing(world, idleTimeoutSeconds=10) as server, web_socket(world) as socket:
         server.pause = 4
         for number in range(10):
@@ -503,7 +516,7 @@ async def test_TestWebSocketWithTimeout__frames_renew_the_idle_timer(world: Worl
 
 
 async def test_TestDestroyPodInflight(world: World) -> None:
-    """A request of 35 s survives that its pod is taken out after a moment (timeout 45 s)."""
+    """A request of 35 s succeeds although its pod is delisted early (time-out 45 s)."""
     pod = await answering(world, after(35), timeoutSeconds=45)
     client = await world.call()
     await world.until(lambda: pod.traffic)
@@ -514,7 +527,7 @@ async def test_TestDestroyPodInflight(world: World) -> None:
 
 
 async def test_TestDestroyPodWithRequests(world: World) -> None:
-    """Six requests of 12 s, a second apart, while the pod that has them is deleted: all are 200."""
+    """Six requests of 12 s, a second apart, while their pod is deleted: all get 200."""
     old, new = await world.serving(2)
     old.pieces = new.pieces = after(12)
     world.apply(revision(), private([old.at]))
@@ -533,8 +546,11 @@ async def test_TestDestroyPodWithRequests(world: World) -> None:
 
 @pytest.mark.parametrize("sidecars", [(False, False), (False, True), (True, False), (True, True)])
 async def test_TestSvcToSvcViaActivator(world: World, sidecars: tuple[bool, bool]) -> None:
-    """One service calls another, each with or without a mesh's sidecar. Before a pod with one our
-    probe is answered 503, and the way leads by the ClusterIP; it leads to the pod otherwise."""
+    """One service calls another, each with or without a mesh's sidecar.
+
+    A sidecar responds 503 to the activator's probe: requests go to the ClusterIP. Without a
+    sidecar they go to the pod.
+    """
     for name, sidecar in zip(("caller", "called"), sidecars, strict=True):
         pod = await world.pod(*((UNAVAILABLE,) if sidecar else ()))
         cluster_ip = await world.pod()
@@ -548,7 +564,7 @@ async def test_TestSvcToSvcViaActivator(world: World, sidecars: tuple[bool, bool
 async def test_TestWorkloadHA(world: World, refuses_first: bool) -> None:
     """One of two pods is deleted, four times over, under load: every request succeeds.
 
-    Killed means that its port refuses before Kubernetes has said anything.
+    A killed pod refuses connections before Kubernetes delists it.
     """
     pods = await world.serving(6)
     for pod in pods:
@@ -577,8 +593,10 @@ async def test_TestWorkloadHA(world: World, refuses_first: bool) -> None:
 
 
 async def test_TestActivatorHAGraceful(new_world: NewWorld) -> None:
-    """Two activators in front of a service; one is told to end: every request is answered, also
-    those that it had, and the other one goes on and can still scale from zero."""
+    """Two activators serve a service, and one begins to drain: all requests get responses.
+
+    That includes the requests queued there. The other activator can still scale from zero.
+    """
     first, second = await new_world(), await new_world()
     (pod,) = await second.serving(1)
     pod.pieces = after(1)
@@ -591,7 +609,7 @@ async def test_TestActivatorHAGraceful(new_world: NewWorld) -> None:
     for world in (first, second):
         world.apply(private([pod.at]))
     assert [await client.text() for client in clients] == ["hi"] * 10
-    assert (await first.ask()).status == 200, "as long as somebody still sends to it"
+    assert (await first.ask()).status == 200, "as long as clients still send requests to it"
     await first.close()
     second.apply(private())
     await second.passes()

@@ -1,4 +1,4 @@
-"""pkg/activator/handler/*_test.go: what becomes of one request, from first byte to answer."""
+"""pkg/activator/handler/*_test.go: one request, from its first byte to the response."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ NewWorld = Callable[..., Awaitable[World]]
 
 
 async def served(world: World, **spec: object) -> ScriptedPod:
-    """A revision with one healthy pod."""
+    """Apply a revision with one healthy pod."""
     (pod,) = await world.serving(1)
-    world.apply(revision(**spec), private([pod.at]))  # type: ignore[arg-type] # any of its options
+    world.apply(revision(**spec), private([pod.at]))  # type: ignore[arg-type] # any option
     await world.passes()
     return pod
 
@@ -28,7 +28,7 @@ async def served(world: World, **spec: object) -> ScriptedPod:
 
 
 async def test_TestActivationHandler__active_endpoint(world: World) -> None:
-    """The pod's answer passes as it is."""
+    """The pod's response passes unchanged."""
     pod = await served(world)
     pod.answer = http(b"everything good!", fields=b"X-Own: 1\r\n")
     answer = await world.ask()
@@ -39,8 +39,8 @@ async def test_TestActivationHandler__active_endpoint(world: World) -> None:
 async def test_TestActivationHandler__request_error(world: World) -> None:
     """The round trip fails: 502, the error as text with a line feed.
 
-    Knative answers so whatever failed. Ours only where the pod has the request, and HTTP does not
-    allow to send it again: this one is a POST.
+    Knative responds so to each failure. This activator does so only if it must not retry: here the
+    pod has received a POST.
     """
     pod = await served(world)
 
@@ -79,8 +79,10 @@ async def test_TestActivationHandlerProxyHeader(world: World) -> None:
 
 
 async def test_TestActivationHandlerPassthroughLb(world: World) -> None:
-    """Pods are addressable through the mesh: the pod sees the private Service as its host, and
-    ``K-Passthrough-Lb: true``."""
+    """Pods are addressable through the mesh: the host is the private Service.
+
+    The pod also gets ``K-Passthrough-Lb: true``.
+    """
     addressable = {"enable-mesh-pod-addressability": "true"}
     world.apply(config_map("config-network", addressable))
     pod = await served(world)
@@ -110,7 +112,7 @@ async def test_TestActivationHandlerPassthroughLb(world: World) -> None:
     ],
 )
 async def test_TestContextHandler(world: World, head: str) -> None:
-    """A revision is found by the two headers, else by a host of four parts."""
+    """The two headers name the revision; without them a host of four parts does."""
     await served(world)
     assert (await world.ask(f"GET / HTTP/1.1\r\n{head}\r\n".encode())).body == b"pod-0"
 
@@ -134,7 +136,7 @@ async def test_TestContextHandler(world: World, head: str) -> None:
     ],
 )
 async def test_TestContextHandlerError(world: World, head: str, name: str) -> None:
-    """No such revision: 404, and the text names what was asked for, without its namespace."""
+    """An unknown revision gets 404; the text names the revision, without its namespace."""
     await served(world)
     answer = await world.ask(f"GET / HTTP/1.1\r\n{head}\r\n\r\n".encode())
     error = f'revision.serving.knative.dev "{name}" not found'
@@ -158,7 +160,7 @@ async def test_TestContextHandlerError(world: World, head: str, name: str) -> No
     ],
 )
 async def test_TestHealthHandler(world: World, fields: bytes, status: int) -> None:
-    """A kubelet's probe is answered 200 and not forwarded; anything else is forwarded."""
+    """A kubelet's probe gets an own response 200; all other requests are forwarded."""
     pod = await served(world)
     answer = await world.ask(to(fields=fields))
     if status:
@@ -169,7 +171,7 @@ async def test_TestHealthHandler(world: World, fields: bytes, status: int) -> No
 
 
 async def test_TestHealthHandler__probe_failure(new_world: NewWorld) -> None:
-    """No autoscaler yet: 500 with the reason and a line feed; what is no probe is still served."""
+    """No autoscaler yet: 500, the reason and a line feed. Requests are still served."""
     world = await new_world(autoscaler_url="ws://127.0.0.1:1")
     pod = await served(world)
     answer = await world.ask(to(fields=b"User-Agent: kube-probe/something\r\n"))
@@ -210,7 +212,7 @@ async def test_TestHealthHandler__probe_failure(new_world: NewWorld) -> None:
 async def test_TestProbeHandler(
     world: World, method: bytes, fields: bytes, status: int, body: bytes
 ) -> None:
-    """``activator`` is answered, another value refused, none at all forwarded."""
+    """``activator`` gets an own response, another value an error; no value is forwarded."""
     pod = await served(world)
     answer = await world.ask(to(method=method, fields=fields), method)
     assert (answer.status, answer.body) == (status, body)
@@ -222,8 +224,10 @@ async def test_TestProbeHandler(
 
 @pytest.mark.parametrize("fails", [False, True], ids=["normal", "broken pod"])
 async def test_TestRequestMetricHandler(world: World, fails: bool) -> None:
-    """Each request is measured with its service, configuration, revision and namespace, also one
-    that fails. (In Knative's case the inner handler panics.)"""
+    """Metrics count each request by service, configuration, revision and namespace.
+
+    They also count requests that fail. (In Knative's case the inner handler panics.)
+    """
     pod = await served(world)
     if fails:
         pod.answer = b"this is no HTTP\r\n\r\n"
@@ -245,9 +249,10 @@ async def test_TestRequestMetricHandler(world: World, fails: bool) -> None:
 
 
 async def test_TestActivatorChainHandlerWithFullDuplex(world: World) -> None:
-    """32 clients at a time send POSTs of 32 KiB, again and again on their connections, to a pod
-    that answers each piece before the next has come: all are echoed whole. (Ten each; in Go 100,
-    and ten rounds of it.)"""
+    """32 clients send POSTs of 32 KiB to a pod that echoes each piece before the next arrives.
+
+    Each client sends ten on one connection (in Go 100, ten times over). All echoes are complete.
+    """
     pod = await served(world, annotations={"features.knative.dev/http-full-duplex": "Enabled"})
     body = bytes(range(256)) * 128
 
@@ -274,10 +279,10 @@ async def test_TestActivatorChainHandlerWithFullDuplex(world: World) -> None:
 async def test_TestActivatorChainHandlerWithFullDuplex__early_answer(
     world: World, annotations: dict[str, str], framing: str
 ) -> None:
-    """An answer begins while the request's body is still on its way, and passes at once.
+    """A response that begins before the request's body is complete passes at once.
 
-    Knative holds it back without the annotation, and a short one with Content-Length even with it;
-    both are defects that ours does not share.
+    Without the annotation Knative delays it. Even with the annotation it delays a short response
+    with Content-Length. This activator has neither defect.
     """
     pod = await served(world, annotations=annotations)
     seen: list[bytes] = []

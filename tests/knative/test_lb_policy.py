@@ -1,7 +1,8 @@
 """pkg/activator/net/lb_policy_test.go and helpers_test.go: which pod is next.
 
-Which policy a revision has follows from its containerConcurrency: 0 draws two and takes the less
-loaded, up to 3 fills the first, from 4 on each in turn.
+The load balancing policy of a revision follows from its containerConcurrency. With 0, the policy
+draws two pods and chooses the less loaded. Up to 3 it fills the first pod. From 4 on it is round
+robin.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tests.knative.world import World
 
 
 async def of(world: World, pods: int, cc: int) -> list[ScriptedPod]:
-    """Pods that keep their requests, all healthy."""
+    """Return healthy pods of a revision, which keep their requests."""
     found = await world.serving(pods, holding=True)
     world.apply(revision(cc=cc), private(pod.at for pod in found))
     await world.passes()
@@ -24,7 +25,7 @@ async def of(world: World, pods: int, cc: int) -> list[ScriptedPod]:
 
 
 async def picked(world: World) -> str:
-    """Send a request, and return the pod that it was given to; empty if it waits."""
+    """Send a request, and return the name of its pod; empty if the request waits."""
     before = {pod.name: len(pod.traffic) for pod in world.pods}
     await world.call()
     await world.passes(0.01)
@@ -43,11 +44,11 @@ async def test_TestRandomChoice_TwoTrackersDistribution(world: World) -> None:
         await (await world.call()).text()
     counts = [len(pod.traffic) for pod in pods]
     assert sum(counts) == 100
-    assert min(counts) > 0, "equal with one in 2^99"
+    assert min(counts) > 0, "fails by chance once in 2^99"
 
 
 async def test_TestRandomChoice2__1_tracker(world: World) -> None:
-    """One pod: it has all, and its load goes up and down."""
+    """One pod: it gets all requests, and its load rises and falls."""
     (pod,) = await of(world, 1, cc=0)
     assert [await picked(world) for _ in range(3)] == ["pod-0"] * 3
     assert (await world.api())["pods"][0]["inFlight"] == 3
@@ -57,7 +58,7 @@ async def test_TestRandomChoice2__1_tracker(world: World) -> None:
 
 
 async def test_TestRandomChoice2__2_trackers(world: World) -> None:
-    """Two pods: the second request goes to the other one, the third to the one that is free."""
+    """Two pods: the second request goes to the other pod, the third to the free one."""
     pods = await of(world, 2, cc=0)
     one, other = await picked(world), await picked(world)
     assert {one, other} == {"pod-0", "pod-1"}
@@ -67,7 +68,7 @@ async def test_TestRandomChoice2__2_trackers(world: World) -> None:
 
 
 async def test_TestRandomChoice2__3_trackers(world: World) -> None:
-    """Three pods: the second request goes to another one than the first."""
+    """Three pods: the second request goes to a different pod than the first."""
     await of(world, 3, cc=0)
     assert await picked(world) != await picked(world)
 
@@ -76,13 +77,13 @@ async def test_TestRandomChoice2__3_trackers(world: World) -> None:
 
 
 async def test_TestFirstAvailable__1_tracker_1_slot(world: World) -> None:
-    """One place: the second request waits."""
+    """One slot: the second request waits."""
     await of(world, 1, cc=1)
     assert [await picked(world), await picked(world)] == ["pod-0", ""]
 
 
 async def test_TestFirstAvailable__2_trackers_1_slot(world: World) -> None:
-    """Two pods with one place each: the first, then the second, then nobody."""
+    """Two pods with one slot each: the first, then the second, then none."""
     await of(world, 2, cc=1)
     assert [await picked(world) for _ in range(3)] == ["pod-0", "pod-1", ""]
 
@@ -92,8 +93,10 @@ async def test_TestFirstAvailable__2_trackers_1_slot(world: World) -> None:
 
 @pytest.mark.parametrize("cc", [4, 5])
 async def test_TestRoundRobin(world: World, cc: int) -> None:
-    """Each in turn; full pods are passed over; none is free: nobody; a place that is free again is
-    taken. (Knative's test drives the policy alone, with 1 and 2; from outside it is seen from 4.)
+    """Pods get requests in turn, except full ones; without a free slot the request waits.
+
+    A request then gets the next slot that becomes free. (Knative's test drives the policy alone,
+    with 1 and 2; a revision has this policy from 4 on.)
     """
     pods = await of(world, 3, cc=cc)
     everything = [await picked(world) for _ in range(3 * cc)]
@@ -101,14 +104,16 @@ async def test_TestRoundRobin(world: World, cc: int) -> None:
     assert await picked(world) == ""
     pods[1].release(1)
     await world.passes(0.01)
-    assert world.load() == {"pod-0": cc, "pod-1": cc, "pod-2": cc}, "the waiter has it"
+    assert world.load() == {"pod-0": cc, "pod-1": cc, "pod-2": cc}, (
+        "the queued request has the slot"
+    )
     pods[2].release(1)
     await world.passes(0.01)
     assert await picked(world) == "pod-2"
 
 
 async def test_TestRoundRobin__shrinking_list_resets_the_index(world: World) -> None:
-    """The next in turn is gone: it begins with the first."""
+    """The next pod in turn is gone: the policy begins with the first."""
     pods = await of(world, 3, cc=4)
     assert [await picked(world), await picked(world)] == ["pod-0", "pod-1"]
     world.apply(private(pod.at for pod in pods[:2]))
@@ -117,7 +122,7 @@ async def test_TestRoundRobin__shrinking_list_resets_the_index(world: World) -> 
 
 
 async def test_TestRoundRobin__full_pods_are_skipped(world: World) -> None:
-    """A pod without a free place is passed over."""
+    """The policy skips a pod without a free slot."""
     pods = await of(world, 3, cc=4)
     for _ in range(12):
         await picked(world)
@@ -181,7 +186,7 @@ R, N = "ready", "not-ready"
 async def test_TestEndpointsToDests(
     world: World, subsets: list[Any], protocol: str, dests: dict[str, str]
 ) -> None:
-    """Each address under the port that is named as the protocol wants, as what it is listed."""
+    """Each address gets the port that the protocol names, and keeps its readiness."""
     endpoints = private()
     endpoints["subsets"] = subsets
     world.apply(revision(protocol=protocol), endpoints)

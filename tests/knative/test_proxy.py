@@ -1,4 +1,4 @@
-"""pkg/http/proxy_test.go: which header fields a pod never sees, and which are made for it."""
+"""pkg/http/proxy_test.go: which header fields the activator removes, and which it adds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def served(world: World) -> ScriptedPod:
 
 @pytest.mark.parametrize("spelled", ["lower", "title", "upper"])
 async def test_TestNewHeaderPruningProxy__pruned(world: World, spelled: str) -> None:
-    """The control fields are taken out, however they are spelled; others stay as they came."""
+    """The activator removes control fields in any spelling, and leaves others unchanged."""
     pod = await served(world)
     name, namespace = b"Knative-Serving-Revision", b"Knative-Serving-Namespace"
     data = to(fields=b"X-Header-To-Keep: 1\r\nK-Network-Hash: h\r\n")
@@ -42,15 +42,17 @@ async def test_TestNewHeaderPruningProxy__pruned(world: World, spelled: str) -> 
 async def test_TestNewHeaderPruningProxy__user_agent(
     world: World, sent: bytes, seen: list[bytes]
 ) -> None:
-    """A user agent is never invented, and never changed."""
+    """The activator never adds a user agent, and never changes one."""
     pod = await served(world)
     await world.ask(to(fields=sent))
     assert pod.traffic[0].all(b"user-agent") == seen
 
 
 async def test_TestNewHeaderPruningProxy__host_override(world: World) -> None:
-    """In passthrough mode the private Service is the host, and ours is added to whatever
-    K-Passthrough-Lb the client has sent."""
+    """In passthrough mode the private Service is the host.
+
+    The activator adds its own K-Passthrough-Lb to the client's.
+    """
     world.apply(config_map("config-network", {"enable-mesh-pod-addressability": "true"}))
     pod = await served(world)
     await world.ask(to(fields=b"K-Passthrough-Lb: mine\r\n"))

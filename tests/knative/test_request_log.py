@@ -1,7 +1,7 @@
 """The request log: request_log_test.go of pkg/http and of cmd/activator.
 
-Read from the process's standard output, switched by config-observability. Where Knative's cases ask
-for a whole URL, these ask for a path: that is what a client sends.
+The tests read the process's standard output, and configure the log by config-observability.
+Knative's cases request a whole URL; these request a path, as clients do.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ OF_REVISION = (
 
 
 class Output:
-    """What the process writes to its standard output; complete when it has ended."""
+    """The standard output of the process; complete when it has ended."""
 
     def __init__(self, world: World, capfd: pytest.CaptureFixture[str]) -> None:
         self._world = world
         self._capfd = capfd
 
     async def whole(self) -> str:
-        """End the activator, and return what it has written."""
+        """End the activator, and return its output."""
         await self._world.close()
         return self._capfd.readouterr().out
 
 
 @pytest.fixture
 async def output(world: World, capfd: pytest.CaptureFixture[str]) -> Output:
-    """The output of an activator with one revision and one pod."""
+    """Return the output of an activator with one revision and one pod."""
     (pod,) = await world.serving(1)
     world.apply(revision(), private([pod.at]))
     await world.passes()
@@ -50,7 +50,7 @@ async def output(world: World, capfd: pytest.CaptureFixture[str]) -> Output:
 
 
 async def configure(world: World, data: Mapping[str, str]) -> None:
-    """Write config-observability, which is taken while requests run."""
+    """Write config-observability, which the activator applies without a restart."""
     world.apply(config_map("config-observability", data))
     await world.passes()
 
@@ -85,8 +85,10 @@ POST = to(method=b"POST", target=b"/testpage", body=b"test")
 async def test_TestRequestLogHandler(
     world: World, output: Output, data: dict[str, str], probe: bool, want: str
 ) -> None:
-    """A line for each request, ended by a line feed; none for probes, which the activator never
-    logs; a template that cannot be read is refused, and the log stays as it was: off."""
+    """The log has a line for each request, with a line feed, and none for probes.
+
+    The activator rejects an invalid template; the log then keeps its state: off.
+    """
     await configure(world, data)
     fields = b"K-Network-Probe: activator\r\n" if probe else b""
     await world.ask(to(method=b"POST", target=b"/testpage", fields=fields, body=b"test"))
@@ -94,7 +96,7 @@ async def test_TestRequestLogHandler(
 
 
 async def test_TestRequestLogHandler__default_template(world: World, output: Output) -> None:
-    """The default, field by field, in its exact order and spacing."""
+    """The default template has each field, in the exact order and spacing."""
     await configure(world, {ON: "true"})
     fields = b'User-Agent: gold "x"\r\nReferer: http://r/\r\n'
     await world.ask(to(target=b"/a?b=1", fields=fields))
@@ -120,8 +122,11 @@ async def test_TestRequestLogHandler__default_template(world: World, output: Out
 
 
 async def test_TestPanickingHandler(world: World, output: Output) -> None:
-    """A request that fails is logged as well. (In Knative's case the inner handler panics, and
-    500 is logged; a pod that breaks is a 502 in both.)"""
+    """The log has failed requests as well.
+
+    In Knative's case the inner handler panics, and the log has 500. A pod that resets its
+    connection is a 502 in both.
+    """
     world.pods[0].pieces = [(0, breaks)]
     await configure(world, {ON: "true", TEMPLATE: "{{.Request.URL}} {{.Response.Code}}"})
     assert (await world.ask(POST)).status == 502
@@ -132,7 +137,7 @@ async def test_TestPanickingHandler(world: World, output: Output) -> None:
     "template", ['{{index (index .Request.Header "X-None") 3}}', "{{slice .Request.Method 9}}"]
 )
 async def test_TestFailedTemplateExecution(world: World, output: Output, template: str) -> None:
-    """A template that fails on a request: a line says so, and of which request."""
+    """A template fails on a request: a line reports that, and names the request."""
     await configure(world, {ON: "true", TEMPLATE: template})
     await world.ask(POST)
     written = await output.whole()
@@ -144,8 +149,10 @@ async def test_TestFailedTemplateExecution(world: World, output: Output, templat
 
 
 async def test_TestFailedTemplateExecution__unknown_field(world: World, output: Output) -> None:
-    """A field that does not exist: refused when it is configured, and the previous template stays.
-    Knative takes it, and writes the error for each request."""
+    """A template with an unknown field is rejected, and the previous template stays.
+
+    Knative accepts it, and writes the error for each request.
+    """
     await configure(world, {ON: "true", TEMPLATE: "good"})
     await configure(world, {ON: "true", TEMPLATE: "{{.Request.Something}}"})
     await world.ask(POST)
@@ -153,8 +160,10 @@ async def test_TestFailedTemplateExecution__unknown_field(world: World, output: 
 
 
 async def test_TestSetTemplate(world: World, output: Output) -> None:
-    """The template changes with the next request, as often as it is written; one that cannot be
-    read changes nothing: the log that was off stays off."""
+    """Each new template applies from the next request on.
+
+    An invalid template changes nothing: a log that was off stays off.
+    """
     templates = ("", "{{.Request.URL}}\n", "", "{{.Request.ContentLength}}", "", "{{}}")
     for template in templates:
         await configure(world, {ON: "true" if template else "false", TEMPLATE: template})
@@ -171,7 +180,7 @@ async def test_TestUpdateRequestLogFromConfigMap(world: World, output: Output) -
     steps: list[tuple[dict[str, str], str]] = [
         ({TEMPLATE: ""}, ""),
         ({TEMPLATE: url, ON: "true"}, "/1\n"),
-        ({TEMPLATE: "{{}}", ON: "true"}, "/2\n"),  # the previous one stays
+        ({TEMPLATE: "{{}}", ON: "true"}, "/2\n"),  # the previous template stays
         (
             {TEMPLATE: OF_REVISION, ON: "true"},
             f"{NAME}, {NAMESPACE}, service-{NAME}, config-{NAME}, , \n",
@@ -179,7 +188,7 @@ async def test_TestUpdateRequestLogFromConfigMap(world: World, output: Output) -
         ({TEMPLATE: ""}, ""),
         ({TEMPLATE: url, ON: "true"}, "/5\n"),
         ({TEMPLATE: url, ON: "false"}, ""),
-        ({TEMPLATE: "", ON: "true"}, ""),  # rejected, and it was off before
+        ({TEMPLATE: "", ON: "true"}, ""),  # rejected, and the log was off before
     ]
     for number, (data, _) in enumerate(steps):
         await configure(world, data)
@@ -198,8 +207,10 @@ async def test_TestUpdateRequestLogFromConfigMap(world: World, output: Output) -
 async def test_TestRequestLogTemplateInputGetter(
     world: World, output: Output, labels: Any, name: str, want: str
 ) -> None:
-    """Service and configuration come from the Revision's labels, empty where there are none. A
-    request for a revision that does not exist is not logged."""
+    """Service and configuration are the Revision's labels, or empty.
+
+    The log has no line for an unknown revision.
+    """
     world.apply(revision(labels=labels))
     names = "{{with .Revision}}{{.Name}} {{.Namespace}} {{.Service}} {{.Configuration}}{{end}}"
     await configure(world, {ON: "true", TEMPLATE: names})

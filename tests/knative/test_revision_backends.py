@@ -1,7 +1,7 @@
-"""pkg/activator/net/revision_backends_test.go: which addresses become destinations, and when.
+"""pkg/activator/net/revision_backends_test.go: which endpoints become usable, and when.
 
-Knative's tests count updates on a channel. Seen from outside an update is a pod that gets requests:
-with containerConcurrency 1, as there, held requests show exactly which pods are in use.
+Knative's tests count updates on a channel. These tests see an update as a pod that gets requests.
+With containerConcurrency 1, as there, the requests in flight show exactly which pods are usable.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ async def wait_long(world: World, calls: int = 4) -> list[Client]:
 async def cluster_ip_of(
     world: World, *script: Reaction, port_name: str = "http", own_port: bool = False
 ) -> ScriptedPod:
-    """The revision's private Service, and what listens at its ClusterIP; keeps what it gets."""
+    """Apply the private Service; return the server at its ClusterIP, which keeps its requests."""
     found = await world.pod(*script, listening=False)
     if own_port:
         found.port = 0
@@ -45,7 +45,7 @@ async def cluster_ip_of(
 
 
 def network(world: World, **data: str) -> None:
-    """Write config-network; keys have ``_`` for ``-``."""
+    """Write config-network; keys have ``_`` instead of ``-``."""
     named = {key.replace("_", "-"): value for key, value in data.items()}
     world.apply(config_map("config-network", named))
 
@@ -54,7 +54,7 @@ def network(world: World, **data: str) -> None:
 
 
 async def test_TestRevisionWatcher__single_healthy_podIP(world: World) -> None:
-    """A ready pod that answers 200 ``queue`` is the destination."""
+    """A ready pod that responds 200 ``queue`` is usable."""
     (pod,) = await world.serving(1, holding=True)
     world.apply(revision(cc=1))
     list_pods(world, pod)
@@ -67,7 +67,7 @@ async def test_TestRevisionWatcher__single_healthy_podIP(world: World) -> None:
 
 
 async def test_TestRevisionWatcher__single_not_ready_but_healthy_podIP(world: World) -> None:
-    """A pod that Kubernetes does not call ready yet is used once it passes our probe."""
+    """A pod that Kubernetes does not list as ready is usable once it passes a probe."""
     (pod,) = await world.serving(1, holding=True)
     world.apply(revision(cc=1))
     list_pods(world, not_ready=(pod,))
@@ -76,7 +76,7 @@ async def test_TestRevisionWatcher__single_not_ready_but_healthy_podIP(world: Wo
 
 
 async def test_TestRevisionWatcher__single_http2_podIP(world: World) -> None:
-    """An h2c revision: the pod under port ``http2``, which is probed over HTTP/1.1 all the same."""
+    """An h2c revision: the pod's port is ``http2``. The activator still probes over HTTP/1.1."""
     (pod,) = await world.serving(1, holding=True)
     world.apply(revision(cc=1, protocol=H2C), private([pod.at], port_name="http2"))
     await wait_long(world)
@@ -86,7 +86,7 @@ async def test_TestRevisionWatcher__single_http2_podIP(world: World) -> None:
 
 @pytest.mark.parametrize("was_happy", [False, True], ids=["no pods", "no pods, was happy"])
 async def test_TestRevisionWatcher__no_pods(world: World, was_happy: bool) -> None:
-    """Empty Endpoints: requests wait, also where there were pods before; the next pod has them."""
+    """Empty Endpoints, with or without earlier pods: requests wait for the next pod."""
     first, second = await world.serving(2, holding=True)
     world.apply(revision(cc=1))
     if was_happy:
@@ -104,7 +104,7 @@ async def test_TestRevisionWatcher__no_pods(world: World, was_happy: bool) -> No
 
 
 async def test_TestRevisionWatcher__single_unavailable_podIP(world: World) -> None:
-    """A pod that answers 503: no destination."""
+    """A pod that responds 503 is not usable."""
     pod = await world.pod(UNAVAILABLE)
     world.apply(revision(cc=1))
     list_pods(world, pod)
@@ -115,7 +115,7 @@ async def test_TestRevisionWatcher__single_unavailable_podIP(world: World) -> No
 
 @pytest.mark.parametrize("listening", [True, False], ids=["broken", "refused"])
 async def test_TestRevisionWatcher__single_error_podIP(world: World, listening: bool) -> None:
-    """A transport's error: no destination."""
+    """A pod whose connection fails is not usable."""
     pod = await world.pod(breaks, listening=listening)
     world.apply(revision(cc=1))
     list_pods(world, pod)
@@ -138,7 +138,7 @@ async def test_TestRevisionWatcher__single_error_podIP(world: World, listening: 
     ],
 )
 async def test_TestRevisionWatcher__answers_that_are_no_pass(world: World, answer: bytes) -> None:
-    """A probe passes with status 200 and the body ``queue`` exactly, and with nothing else."""
+    """A probe passes only with status 200 and exactly the body ``queue``."""
     pod = await world.pod(answer)
     world.apply(revision(cc=1))
     list_pods(world, pod)
@@ -148,7 +148,7 @@ async def test_TestRevisionWatcher__answers_that_are_no_pass(world: World, answe
 
 
 async def test_TestRevisionWatcher__podIP_slow_ready(world: World) -> None:
-    """An error, then 200: a destination after the second probe."""
+    """An error, then 200: the pod is usable after the second probe."""
     pod = await world.pod(breaks, PASSES)
     pod.holding = True
     world.apply(revision(cc=1))
@@ -159,7 +159,7 @@ async def test_TestRevisionWatcher__podIP_slow_ready(world: World) -> None:
 
 
 async def test_TestRevisionWatcher__multiple_healthy_podIP(world: World) -> None:
-    """Two ready pods and one that is not ready pass: three destinations."""
+    """Two ready pods and one that is not ready pass their probes: all three are usable."""
     one, two, three = await world.serving(3, holding=True)
     world.apply(revision(cc=1))
     list_pods(world, one, two, not_ready=(three,))
@@ -168,7 +168,7 @@ async def test_TestRevisionWatcher__multiple_healthy_podIP(world: World) -> None
 
 
 async def test_TestRevisionWatcher__one_healthy_one_unhealthy_podIP(world: World) -> None:
-    """Only the healthy one of two is a destination."""
+    """Only the healthy one of two pods is usable."""
     bad = await world.pod(UNAVAILABLE)
     good = await world.pod()
     good.holding = True
@@ -195,8 +195,10 @@ async def test_TestRevisionWatcher__one_healthy_one_unhealthy_podIP_then_both_he
 
 
 async def test_TestRevisionWatcher__single_http2_clusterIP(world: World) -> None:
-    """A ready pod and one that is not both say 503, the ClusterIP passes: it is the destination,
-    and has room for what the one *ready* pod may have."""
+    """Both pods respond 503, and the ClusterIP passes its probe: requests go to the ClusterIP.
+
+    Its capacity is that of the one *ready* pod.
+    """
     ready, not_ready = await world.pod(UNAVAILABLE), await world.pod(UNAVAILABLE)
     cluster_ip = await cluster_ip_of(world, port_name="http2")
     world.apply(revision(cc=1, protocol=H2C))
@@ -208,7 +210,7 @@ async def test_TestRevisionWatcher__single_http2_clusterIP(world: World) -> None
 async def test_TestRevisionWatcher__clusterIP_slow_ready_no_pod_addressability(
     world: World,
 ) -> None:
-    """The pod says 503, the ClusterIP breaks once and then passes: it is the destination."""
+    """The pod responds 503; the ClusterIP fails once, then passes: requests go there."""
     pod = await world.pod(UNAVAILABLE)
     cluster_ip = await cluster_ip_of(world, breaks, PASSES)
     world.apply(revision(cc=1))
@@ -220,7 +222,7 @@ async def test_TestRevisionWatcher__clusterIP_slow_ready_no_pod_addressability(
 
 
 async def test_TestRevisionWatcher__clusterIP_ready_no_pod_addressability(world: World) -> None:
-    """The port is that of the Service, under its name; that of the Endpoints is another one."""
+    """The port is the Service's, found by its name; the port of the Endpoints differs."""
     pod = await world.pod(UNAVAILABLE)
     cluster_ip = await cluster_ip_of(world, own_port=True)
     assert cluster_ip.port != pod.port
@@ -233,8 +235,10 @@ async def test_TestRevisionWatcher__clusterIP_ready_no_pod_addressability(world:
 async def test_TestRevisionWatcher__clusterIP_ready_pod_fails_with_non_mesh_error_then_succeeds(
     world: World,
 ) -> None:
-    """500, then 200: the pod is the destination after the second probe, and the ClusterIP, which
-    is well, never: a 500 proves that no mesh stands before the pod."""
+    """500, then 200: the pod is usable after the second probe.
+
+    The healthy ClusterIP gets no request: a 500 proves that no mesh is in front of the pod.
+    """
     pod = await world.pod(http(status=500), http(status=500), PASSES)
     pod.holding = True
     cluster_ip = await cluster_ip_of(world)
@@ -246,8 +250,10 @@ async def test_TestRevisionWatcher__clusterIP_ready_pod_fails_with_non_mesh_erro
 
 
 async def test_TestRevisionWatcher__one_pod_proves_that_there_is_no_mesh(world: World) -> None:
-    """A ready pod says 503, one that is not ready 404: where one answers past a mesh there is
-    none, so the ClusterIP is not used."""
+    """A ready pod responds 503, another pod 404: a 404 proves that there is no mesh.
+
+    So the ClusterIP gets no request.
+    """
     ready, not_ready = await world.pod(UNAVAILABLE), await world.pod(http(status=404))
     cluster_ip = await cluster_ip_of(world)
     world.apply(revision(cc=1))
@@ -257,7 +263,7 @@ async def test_TestRevisionWatcher__one_pod_proves_that_there_is_no_mesh(world: 
 
 
 async def test_TestRevisionWatcher__a_later_proof_ends_the_clusterIPs_use(world: World) -> None:
-    """The pod says 503, so the ClusterIP is used; then it says 500: nothing is used any more."""
+    """A pod responds 503, so the ClusterIP is usable. After a 500 neither is."""
     pod = await world.pod(UNAVAILABLE)
     cluster_ip = await cluster_ip_of(world)
     world.apply(revision(cc=1))
@@ -274,7 +280,7 @@ async def test_TestRevisionWatcher__a_later_proof_ends_the_clusterIPs_use(world:
 async def test_TestRevisionWatcher__passthrough_lb_clusterIP_ready_but_no_fallback(
     world: World,
 ) -> None:
-    """Pods are addressable through the mesh: one that says 503 is not well; no ClusterIP then."""
+    """Pods are addressable through the mesh: a 503 is a failure, and the ClusterIP is unused."""
     pod = await world.pod(UNAVAILABLE)
     cluster_ip = await cluster_ip_of(world)
     network(world, enable_mesh_pod_addressability="true")
@@ -289,7 +295,7 @@ async def test_TestRevisionWatcher__passthrough_lb_clusterIP_ready_but_no_fallba
 async def test_TestRevisionWatcher__mesh_mode_enabled_pod_ready_but_should_still_use_cluster_IP(
     world: World,
 ) -> None:
-    """Mode ``enabled``: a healthy pod is ignored, and not even probed."""
+    """Mode ``enabled``: a healthy pod gets no request, and not even a probe."""
     pod = await world.pod()
     cluster_ip = await cluster_ip_of(world)
     network(world, mesh_compatibility_mode="enabled")
@@ -301,8 +307,10 @@ async def test_TestRevisionWatcher__mesh_mode_enabled_pod_ready_but_should_still
 
 
 async def test_TestRevisionWatcher__mesh_mode_enabled_and_pods_addressable(world: World) -> None:
-    """Mode ``enabled`` with addressable pods: pods are used. In Knative neither path runs, and
-    requests hang until their time is up."""
+    """Mode ``enabled`` with addressable pods: pods are usable.
+
+    Knative uses neither pods nor ClusterIP, and requests wait until their deadline.
+    """
     (pod,) = await world.serving(1, holding=True)
     await cluster_ip_of(world)
     network(world, mesh_compatibility_mode="enabled", enable_mesh_pod_addressability="true")
@@ -315,7 +323,7 @@ async def test_TestRevisionWatcher__mesh_mode_enabled_and_pods_addressable(world
 async def test_TestRevisionWatcher__mesh_mode_disabled_pod_initially_returns_mesh_error(
     world: World,
 ) -> None:
-    """Mode ``disabled``: a pod that says 503, then 200, is used; the ClusterIP never."""
+    """Mode ``disabled``: a pod that responds 503, then 200, is usable; the ClusterIP never is."""
     pod = await world.pod(UNAVAILABLE, PASSES)
     pod.holding = True
     cluster_ip = await cluster_ip_of(world)
@@ -331,7 +339,7 @@ async def test_TestRevisionWatcher__mesh_mode_disabled_pod_initially_returns_mes
 async def test_TestRevisionWatcher__ready_pod_in_k8s_api_when_mesh_compat_disabled(
     world: World,
 ) -> None:
-    """Mode ``disabled``: a pod that Kubernetes calls ready is used though each probe fails."""
+    """Mode ``disabled``: a pod listed as ready is usable although each probe fails."""
     pod = await world.pod(UNAVAILABLE)
     pod.holding = True
     network(world, mesh_compatibility_mode="disabled")
@@ -342,8 +350,11 @@ async def test_TestRevisionWatcher__ready_pod_in_k8s_api_when_mesh_compat_disabl
 
 
 async def test_TestRevisionWatcher__the_clusterIP_is_no_latch(world: World) -> None:
-    """A start-up in which pods say 503 longer than the ClusterIP does: it is used, and pods again
-    as soon as one passes. Knative stays with the ClusterIP until the Endpoints are made anew."""
+    """At start-up pods respond 503 for longer than the ClusterIP, which is therefore usable.
+
+    Once a pod passes a probe, requests go to pods again. Knative uses the ClusterIP until the
+    Endpoints object is created again.
+    """
     pod = await world.pod(UNAVAILABLE)
     cluster_ip = await cluster_ip_of(world)
     pod.holding = True
@@ -353,7 +364,7 @@ async def test_TestRevisionWatcher__the_clusterIP_is_no_latch(world: World) -> N
     assert world.load() == {cluster_ip.name: 1}
     pod.reacts(PASSES)
     await world.until(lambda: pod.in_flight, "the pod is used")
-    assert world.load() == {cluster_ip.name: 1, "pod-0": 1}, "what runs is left where it is"
+    assert world.load() == {cluster_ip.name: 1, "pod-0": 1}, "a request in flight stays at its pod"
     cluster_ip.release()
     pod.release()
     pod.holding = False
@@ -365,7 +376,7 @@ async def test_TestRevisionWatcher__the_clusterIP_is_no_latch(world: World) -> N
 
 
 async def test_TestRevisionBackendManagerAddEndpoint__add_slow_healthy(world: World) -> None:
-    """Endpoints arrive, the pod says 503, then 200: one destination."""
+    """Endpoints arrive, the pod responds 503, then 200: it is usable."""
     pod = await world.pod(UNAVAILABLE, PASSES)
     pod.holding = True
     world.apply(revision(cc=1))
@@ -376,7 +387,7 @@ async def test_TestRevisionBackendManagerAddEndpoint__add_slow_healthy(world: Wo
 
 
 async def test_TestRevisionBackendManagerAddEndpoint__add_slow_ready_http2(world: World) -> None:
-    """The same for a revision that speaks h2c, under port ``http2``; port ``http`` is not ours."""
+    """The same for an h2c revision: its port is ``http2``, not ``http``."""
     pod = await world.pod(UNAVAILABLE, PASSES)
     other = await world.pod()
     pod.holding = True
@@ -389,10 +400,10 @@ async def test_TestRevisionBackendManagerAddEndpoint__add_slow_ready_http2(world
 
 
 async def test_TestRevisionBackendManagerAddEndpoint__multiple_revisions(world: World) -> None:
-    """Two Endpoints objects make two sets of destinations, each under its own port number."""
+    """Two Endpoints objects make two sets of pods, each with its own port number."""
     one, two = await world.serving(2)
     await two.refuse()
-    two.port = 0  # any other
+    two.port = 0  # any other port
     await two.listen()
     assert one.port != two.port
     world.apply(revision("rev-1", cc=1), revision("rev-2", cc=1))
@@ -404,7 +415,7 @@ async def test_TestRevisionBackendManagerAddEndpoint__multiple_revisions(world: 
 async def test_TestRevisionBackendManagerAddEndpoint__no_pods_available_but_non_mesh_related_error(
     world: World,
 ) -> None:
-    """The pod says 404, which no mesh would: the ClusterIP, which is well, is not used."""
+    """The pod responds 404, which no mesh does: the healthy ClusterIP gets no request."""
     pod = await world.pod(http(status=404))
     cluster_ip = await cluster_ip_of(world)
     world.apply(revision(cc=1))
@@ -414,7 +425,7 @@ async def test_TestRevisionBackendManagerAddEndpoint__no_pods_available_but_non_
 
 
 async def test_TestRevisionBackendManagerAddEndpoint__no_pod_addressability(world: World) -> None:
-    """The pod says 503, the ClusterIP is well: it is the destination."""
+    """The pod responds 503 and the ClusterIP is healthy: requests go to the ClusterIP."""
     pod = await world.pod(UNAVAILABLE)
     cluster_ip = await cluster_ip_of(world)
     world.apply(revision(cc=1))
@@ -425,7 +436,7 @@ async def test_TestRevisionBackendManagerAddEndpoint__no_pod_addressability(worl
 
 
 async def test_TestRevisionBackendManagerAddEndpoint__unhealthy(world: World) -> None:
-    """The pod says 503 and the ClusterIP breaks: no destination."""
+    """The pod responds 503 and the ClusterIP fails: neither is usable."""
     pod = await world.pod(UNAVAILABLE)
     cluster_ip = await cluster_ip_of(world, breaks)
     world.apply(revision(cc=1))
@@ -437,7 +448,7 @@ async def test_TestRevisionBackendManagerAddEndpoint__unhealthy(world: World) ->
 async def test_TestRevisionBackendManagerAddEndpoint__unready_pod_successfully_probed(
     world: World,
 ) -> None:
-    """A pod that is not ready and passes is a destination."""
+    """A pod that is not ready and passes its probe is usable."""
     (pod,) = await world.serving(1, holding=True)
     world.apply(revision(cc=1))
     await world.passes()
@@ -450,7 +461,7 @@ async def test_TestRevisionBackendManagerAddEndpoint__unready_pod_successfully_p
 async def test_TestRevisionBackendManagerAddEndpoint__exec_probe_only_ready_when_kubernetes_agrees(
     world: World, probe: dict[str, Any]
 ) -> None:
-    """queue-proxy cannot run the container's probe: a pod that is not ready is not used.
+    """queue-proxy cannot run the container's probe: a pod that is not ready is not usable.
 
     Knative's case expects no update and never waits for one; this one waits.
     """
@@ -465,7 +476,7 @@ async def test_TestRevisionBackendManagerAddEndpoint__exec_probe_only_ready_when
 async def test_TestRevisionBackendManagerAddEndpoint__exec_probe_goes_ready(
     world: World, probe: dict[str, Any]
 ) -> None:
-    """The same pod, listed as ready: it is the destination."""
+    """The same pod, listed as ready, is usable."""
     (pod,) = await world.serving(1, holding=True)
     world.apply(revision(cc=1, container=probe))
     list_pods(world, not_ready=(pod,))
@@ -479,7 +490,7 @@ async def test_TestRevisionBackendManagerAddEndpoint__exec_probe_goes_ready(
 async def test_TestRevisionBackendManagerAddEndpoint__sidecar_exec_probe_not_ready(
     world: World,
 ) -> None:
-    """A sidecar with an exec probe: not used before Kubernetes agrees.
+    """A sidecar has an exec probe: the pod is not usable before Kubernetes lists it as ready.
 
     Knative's case claims this and never waits; its code publishes the pod.
     """
@@ -493,7 +504,7 @@ async def test_TestRevisionBackendManagerAddEndpoint__sidecar_exec_probe_not_rea
 async def test_TestRevisionBackendManagerAddEndpoint__sidecar_exec_probe_ready(
     world: World,
 ) -> None:
-    """The same pod, listed as ready, is the destination."""
+    """The same pod with that sidecar, listed as ready, is usable."""
     (pod,) = await world.serving(1, holding=True)
     world.apply(revision(cc=1, sidecars=[{"name": "sidecar", "image": "x", **EXEC}]))
     list_pods(world, pod)
@@ -505,9 +516,9 @@ async def test_TestRevisionBackendManagerAddEndpoint__sidecar_exec_probe_ready(
 
 
 async def test_TestCheckDestsReadyToNotReady(world: World) -> None:
-    """A pod that turns from ready to not ready counts as healthy only after another probe.
+    """A pod that becomes not ready counts as healthy only after another probe.
 
-    Knative probes it again in every round until the next event; ours as often as it fails.
+    Knative probes it in every round until the next event; this activator probes until it passes.
     """
     one, two, three = await world.serving(3, holding=True)
     three.reacts(UNAVAILABLE)
@@ -521,7 +532,7 @@ async def test_TestCheckDestsReadyToNotReady(world: World) -> None:
     one.release()
     two.release()
     await world.passes()
-    assert world.took() == ["pod-0"], "the fourth request has the one that is healthy"
+    assert world.took() == ["pod-0"], "the fourth request goes to the healthy pod"
     two.reacts(PASSES)
     await wait_long(world, 2)
     assert world.took() == ["pod-0", "pod-1"]
@@ -531,7 +542,7 @@ async def test_TestCheckDestsReadyToNotReady(world: World) -> None:
 
 
 async def test_TestCheckDestsSwinging(world: World) -> None:
-    """Pods come, fail and go: requests go to those that are listed and healthy, and to no other."""
+    """Pods start, fail and end: requests go only to pods that are listed and healthy."""
     pods = await world.serving(4, holding=True)
     world.apply(revision(cc=1))
 
@@ -560,8 +571,8 @@ async def test_TestCheckDestsSwinging(world: World) -> None:
 async def test_TestRevisionDeleted(world: World) -> None:
     """The Endpoints object is deleted.
 
-    Knative emits no update and goes on with the pods that it knew. Ours has none then: a pod that
-    nobody lists is not sent requests, and those wait for the next object.
+    Knative emits no update and continues to use the last listed pods. This activator sends no
+    requests to pods that are not listed; requests wait for the next object.
     """
     pod = await world.pod()
     world.apply(revision(cc=1))
@@ -578,7 +589,7 @@ async def test_TestRevisionDeleted(world: World) -> None:
 
 
 async def test_TestServiceDoesNotExist(world: World) -> None:
-    """The pods fail and there is no private Service: no destination, and nothing breaks."""
+    """The pods fail and there is no private Service: no endpoint is usable, and no error occurs."""
     pod = await world.pod(UNAVAILABLE)
     world.apply(revision(cc=1))
     list_pods(world, pod)
@@ -588,7 +599,7 @@ async def test_TestServiceDoesNotExist(world: World) -> None:
 
 
 async def test_TestServiceMoreThanOne(world: World) -> None:
-    """There are Services of the revision, and none has the private one's name: no destination."""
+    """No Service of the revision has the private Service's name: no endpoint is usable."""
     pod, elsewhere = await world.pod(UNAVAILABLE), await world.pod()
     world.apply(revision(cc=1), private_service(elsewhere.at, called="service1"))
     world.apply(private_service(elsewhere.at, called="service2"))
@@ -601,7 +612,7 @@ async def test_TestServiceMoreThanOne(world: World) -> None:
 
 
 async def test_TestProbePodIPs__all_healthy(world: World) -> None:
-    """Pods that are known to be healthy are not probed again when they are listed again."""
+    """Healthy pods are not probed again when they are listed again."""
     pods = await world.serving(3)
     world.apply(revision(cc=1))
     list_pods(world, *pods)
@@ -613,7 +624,7 @@ async def test_TestProbePodIPs__all_healthy(world: World) -> None:
 
 
 async def test_TestProbePodIPs__one_pod_fails_probe(world: World) -> None:
-    """One pod breaks, one is slow, one is well: two are healthy. A failure ends no other probe."""
+    """One pod fails, one is slow, one passes: two are healthy. A failure ends no other probe."""
     broken = await world.pod(breaks)
     slow = await world.pod(slowly(0.1))
     well = await world.pod()
@@ -627,7 +638,7 @@ async def test_TestProbePodIPs__one_pod_fails_probe(world: World) -> None:
 
 
 async def test_TestProbePodIPs__ready_pods_skipped_with_mesh_disabled(world: World) -> None:
-    """Mode ``disabled``: both are used before the ready one has answered any probe."""
+    """Mode ``disabled``: both pods are usable before the ready one has responded to a probe."""
     ready, not_ready = await world.pod(slowly(5)), await world.pod()
     ready.holding = not_ready.holding = True
     network(world, mesh_compatibility_mode="disabled")
@@ -651,7 +662,7 @@ async def test_TestProbePodIPs__ready_pods_not_skipped_with_mesh_auto(world: Wor
 
 
 async def test_TestProbePodIPs__only_ready_pods_healthy_without_optimisation(world: World) -> None:
-    """With a startup probe both pods are probed, and the ready one alone is used."""
+    """With a startup probe both pods are probed, and only the ready one is usable."""
     ready, not_ready = await world.serving(2, holding=True)
     world.apply(revision(cc=1, container=STARTUP))
     list_pods(world, ready, not_ready=(not_ready,))
@@ -662,7 +673,7 @@ async def test_TestProbePodIPs__only_ready_pods_healthy_without_optimisation(wor
 
 
 async def test_TestProbePodIPs__removes_non_existent_pods(world: World) -> None:
-    """A pod that is listed no more gets no request, without another probe of the others."""
+    """A delisted pod gets no request; the others are not probed again."""
     pods = await world.serving(3, holding=True)
     world.apply(revision(cc=1))
     list_pods(world, *pods)

@@ -1,7 +1,8 @@
 """Reports to the autoscaler: concurrency_reporter_test.go and stat_reporter_test.go.
 
-What a WebSocket peer decodes. Knative's tests tick by hand; here a report comes with each second,
-and a request that arrives right behind one is in the next report for the whole of its second.
+The tests check the stats that a WebSocket peer decodes. Knative's tests tick by hand. Here the
+activator sends a report each second. A request that arrives right after a report counts in the next
+report for the whole second.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from throttler.model import RevisionID
 NewWorld = Callable[..., Awaitable[World]]
 
 ONE, TWO = "rev-1", "rev-2"
-#: Seconds: the moments that sockets take are none in virtual time, timers of servers are some.
+#: Seconds of tolerance: in virtual time sockets need no time, but timers of servers do.
 CLOSE = 0.01
 
 
@@ -32,9 +33,9 @@ def stat(name: str, concurrency: float, count: int) -> Stat:
 
 @pytest.fixture
 async def world(new_world: NewWorld) -> World:
-    """An activator with an autoscaler, two revisions and a pod each that keeps what it gets.
+    """Start an activator, an autoscaler and two revisions; each pod keeps its requests.
 
-    Each revision has had a request, and is dormant again: nothing is reported any more.
+    Each revision has had a request and is idle again: the activator reports nothing more.
     """
     world = await new_world(autoscaler=True)
     for name in (ONE, TWO):
@@ -47,7 +48,7 @@ async def world(new_world: NewWorld) -> World:
 
 
 async def arrives(world: World, name: str = ONE, count: int = 1) -> list[Client]:
-    """So many requests come."""
+    """Send ``count`` requests."""
     pod = of(world, name)
     known = len(pod.traffic)
     clients = [await world.call(to(name)) for _ in range(count)]
@@ -56,7 +57,7 @@ async def arrives(world: World, name: str = ONE, count: int = 1) -> list[Client]
 
 
 async def leaves(world: World, name: str = ONE, count: int = 1) -> None:
-    """So many requests end."""
+    """End ``count`` requests."""
     of(world, name).release(count)
     await world.passes(0.001)
 
@@ -66,7 +67,7 @@ def of(world: World, name: str) -> ScriptedPod:
 
 
 async def reports(world: World, count: int = 1) -> list[list[Stat]]:
-    """Wait for the next frames and return them."""
+    """Wait for the next ``count`` frames, and return them."""
     known = len(world.autoscaler.frames)
     return (await world.autoscaler.told(known + count))[known:]
 
@@ -76,7 +77,7 @@ def told(world: World) -> list[list[Stat]]:
 
 
 async def test_TestStats__scale_from_zero_sends_stat(world: World) -> None:
-    """The first request of each revision is told at once: concurrency 1, count 1."""
+    """The first request of each revision is reported at once: concurrency 1, count 1."""
     started = world.now()
     await arrives(world, ONE)
     await arrives(world, TWO)
@@ -87,7 +88,7 @@ async def test_TestStats__scale_from_zero_sends_stat(world: World) -> None:
 
 
 async def test_TestStats__in_n_out(world: World) -> None:
-    """One request that ends at once: told at once, and nothing is left for the report."""
+    """A request that ends at once is reported at once; the next report has only zeros."""
     await arrives(world)
     await leaves(world)
     await world.autoscaler.told(2)
@@ -95,14 +96,14 @@ async def test_TestStats__in_n_out(world: World) -> None:
 
 
 async def test_TestStats__two_requests(world: World) -> None:
-    """Two requests: the first report leaves out what was told at once; the next has both."""
+    """Two requests: the first report omits the one reported at once; the next has both."""
     await arrives(world, count=2)
     await world.autoscaler.told(3)
     assert told(world) == [[stat(ONE, 1, 1)], [stat(ONE, 1, 1)], [stat(ONE, 2, 0)]]
 
 
 async def test_TestStats__entry_is_dropped_after_a_report_of_zeros(world: World) -> None:
-    """An idle revision is reported once more with zeros, then no more; then it wakes anew."""
+    """An idle revision is reported once more with zeros, then not until its next request."""
     await arrives(world)
     await leaves(world)
     await world.autoscaler.told(3)
@@ -114,7 +115,7 @@ async def test_TestStats__entry_is_dropped_after_a_report_of_zeros(world: World)
 
 
 async def test_TestStats__multiple_revisions(world: World) -> None:
-    """One report tells of all revisions that are awake."""
+    """One report has all active revisions."""
     await arrives(world, ONE, 2)
     await arrives(world, TWO, 3)
     assert told(world) == [[stat(ONE, 1, 1)], [stat(TWO, 1, 1)]]
@@ -135,8 +136,10 @@ async def test_TestStats__interleaved_requests(world: World) -> None:
 
 
 async def test_TestStats__requests_of_different_lengths(world: World) -> None:
-    """Requests that overlap count for as long as each was there: one for the whole second, one
-    from the middle on, one for its first quarter."""
+    """Overlapping requests count for the time of each.
+
+    One lasts the whole second, one its second half, one its first quarter.
+    """
     await arrives(world)
     await reports(world)
     await arrives(world, count=1)
@@ -162,7 +165,7 @@ async def test_TestConcurrencyReporterHandler(world: World) -> None:
 
 
 async def test_TestMetricsReported(world: World) -> None:
-    """The gauge says what the autoscaler is told: 3 of 4 requests at first, then 4."""
+    """The gauge has the concurrency of the reports: 3 of 4 requests at first, then 4."""
     await arrives(world, count=4)
     labels = {
         "kn_service_name": f"service-{ONE}",
@@ -194,7 +197,7 @@ async def test_TestReportStats(world: World) -> None:
 
 
 async def test_TestReportStatsSendFailure(world: World) -> None:
-    """The autoscaler is gone: requests go on, and what is told after its return arrives."""
+    """The autoscaler ends: requests continue. After its return it receives all further reports."""
     await world.autoscaler.close()
     clients = await arrives(world, count=2)
     of(world, ONE).release()

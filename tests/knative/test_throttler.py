@@ -1,8 +1,8 @@
-"""pkg/activator/net/throttler_test.go: capacity, slices and the gate, by what pods get at a time.
+"""pkg/activator/net/throttler_test.go: capacity, shares and queues, by the requests at each pod.
 
-Knative reads the capacity of its breaker. Here more requests are sent than there is room for, no
-pod answers, and what each pod holds is counted. ``--borrow false`` shares pods out as Knative does;
-by default an idle pod outside of the own slice is used before a request waits.
+Knative reads the capacity of its breaker. These tests send more requests than the capacity, let no
+pod respond, and count the requests at each pod. ``--borrow false`` assigns pods as Knative does. By
+default an idle pod of another share is used before a request waits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NewWorld = Callable[..., Awaitable[World]]
 
 
 def activators(count: int, index: int) -> tuple[list[str], str]:
-    """The addresses of so many activators, and the one that is at ``index`` when sorted."""
+    """Return the addresses of ``count`` activators, and the one at ``index`` when sorted."""
     ips = sorted(f"10.0.0.{number + 1}" for number in range(count))
     return ips, ips[index] if index >= 0 else "10.1.1.1"
 
@@ -46,7 +46,7 @@ async def sharing(
     protocol: str = HTTP1,
     borrow: str = "false",
 ) -> World:
-    """A world where one of several activators shares so many pods, which keep what they get."""
+    """Start one of several activators, with pods that keep their requests."""
     ips, own = activators(count, index)
     world = await new_world(pod_ip=own, borrow=borrow)
     port_name = PORT_NAMES[protocol]
@@ -58,7 +58,7 @@ async def sharing(
 
 
 async def filled(world: World, calls: int) -> int:
-    """Send so many requests, and return how many are at pods at a time."""
+    """Send so many requests, and return how many are in flight at a time."""
     await world.calls(calls)
     await world.passes()
     return sum(world.load().values())
@@ -83,21 +83,21 @@ async def filled(world: World, calls: int) -> int:
 async def test_TestThrottlerUpdateCapacity(
     new_world: NewWorld, pods: int, cc: int, count: int, index: int, capacity: int
 ) -> None:
-    """Pod mode: containerConcurrency times the pods that are this activator's."""
+    """Pod mode: containerConcurrency times the pods of this activator's share."""
     world = await sharing(new_world, pods, cc, count, index)
     assert await filled(world, capacity + 3) == capacity
     assert (await world.api())["capacity"] == capacity
 
 
 async def test_TestThrottlerUpdateCapacity__cc_0(new_world: NewWorld) -> None:
-    """Without a limit all pods are assigned to every activator, and nothing waits."""
+    """Without a limit every activator has all pods, and no request waits."""
     world = await sharing(new_world, 3, 0, 2, 1)
     assert await filled(world, 30) == 30
     assert world.took() == ["pod-0", "pod-1", "pod-2"]
 
 
 async def test_TestThrottlerUpdateCapacity__borrowing(new_world: NewWorld) -> None:
-    """Ours by default: the own slice first, then pods of others, before a request waits."""
+    """The default: use the own share first, then pods of others, before a request waits."""
     world = await sharing(new_world, 4, 1, 2, 1, borrow="true")
     assert await filled(world, 2) == 2
     assert world.took() == ["pod-2", "pod-3"]
@@ -111,11 +111,13 @@ async def test_TestThrottlerUpdateCapacity__borrowing(new_world: NewWorld) -> No
 async def test_TestThrottlerUpdateCapacity__clusterIP(
     new_world: NewWorld, backends: int, cc: int, count: int, capacity: int
 ) -> None:
-    """By way of the ClusterIP: containerConcurrency times the ready pods, shared among the
-    activators, at least 1."""
+    """By the ClusterIP: containerConcurrency times the ready pods, divided by the activators.
+
+    The result is at least 1.
+    """
     world, cluster_ip = await behind_cluster_ip(new_world, backends, cc, count)
     assert (await world.api())["capacity"] == capacity
-    if capacity <= 100:  # more sockets than that say nothing else
+    if capacity <= 100:  # more sockets would not show more
         assert await filled(world, capacity + 2) == capacity
         assert cluster_ip.in_flight == capacity
 
@@ -123,14 +125,14 @@ async def test_TestThrottlerUpdateCapacity__clusterIP(
 async def test_TestThrottlerUpdateCapacity__clusterIP_without_ready_pods(
     new_world: NewWorld,
 ) -> None:
-    """No ready pod behind it: no capacity, whatever the ClusterIP says."""
+    """Without a ready pod there is no capacity, even if the ClusterIP passes its probe."""
     world, cluster_ip = await behind_cluster_ip(new_world, 0, 10, 200)
     assert await filled(world, 2) == 0
     assert not cluster_ip.traffic
 
 
 async def test_TestThrottlerUpdateCapacity__clusterIP_cc_0(new_world: NewWorld) -> None:
-    """Without a limit the way is open, however many activators there are."""
+    """Without a limit all requests pass, for any number of activators."""
     world, cluster_ip = await behind_cluster_ip(new_world, 1, 0, 200)
     assert await filled(world, 30) == 30
     assert cluster_ip.in_flight == 30
@@ -139,7 +141,7 @@ async def test_TestThrottlerUpdateCapacity__clusterIP_cc_0(new_world: NewWorld) 
 async def behind_cluster_ip(
     new_world: NewWorld, backends: int, cc: int, count: int
 ) -> tuple[World, ScriptedPod]:
-    """A revision that is reached by its ClusterIP alone; its pods are addresses and no more."""
+    """Start an activator that reaches a revision only by its ClusterIP; no pod listens."""
     ips, own = activators(count, 0)
     world = await new_world(pod_ip=own)
     cluster_ip = await world.pod()
@@ -156,7 +158,7 @@ async def behind_cluster_ip(
 
 
 async def test_TestThrottlerErrorNoRevision(world: World) -> None:
-    """A revision works; when it is deleted the error names it, as a 404 at the HTTP layer."""
+    """A revision works; after its deletion a 404 names it."""
     (pod,) = await world.serving(1)
     world.apply(revision(), private([pod.at]))
     assert (await world.ask()).status == 200
@@ -169,8 +171,10 @@ async def test_TestThrottlerErrorNoRevision(world: World) -> None:
 
 
 async def test_TestThrottlerErrorOneTimesOut(world: World) -> None:
-    """containerConcurrency 1: the second of two requests is given up while the first has the pod;
-    the first succeeds. (Knative asks its ClusterIP and gives the second 100 ms.)"""
+    """containerConcurrency 1: the second request expires while the first has the pod.
+
+    The first succeeds. (Knative uses its ClusterIP and gives the second 100 ms.)
+    """
     (pod,) = await world.serving(1, holding=True)
     world.apply(revision(cc=1, timeoutSeconds=300), private([pod.at]))
     first = await world.call()
@@ -186,8 +190,11 @@ async def test_TestThrottlerErrorOneTimesOut(world: World) -> None:
 
 
 async def test_TestThrottlerErrorNoRevision__comes_back(world: World) -> None:
-    """A Revision is deleted and made again, and nothing is said of its Endpoints: its pods are
-    known, and requests that waited all the time are served. In Knative such requests hang."""
+    """A Revision is deleted and created again; its Endpoints do not change.
+
+    The activator still has its pods, and serves the requests that waited. In Knative such requests
+    wait until their deadline.
+    """
     (pod,) = await world.serving(1, holding=True)
     world.apply(revision(cc=1), private([pod.at]))
     await world.passes()
@@ -217,7 +224,7 @@ async def test_TestThrottlerSuccesses__single_healthy_podIP(world: World) -> Non
 
 
 async def test_TestThrottlerSuccesses__single_healthy_podIP_infinite_cc(world: World) -> None:
-    """containerConcurrency 0, and the destinations change: those of the last update are used."""
+    """containerConcurrency 0, and the pods change: only the last listed pods get requests."""
     first, second = await world.serving(2)
     world.apply(revision(cc=0), private([first.at]))
     await world.passes()
@@ -227,7 +234,7 @@ async def test_TestThrottlerSuccesses__single_healthy_podIP_infinite_cc(world: W
 
 
 async def test_TestThrottlerSuccesses__spread_podIP_load(world: World) -> None:
-    """containerConcurrency 1, two requests at a time: each has a pod of its own."""
+    """containerConcurrency 1, two requests at a time: they go to two pods."""
     pods = await world.serving(2, holding=True)
     world.apply(revision(cc=1), private(pod.at for pod in pods))
     assert await filled(world, 2) == 2
@@ -237,7 +244,7 @@ async def test_TestThrottlerSuccesses__spread_podIP_load(world: World) -> None:
 async def test_TestThrottlerSuccesses__clumping_test(
     world: World,
 ) -> None:
-    """containerConcurrency 3, five pods, three requests: all at the pod of the lowest address."""
+    """containerConcurrency 3, five pods, three requests: the pod of the lowest address has all."""
     pods = await world.serving(5, holding=True)
     world.apply(revision(cc=3), private(pod.at for pod in reversed(pods)))
     await world.passes()
@@ -255,7 +262,7 @@ async def test_TestThrottlerSuccesses__roundrobin_test(world: World) -> None:
 
 
 async def test_TestThrottlerSuccesses__single_healthy_clusterIP(new_world: NewWorld) -> None:
-    """The ClusterIP takes the place of pods: it gets the requests."""
+    """The ClusterIP gets the requests instead of pods."""
     world, cluster_ip = await behind_cluster_ip(new_world, 2, 1, 1)
     cluster_ip.holding = False
     assert [await client.text() for client in await world.calls(3)] == ["pod-0"] * 3
@@ -281,7 +288,7 @@ async def test_TestPodAssignmentFinite(new_world: NewWorld) -> None:
 
 
 async def test_TestPodAssignmentInfinite(new_world: NewWorld) -> None:
-    """containerConcurrency 0: all three pods, whatever the number of activators; then none."""
+    """containerConcurrency 0: all three pods, for any number of activators; then none."""
     world = await sharing(new_world, 3, 0, 4, 0)
     assert await filled(world, 30) == 30
     assert world.took() == ["pod-0", "pod-1", "pod-2"]
@@ -293,7 +300,7 @@ async def test_TestPodAssignmentInfinite(new_world: NewWorld) -> None:
 
 
 async def test_TestActivatorsIndexUpdate(new_world: NewWorld) -> None:
-    """h2c, 130.0.0.2 of two activators: one of three pods; when it is the only one, all three."""
+    """h2c, 130.0.0.2 of two activators has one of three pods; once it is alone, all three."""
     world = await new_world(pod_ip="130.0.0.2", borrow="false")
     pods = await world.serving(3, holding=True)
     world.apply(revision(cc=1, protocol=H2C))
@@ -343,7 +350,7 @@ async def test_TestMultipleActivators(new_world: NewWorld) -> None:
 async def test_TestPickIndices(
     new_world: NewWorld, pods: int, count: int, index: int, own: list[int]
 ) -> None:
-    """Which of the sorted pods are an activator's: a block, and perhaps one of the remnant."""
+    """An activator's share of the sorted pods: a block, and perhaps one of the rest."""
     world = await sharing(new_world, pods, 1, count, index)
     await filled(world, len(own) + 2)
     assert world.took() == sorted(f"pod-{number}" for number in own)
@@ -372,7 +379,7 @@ async def test_TestPickIndices__150_pods_5_activators(new_world: NewWorld, index
 async def test_TestAssignSlice(
     new_world: NewWorld, pods: int, count: int, index: int, own: list[int]
 ) -> None:
-    """Who is not among the activators uses all pods; else the own slice."""
+    """An activator uses its own share; one that is not listed uses all pods."""
     world = await sharing(new_world, pods, 1, count, index)
     await filled(world, 5)
     assert world.took() == sorted(f"pod-{number}" for number in own)
@@ -383,19 +390,22 @@ async def test_TestAssignSlice(
     [("10.0.0.1", 0), ("10.0.0.3", 2), ("10.0.0.2", 1), ("10.9.9.9", -1)],
 )
 async def test_TestInferIndex(new_world: NewWorld, own_ip: str, index: int) -> None:
-    """The place among the sorted addresses; -1 for who is not there. Listed in any order."""
+    """The index of an address among the sorted ones, listed in any order; -1 if not listed."""
     world = await new_world(pod_ip=own_ip)
     world.apply(revision(cc=1), public(["10.0.0.3", "10.0.0.1", "10.0.0.2"]))
     await world.passes()
     assert (await world.api())["activatorIndex"] == index
 
 
-# The gate of revisions without a limit, and the queue of those with one (pkg/queue/breaker_test.go)
+# Queues of revisions with and without a limit (pkg/queue/breaker_test.go)
 
 
 async def test_TestInfiniteBreaker(world: World) -> None:
-    """containerConcurrency 0: requests wait while there is no pod, one that is given up leaves, all
-    others are released when a pod comes, and wait again when it goes. None is ever refused."""
+    """containerConcurrency 0: requests wait while there is no pod, and can be cancelled.
+
+    All others proceed once a pod is usable, and requests wait again after its end. No request gets
+    an error response.
+    """
     (pod,) = await world.serving(1)
     world.apply(revision(cc=0), private())
     await world.passes()
@@ -428,7 +438,7 @@ async def test_TestBreakerQueueing(world: World) -> None:
 
 
 async def test_TestBreakerNoOverload(new_world: NewWorld) -> None:
-    """As many requests as there are places, again and again: none fails."""
+    """Requests fill the slot and the queue, again and again: none fails."""
     world = await new_world(queue_depth="1")
     (pod,) = await world.serving(1, holding=True)
     world.apply(revision(cc=1), private([pod.at]))
@@ -445,9 +455,9 @@ async def test_TestBreakerNoOverload(new_world: NewWorld) -> None:
 
 
 async def test_TestBreakerOverload(new_world: NewWorld) -> None:
-    """One place and a queue of one: the third request fails with 503, the other two succeed.
+    """One slot and a queue of one: the third request fails with 503, the other two succeed.
 
-    Knative's activator cannot be brought to this: its bound is the sum of depth and 2^31. Ours
+    Knative's activator never reaches its limit, which is the sum of depth and 2^31. This activator
     enforces the depth.
     """
     world = await new_world(queue_depth="1")
@@ -464,7 +474,7 @@ async def test_TestBreakerOverload(new_world: NewWorld) -> None:
 
 
 async def test_TestBreakerCancel(new_world: NewWorld) -> None:
-    """A request that is given up frees its place in the queue; one more than there are fails."""
+    """A cancelled request frees its place in the queue; one request beyond the queue fails."""
     world = await new_world(queue_depth="1")
     (pod,) = await world.serving(1, holding=True)
     world.apply(revision(cc=1), private([pod.at]))

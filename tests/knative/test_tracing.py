@@ -1,6 +1,6 @@
 """Spans: TestActivationHandlerTraceSpans of handler_test.go, and tracing_handler_test.go.
 
-Knative's tests read an exporter in memory. Here a collector takes what arrives over OTLP.
+Knative's tests read an exporter in memory. Here a collector receives spans over OTLP.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NewWorld = Callable[..., Awaitable[World]]
 
 
 async def traced(new_world: NewWorld, data: bytes) -> list[Any]:
-    """Send a request while traces are on, end the activator, and return the spans it has sent."""
+    """Send a request with tracing on, end the activator, and return the spans that it sent."""
     with http_collector() as collector:
         world = await new_world()
         (pod,) = await world.serving(1)
@@ -37,8 +37,10 @@ async def traced(new_world: NewWorld, data: bytes) -> list[Any]:
 
 
 async def test_TestActivationHandlerTraceSpans(new_world: NewWorld) -> None:
-    """In the order in which they end: the wait for capacity, the request to the pod, the
-    proxying; and the span of the request itself around them."""
+    """Spans arrive in the order of their ends, the span of the request last.
+
+    Before it come the wait for capacity, the request to the pod, and the proxying.
+    """
     spans = await traced(new_world, to(method=b"POST", body=b"x"))
     names = [span.name for span in spans]
     assert names == ["throttler_try", "POST /", "activator_proxy", "POST"]
@@ -50,7 +52,7 @@ async def test_TestActivationHandlerTraceSpans(new_world: NewWorld) -> None:
 
 @pytest.mark.parametrize("method", [b"GET", b"POST"])
 async def test_TestTracingAttributeHandler(new_world: NewWorld, method: bytes) -> None:
-    """The span of the request says which service, configuration, revision and namespace it was."""
+    """The span of the request names service, configuration, revision and namespace."""
     *_, served = await traced(new_world, to(method=method))
     assert attributes(served).items() >= {
         ("kn.service.name", f"service-{NAME}"),

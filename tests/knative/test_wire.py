@@ -1,4 +1,4 @@
-"""What Knative's peers rely on, byte for byte: answers of the activator's own, and header fields.
+"""The exact bytes that Knative's peers rely on: own responses, and header fields.
 
 Sources: pkg/activator/handler, pkg/http, knative.dev/networking/pkg/http/probe and Go's http.Error.
 """
@@ -18,7 +18,7 @@ from tests.knative.world import World
 NewWorld = Callable[..., Awaitable[World]]
 
 PORTS = ("http", "h2c")
-#: Paths that a router would clean or redirect. The autoscaler's own probe asks for ``//healthz``.
+#: Paths that a router would clean or redirect. The autoscaler's own probe requests ``//healthz``.
 TARGETS = (b"/", b"//healthz", b"/healthz", b"/a/../b", b"/%2e%2e/", b"*", b"http://other/x?y=z")
 METHODS = (b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"PROPFIND", b"ODD")
 
@@ -27,7 +27,7 @@ ERROR = PLAIN + b"\r\nX-Content-Type-Options: nosniff"
 
 
 def raw(status: bytes, fields: bytes, body: bytes) -> bytes:
-    """An answer without its Date; ``fields`` are lines without the last CRLF."""
+    """Return a response without its Date; ``fields`` are lines without the last CRLF."""
     lines = b"HTTP/1.1 " + status + b"\r\n" + (fields + b"\r\n" if fields else b"")
     return lines + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
@@ -90,7 +90,7 @@ def probe(fields: bytes, method: bytes = b"GET", target: bytes = b"/") -> bytes:
 @pytest.mark.parametrize("name", PROBES)
 @pytest.mark.parametrize("port", PORTS)
 async def test_probes_are_answered_byte_for_byte(world: World, name: str, port: str) -> None:
-    """On every port; whole, byte by byte, and with another request behind it."""
+    """The test sends probes to every port: whole, byte by byte, and before another request."""
     fields, expected = PROBES[name]
     data = probe(fields)
     client = await world.call(data, port)
@@ -107,7 +107,7 @@ async def test_probes_are_answered_byte_for_byte(world: World, name: str, port: 
 
 @pytest.mark.parametrize("name", PROBES)
 async def test_probes_are_answered_whatever_method_and_path(world: World, name: str) -> None:
-    """No path is cleaned or redirected; HEAD has the same head and no body."""
+    """The activator cleans and redirects no path; HEAD has the same head and no body."""
     fields, expected = PROBES[name]
     for method in METHODS:
         for target in TARGETS:
@@ -124,7 +124,7 @@ async def test_probes_are_answered_whatever_method_and_path(world: World, name: 
 async def test_probes_are_answered_before_any_revision_is_looked_for(
     world: World, name: str
 ) -> None:
-    """Also with a revision's headers, a body, and for a revision whose pods would have to wait."""
+    """A revision's headers, a body, or a revision without pods do not delay the response."""
     fields, expected = PROBES[name]
     world.apply(revision(cc=1), private())
     await world.passes()
@@ -134,7 +134,7 @@ async def test_probes_are_answered_before_any_revision_is_looked_for(
 
 
 async def test_not_ready_is_told_to_kubelets_alone(new_world: NewWorld) -> None:
-    """500 before the autoscaler is connected, 200 while it is, 500 again when it is lost."""
+    """Kubelets get 500 without a connection to the autoscaler, and 200 with one."""
     world = await new_world(autoscaler=True)
     kubelet = probe(b"User-Agent: kube-probe/1.34\r\n")
     await world.autoscaler.connected()
@@ -151,7 +151,7 @@ async def test_not_ready_is_told_to_kubelets_alone(new_world: NewWorld) -> None:
 
 
 async def test_draining_is_told_to_kubelets(world: World) -> None:
-    """After SIGTERM: 500 with Knative's words; other probes and requests as before."""
+    """After SIGTERM kubelets get 500 with Knative's words; other responses do not change."""
     (pod,) = await world.serving(1)
     world.apply(revision(), private([pod.at]))
     world.runtime.begin_drain("received SIGTERM from kubelet")
@@ -161,7 +161,7 @@ async def test_draining_is_told_to_kubelets(world: World) -> None:
     assert (await world.ask()).body == b"pod-0"
 
 
-# Answers to requests (section 12 of the wire: every status that is the activator's own)
+# Own responses to requests (section 12 of the wire: every status of the activator itself)
 
 
 def plain(answer: Answer) -> tuple[int, bytes | None, bytes | None, bytes]:
@@ -192,7 +192,7 @@ async def test_unknown_revision_is_a_404_in_knatives_words(
 async def test_time_that_is_up_is_a_504_in_knatives_words(
     world: World, method: bytes, port: str
 ) -> None:
-    """25 bytes, no line feed, not marked nosniff."""
+    """The body has 25 bytes and no line feed; there is no ``nosniff`` field."""
     world.apply(revision(timeoutSeconds=2), private())
     await world.passes()
     started = world.now()
@@ -235,17 +235,17 @@ async def test_full_queue_is_a_503_in_knatives_words(new_world: NewWorld, port: 
 
 
 async def test_two_revision_headers_that_differ_are_a_400(world: World) -> None:
-    """Two revision headers that differ. (Knative takes the first, so a client could choose.)"""
+    """Two different revision headers get 400. (Knative uses the first: a client could choose.)"""
     (pod,) = await world.serving(1)
     world.apply(revision(), private([pod.at]))
     answer = await world.ask(to(fields=b"Knative-Serving-Revision: other\r\n"))
     assert answer.status == 400
     answer = await world.ask(to(fields=f"Knative-Serving-Revision: {NAME}\r\n".encode()))
-    assert answer.status == 200, "twice the same is no contradiction"
+    assert answer.status == 200, "two equal headers are valid"
 
 
 async def test_4xx_and_5xx_of_the_application_pass(world: World) -> None:
-    """An application's own errors are its own, also those that look like ours."""
+    """An application's errors pass unchanged, also if they look like own responses."""
     (pod,) = await world.serving(1)
     world.apply(revision(), private([pod.at]))
     for status in (400, 404, 429, 500, 502, 503, 504):
@@ -336,14 +336,14 @@ async def served(world: World) -> ScriptedPod:
 async def test_request_fields_reach_the_pod_as_the_table_says(
     world: World, sent: bytes, name: bytes, seen: list[bytes]
 ) -> None:
-    """What a pod sees of each field."""
+    """The pod gets each field as the table shows."""
     pod = await served(world)
     assert (await world.ask(to(fields=sent))).status == 200
     assert pod.traffic[0].all(name) == seen
 
 
 async def test_host_is_the_pods_address(world: World) -> None:
-    """The host on the wire is where the request goes; the name asked for is K-Original-Host."""
+    """The Host field is the pod's address; K-Original-Host is the name in the request."""
     pod = await served(world)
     await world.ask()
     assert pod.traffic[0].all(b"host") == [f"{pod.host}:{pod.port}".encode()]
@@ -351,7 +351,7 @@ async def test_host_is_the_pods_address(world: World) -> None:
 
 @pytest.mark.parametrize("target", [b"/a//b/../c?x=%2F&y", b"/%41?", b"/;x=1", b"/a%00b", b"/?"])
 async def test_targets_pass_as_they_came(world: World, target: bytes) -> None:
-    """Neither decoded nor cleaned."""
+    """The activator neither decodes nor cleans targets."""
     pod = await served(world)
     await world.ask(to(target=target))
     assert pod.traffic[0].target == target
@@ -363,7 +363,7 @@ async def test_targets_pass_as_they_came(world: World, target: bytes) -> None:
 async def test_response_fields_that_concern_the_connection_are_taken_out(
     world: World, field: bytes
 ) -> None:
-    """In answers as in requests; the rest passes."""
+    """This holds for responses as for requests; all other fields pass."""
     pod = await served(world)
     pod.answer = http(b"x", fields=field + b"\r\nX-Stays: 1\r\n")
     answer = await world.ask()
