@@ -93,7 +93,7 @@ class Activator:
                 with suppress(ConnectionError):
                     await writer.wait_closed()
         if not end:
-            raise ConnectionError(f"no answer: {head!r}")
+            raise ConnectionError(f"no response: {head!r}")
         return int(head.split()[1]), body.decode()
 
     async def ask(self, name: str) -> tuple[int, str]:

@@ -76,32 +76,32 @@ ROOMS: Final[dict[str, frozenset[str]]] = {
 QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
     "aiohttp": (
         frozenset({"activator/discovery/api_server.py", "activator/discovery/transport.py"}),
-        "comes with kubernetes_asyncio and costs as much; its many errors become one there",
+        "kubernetes_asyncio needs it; expensive to import; these files map its errors to one",
     ),
     "anyio": (
         frozenset({"activator/admin/application.py"}),
-        "loads its backend at start rather than while a request waits",
+        "loads its backend at start, not during the first request",
     ),
     "asyncinotify": (
         frozenset({"activator/discovery/listener.py"}),
-        "Linux alone has inotify; elsewhere the folder is looked at now and then",
+        "only Linux has inotify; on other systems the activator polls the folder",
     ),
-    "click": (frozenset({"activator/cli.py"}), "the command line is one file"),
+    "click": (frozenset({"activator/cli.py"}), "only one file reads the command line"),
     "google": (
         frozenset({"activator/autoscaler/stat_pb2.py", "activator/autoscaler/wire.py"}),
-        "protobuf; only who talks to an autoscaler pays for it",
+        "protobuf; only a process with an autoscaler needs it",
     ),
     "httptools": (
         frozenset({"activator/proxy/message/grammar.py"}),
-        "one place where llhttp says whether a head is well-formed",
+        "the only place where llhttp checks whether a head is well-formed",
     ),
     "httpx": (
         frozenset({"activator/console/client.py"}),
-        "control traffic only: its pool grows slow with the number of pods",
+        "only for control traffic: its pool becomes slow with many pods",
     ),
     "kubernetes_asyncio": (
         frozenset({"activator/discovery/kubernetes_package.py"}),
-        "imported in part: all of it is 35 MiB and half a second; untyped",
+        "imported in part: all of it needs 35 MiB and half a second; untyped",
     ),
     "msgspec": (
         frozenset(
@@ -114,19 +114,19 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
                 "activator/discovery/wire.py",
             }
         ),
-        "JSON, read and written several times as fast as by the standard library; schemas of types",
+        "JSON, several times as fast as the standard library; schemas of types",
     ),
     "opentelemetry": (
         frozenset(f"activator/telemetry/{name}.py" for name in ("otlp", "otlp_metrics", "spans")),
-        "imported by a thread, and only while something is sent",
+        "a thread imports it, and only while it sends telemetry",
     ),
     "prometheus_client": (
         frozenset({"activator/telemetry/process.py"}),
-        "makes an object per line; used for what it knows of the process",
+        "only for metrics of the process: it makes an object per line",
     ),
     "rich": (
         frozenset({"activator/console/screen.py", "activator/lab/printing.py"}),
-        "tables and colours, imported when a terminal is to show them",
+        "tables and colours, imported only to print to a terminal",
     ),
     "starlette": (
         frozenset(
@@ -141,7 +141,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
                 "profiling",
             )
         ),
-        "the admin side is the application; traffic never passes it",
+        "only the admin side is an ASGI application; traffic never passes it",
     ),
     "structlog": (
         frozenset(
@@ -151,25 +151,28 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
                 "activator/process/logs.py",
             }
         ),
-        "logs.py gives both it and logging one output",
+        "logs.py sends it and logging to one output",
     ),
     "tenacity": (
         frozenset({"activator/autoscaler/link.py", "activator/discovery/version.py"}),
-        "retries of a start or a dial, hidden in the file that needs them",
+        "retries of a start or a dial, only in the files that need them",
     ),
     "uvicorn": (
         frozenset({"activator/servers.py", "activator/proxy/client/listener.py"}),
-        "owns sockets and connections' lives; nothing of its HTTP is used for traffic",
+        "it manages sockets and connections; traffic does not use its HTTP",
     ),
     "uvloop": (
         frozenset({"activator/app.py", "activator/lab/pod.py"}),
-        "the loop is chosen where a process begins",
+        "the start of a process chooses the loop",
     ),
     "websockets": (
         frozenset({"activator/autoscaler/link.py", "activator/lab/websocket.py"}),
         "the stat stream, and the sample application's echo",
     ),
-    "yaml": (frozenset({"activator/discovery/documents.py"}), "one place for hostile files"),
+    "yaml": (
+        frozenset({"activator/discovery/documents.py"}),
+        "only one file parses untrusted YAML",
+    ),
 }
 
 #: Knative's words in string constants: labels and API groups, control fields, user agents of
@@ -184,13 +187,13 @@ KNATIVE: Final = re.compile(
 #: Files outside ``activator/knative/`` with Knative's words, and why. May only shrink.
 KNATIVE_ELSEWHERE: Final[dict[str, str]] = {
     "activator/cli.py": "help for people",
-    "activator/process/log_lines.py": "keys of a log line; process knows nothing of ours",
+    "activator/process/log_lines.py": "keys of a log line; ``process`` imports no other part",
     "activator/settings/config.py": "help for people",
     "activator/telemetry/collection.py": "labels of metrics, for Knative's dashboards",
     "activator/telemetry/families.py": "the table of metrics, for Knative's dashboards",
     "activator/telemetry/otlp_metrics.py": "the prefix of those metrics",
-    "throttler/reason.py": "commands of kubectl, for people",
-    "throttler/pod_rule.py": "sentences for people",
+    "throttler/reason.py": "commands of kubectl in advice",
+    "throttler/pod_rule.py": "sentences in explanations",
 }
 
 #: Imports that would give the throttler a clock, random numbers or I/O.
@@ -226,7 +229,7 @@ UNTESTED: Final[dict[str, str]] = {
     "activator/proxy/http2/static_table.py": "see http2/test_hpack.py",
     "activator/proxy/pods/owning_pool.py": "abstract; see pods/test_pool.py",
     "activator/proxy/pods/states.py": "see proxy/test_states.py",
-    "activator/proxy/transport/buffer.py": "a buffer; transport/test_unread.py fills it",
+    "activator/proxy/transport/buffer.py": "a buffer; see transport/test_unread.py",
     "activator/autoscaler/stat_pb2.py": "generated by protoc; test_wire.py reads and writes it",
     "activator/telemetry/writer.py": "a protocol; test_collection.py compares its two writers",
 }
@@ -239,10 +242,10 @@ TESTED_TOGETHER: Final[dict[str, str]] = {
 #: Calls of sleep() in tests, except sleep(0): how many, and why. May only shrink.
 SLEEPS: Final[dict[str, tuple[int, str]]] = {
     "tests/activator/autoscaler/test_reporter.py": (8, "virtual time: whole seconds of a report"),
-    "tests/activator/discovery/test_manifests.py": (1, "the kernel decides when, in a thread"),
+    "tests/activator/discovery/test_manifests.py": (1, "a thread; the kernel decides when"),
     "tests/activator/discovery/test_reflector.py": (
         10,
-        "virtual time; and a failed connection is no event",
+        "virtual time; a failed connection causes no event",
     ),
     "tests/activator/discovery/test_waiting_requests.py": (4, "virtual time: minutes of an outage"),
 }

@@ -360,7 +360,7 @@ class Autoscaler:
 
     async def _scale_to_zero(self) -> None:
         if not await self._is_activator_in_path():
-            self.faults.append("no activator answers the scale-to-zero probe")
+            self.faults.append("no activator responds to the scale-to-zero probe")
         elif self._window is None:
             await self._deployment.scale_to_zero()
 

@@ -299,7 +299,7 @@ class Load:
             later = list(self.asked.values())[begin:]
             return sum(task.done() for task in later) >= more
 
-        await until(look, f"{more} more requests are answered")
+        await until(look, f"{more} more requests have got responses")
 
 
 async def test_nothing_is_lost_while_everything_around_is_replaced(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ async def ask(address: tuple[str, int]) -> str:
     if status == "503":
         assert b"\r\nRetry-After: " in head, head
         assert b"\r\nActivator-Reason: queue-full; too many connections" in head, head
-    return status if body else f"no whole answer: {answer!r}"
+    return status if body else f"incomplete response: {answer!r}"
 
 
 async def everything_else_works(running: Activator, folder: Path, name: str) -> None:

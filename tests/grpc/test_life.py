@@ -111,7 +111,7 @@ async def test_a_pod_that_takes_few_calls_at_a_time_is_given_no_more(tmp_path: P
         assert [int(each) for each in await asyncio.gather(*calls)] == list(range(60))
 
 
-async def test_what_we_answer_ourselves_is_understood(tmp_path: Path) -> None:
+async def test_clients_understand_own_responses(tmp_path: Path) -> None:
     async with GrpcWorld(tmp_path) as world:
         world.revision(timeout=4)
         world.list([])

@@ -273,7 +273,7 @@ async def _serves_a_folder(container: Container, objects: Path) -> None:
         started = monotonic()
         async with container.activator(["local", "--manifests", "/mnt"], {}) as activator:
             await activator.answers(8012, "/", CLIENT, 200)
-            check(True, f"first answer of a pod {monotonic() - started:.2f} s after the start")
+            check(True, f"first response of a pod {monotonic() - started:.2f} s after the start")
             await _ends_in_order(activator)
 
 
@@ -331,7 +331,7 @@ async def _serves_with_an_autoscaler(
         check(True, "Prometheus finds the metrics")
         process = await container.start([*container.stage.entrypoint, "status"], stdout=PIPE)
         told = (await process.communicate())[0].decode()
-        check("default/app" in told, "`activator status` in the container tells of the revision")
+        check("default/app" in told, "`activator status` in the container shows the revision")
         privileges = activator.privileges()
         check(privileges["NSpid"].split()[-1] == "1", "process 1 of the container")
         check(set(privileges["Uid"].split()) == {"65532"}, "user 65532")
@@ -359,7 +359,7 @@ async def _serves_tls(container: Container, objects: Path) -> None:
                 "127.0.0.1", 8112, ssl=trusting, server_hostname="data-plane.knative.dev"
             )
             writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: kube-probe/1\r\n\r\n")
-            check((await reader.readline()).startswith(b"HTTP/1.1 500"), "port 8112 answers")
+            check((await reader.readline()).startswith(b"HTTP/1.1 500"), "port 8112 responds")
             writer.close()
             activator.end()
             status = await asyncio.wait_for(activator.process.wait(), PATIENCE)
@@ -372,7 +372,7 @@ async def _ends_in_order(activator: Activator, slow: str = "/sleep?ms=500") -> N
     await at(monotonic() + 0.2)
     activator.end()
     started = monotonic()
-    check((await running).status == 200, "the request in flight at SIGTERM is answered")
+    check((await running).status == 200, "the request in flight at SIGTERM gets its response")
     status = await asyncio.wait_for(activator.process.wait(), PATIENCE)
     check(status == 0, f"ends {monotonic() - started:.2f} s after SIGTERM with status {status}")
 

@@ -14,11 +14,11 @@ from typing import Final
 
 REPLAYED: Final = ""
 
-_BREAKER = "inside: the breaker is another one here; see tests/throttler/test_breaker.py"
+_BREAKER = "inside: this breaker differs; see tests/throttler/test_breaker.py"
 _BENCHMARK = "a benchmark; see benchmarks/"
 _CLUSTER = "needs Knative's other parts in a cluster: "
-_HTTP2 = "HTTP/2 is not spoken yet"
-_QUEUE_PROXY = "concerns queue-proxy alone"
+_HTTP2 = "needs an HTTP/2 client; see tests/grpc/ and tests/e2e/test_nghttp2.py"
+_QUEUE_PROXY = "concerns only queue-proxy"
 
 GO_TESTS: Final[dict[str, dict[str, str]]] = {
     "pkg/activator/net/revision_backends_test.go": {
@@ -52,7 +52,7 @@ GO_TESTS: Final[dict[str, dict[str, str]]] = {
         "TestRevisionBackendManagerAddEndpoint/sidecar exec probe not ready": REPLAYED,
         "TestRevisionBackendManagerAddEndpoint/sidecar exec probe ready": REPLAYED,
         "TestCheckDestsReadyToNotReady": REPLAYED,
-        "TestCheckDests": "inside: a round of its own; a ClusterIP is one more pod here",
+        "TestCheckDests": "inside: a separate round; here a ClusterIP is one more pod",
         "TestCheckDestsSwinging": REPLAYED,
         "TestRevisionDeleted": REPLAYED,
         "TestServiceDoesNotExist": REPLAYED,
@@ -67,7 +67,7 @@ GO_TESTS: Final[dict[str, dict[str, str]]] = {
         "TestProbePodIPs/non probe removals count as changes": "inside: what a round returns",
         "TestProbePodIPs/no changes with probes": "inside: what a round returns",
         "TestProbePodIPs/no changes without probes": "inside: what a round returns",
-        "TestProbePodIPs/mesh probe error": "inside: how an answer is classified",
+        "TestProbePodIPs/mesh probe error": "inside: the class of a response",
     },
     "pkg/activator/net/throttler_test.go": {
         "TestThrottlerUpdateCapacity": REPLAYED,
@@ -79,7 +79,7 @@ GO_TESTS: Final[dict[str, dict[str, str]]] = {
         "TestPodAssignmentInfinite": REPLAYED,
         "TestActivatorsIndexUpdate": REPLAYED,
         "TestMultipleActivators": REPLAYED,
-        "TestInfiniteBreakerCreation": "inside: there is no second sort of breaker here",
+        "TestInfiniteBreakerCreation": "inside: there is no second kind of breaker here",
         "TestInfiniteBreaker": REPLAYED,
         "TestInferIndex": REPLAYED,
         "TestPickIndices": REPLAYED,
@@ -94,7 +94,7 @@ GO_TESTS: Final[dict[str, dict[str, str]]] = {
     },
     "pkg/activator/net/helpers_test.go": {
         "TestEndpointsToDests": REPLAYED,
-        "TestGetServicePort": "inside; what follows is in TestRevisionWatcher's ClusterIP cases",
+        "TestGetServicePort": "inside; TestRevisionWatcher's ClusterIP cases show its effect",
         "BenchmarkHealthyAddresses": _BENCHMARK,
         "BenchmarkEndpointsToDests": _BENCHMARK,
     },
@@ -199,12 +199,12 @@ GO_TESTS: Final[dict[str, dict[str, str]]] = {
         "TestSetTemplate": REPLAYED,
     },
     "pkg/http/response_recorder_test.go": {
-        "TestResponseRecorder": "inside: a recorder between handlers, which ours has not",
+        "TestResponseRecorder": "inside: a recorder between handlers, which does not exist here",
     },
     "pkg/http/trace_test.go, trace_integration_test.go": {"all of them": _QUEUE_PROXY},
     "pkg/http/handler/hijack_test.go": {"its three tests": _QUEUE_PROXY},
     "pkg/reconciler/serverlessservice": {
-        "each of its tests": "concerns the controller that writes our Endpoints",
+        "each of its tests": "concerns the controller that writes the Endpoints",
     },
     "test/e2e/activator_test.go": {"TestActivatorOverload": REPLAYED},
     "test/e2e/timeout_test.go, test/conformance/api/v1/revision_timeout_test.go": {
@@ -240,10 +240,10 @@ GO_TESTS: Final[dict[str, dict[str, str]]] = {
     },
     "test/e2e/service_to_service_test.go": {"TestSvcToSvcViaActivator": REPLAYED},
     "test/e2e/autoscale_test.go": {
-        "TestTargetBurstCapacity": _CLUSTER + "who is in the path is the autoscaler's decision",
-        "TestTargetBurstCapacityMinusOne": _CLUSTER + "who is in the path",
-        "TestTargetBurstCapacityZero": _CLUSTER + "who is in the path",
-        "TestFastScaleToZero": _CLUSTER + "how soon pods go is the autoscaler's decision",
+        "TestTargetBurstCapacity": _CLUSTER + "the autoscaler decides what is in the path",
+        "TestTargetBurstCapacityMinusOne": _CLUSTER + "the components in the path",
+        "TestTargetBurstCapacityZero": _CLUSTER + "the components in the path",
+        "TestFastScaleToZero": _CLUSTER + "the autoscaler decides how soon pods end",
         "TestAutoscaleUpDownUp": _CLUSTER + "how many pods there are",
         "TestAutoscaleSustaining": _CLUSTER + "how many pods there are",
         "TestAutoscaleUpCountPods": _CLUSTER + "how many pods there are",
@@ -251,7 +251,7 @@ GO_TESTS: Final[dict[str, dict[str, str]]] = {
     },
     "test/e2e/destroypod_test.go": {
         "TestDestroyPodInflight": REPLAYED,
-        "TestDestroyPodTimely": _CLUSTER + "how soon a pod is gone",
+        "TestDestroyPodTimely": _CLUSTER + "the time until a pod has ended",
         "TestDestroyPodWithRequests": REPLAYED,
     },
     "test/e2e: initscale, initial_scale_test.go, minscale_readiness_test.go": {
@@ -265,17 +265,17 @@ GO_TESTS: Final[dict[str, dict[str, str]]] = {
     "test/e2e/systeminternaltls": {
         "TestSystemInternalTLS": REPLAYED,
         "TestTLSCertificateRotation": REPLAYED,
-        "TestGracefulShutdownWithTLS": _CLUSTER + "the pod's end is queue-proxy's",
-        "TestSystemInternalTLSWithServeMode": _CLUSTER + "who is in the path",
+        "TestGracefulShutdownWithTLS": _CLUSTER + "queue-proxy drains the pod",
+        "TestSystemInternalTLSWithServeMode": _CLUSTER + "the components in the path",
     },
     "test/ha/activator_test.go": {
         "TestActivatorHAGraceful": REPLAYED,
-        "TestActivatorHANonGraceful": "a killed process; what the other one does then is "
-        "replayed as TestActivatorsIndexUpdate",
+        "TestActivatorHANonGraceful": "a killed process; "
+        "TestActivatorsIndexUpdate replays its effect on the other activator",
     },
     "test/ha/workload_test.go": {"TestWorkloadHA": REPLAYED},
     "test/upgrade, test/scale": {
-        "AutoscaleSustainingWithTBCTest": _CLUSTER + "an upgrade of all of it",
+        "AutoscaleSustainingWithTBCTest": _CLUSTER + "an upgrade of Knative",
         "TestScaleToN": _CLUSTER + "many services from zero",
     },
     "test/performance/benchmarks": {

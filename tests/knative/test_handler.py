@@ -302,5 +302,5 @@ async def test_TestActivatorChainHandlerWithFullDuplex__early_answer(
     pod.on_data = early
     client = await world.client()
     client.send(to(method=b"POST", fields=b"Content-Length: 100000\r\n") + b"x" * 10)
-    await world.until(lambda: b"early" in client.received, "the answer's first piece")
+    await world.until(lambda: b"early" in client.received, "the response's first piece")
     assert client.received.startswith(b"HTTP/1.1 200 ")

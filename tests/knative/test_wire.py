@@ -270,7 +270,9 @@ async def served(world: World) -> ScriptedPod:
         pytest.param(b"", b"knative-serving-revision", [], id="revision is taken out"),
         pytest.param(b"", b"knative-serving-namespace", [], id="namespace is taken out"),
         pytest.param(b"K-Network-Hash: h\r\n", b"k-network-hash", [], id="hash is taken out"),
-        pytest.param(b"", b"k-proxy-request", [b"activator"], id="we say who proxies"),
+        pytest.param(
+            b"", b"k-proxy-request", [b"activator"], id="the activator names itself as the proxy"
+        ),
         pytest.param(b"", b"k-original-host", [b"example.com"], id="the host that was asked for"),
         pytest.param(
             b"K-Original-Host: mapped.example\r\n",
@@ -321,13 +323,13 @@ async def served(world: World) -> ScriptedPod:
             b"Connection: K-Proxy-Request, K-Original-Host, X-Forwarded-For\r\n",
             b"k-proxy-request",
             [b"activator"],
-            id="Connection cannot take out ours (in Knative it can)",
+            id="Connection cannot remove the activator's field (in Knative it can)",
         ),
         pytest.param(b"Proxy-Connection: keep-alive\r\n", b"proxy-connection", [], id="P-C"),
         pytest.param(b"Keep-Alive: timeout=5\r\n", b"keep-alive", [], id="Keep-Alive"),
         pytest.param(b"Proxy-Authenticate: x\r\n", b"proxy-authenticate", [], id="P-Authenticate"),
         pytest.param(b"Proxy-Authorization: x\r\n", b"proxy-authorization", [], id="P-A"),
-        pytest.param(b"Te: gzip\r\n", b"te", [], id="TE is ours"),
+        pytest.param(b"Te: gzip\r\n", b"te", [], id="TE is hop by hop"),
         pytest.param(b"Te: trailers\r\n", b"te", [b"trailers"], id="TE: trailers is asked for"),
         pytest.param(b"Upgrade: x\r\n", b"upgrade", [], id="Upgrade without Connection"),
         pytest.param(b"Connection: close\r\n", b"connection", [], id="Connection"),
