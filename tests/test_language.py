@@ -68,6 +68,7 @@ ROOMS: Final[tuple[str, ...]] = (
     "tests/activator/objects/*.py",
     "tests/activator/probing/*.py",
     "tests/activator/process/*.py",
+    "tests/activator/proxy/*.py",
     "tests/activator/records/*.py",
     "tests/activator/settings/*.py",
     "tests/activator/telemetry/*.py",

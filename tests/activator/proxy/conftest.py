@@ -25,7 +25,7 @@ from tests.activator.proxy.world import World
 
 @pytest.fixture
 async def new_world(anyio_backend: Any) -> AsyncIterator[Callable[..., Awaitable[World]]]:
-    """Starts proxies with settings of the test's own; each is checked and closed in the end."""
+    """Start proxies with the test's own settings; check and close each at the end."""
     worlds: list[World] = []
 
     async def start(**settings: Any) -> World:
@@ -47,7 +47,7 @@ async def world(new_world: Callable[..., Awaitable[World]]) -> World:
 
 @pytest.fixture
 def traces(world: World) -> Traces:
-    """What the proxy's traces are told."""
+    """Return the events that the proxy's traces got."""
     traces = Traces()
     world.proxy.services.tracer = traces  # a trace of its own
     return traces
@@ -55,7 +55,7 @@ def traces(world: World) -> Traces:
 
 @pytest.fixture
 def records(world: World) -> Records:
-    """What the proxy's request log is told."""
+    """Return the records that the proxy's request log got."""
     world.proxy.services.request_log = records = Records()
     return records
 
@@ -70,7 +70,7 @@ def http2(world: World) -> Iterator[Http2World]:
 
 @pytest.fixture(scope="session", autouse=True)
 def each_string_is_coded_once() -> Iterator[None]:
-    """The library codes 6,000 bytes in 3 ms, and large fields are sent again and again."""
+    """The library needs 3 ms for 6,000 bytes, and the tests send large fields again and again."""
     coded = lru_cache(maxsize=1000)(HuffmanEncoder(REQUEST_CODES, REQUEST_CODES_LENGTH).encode)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(HuffmanEncoder, "encode", lambda _, data: coded(data))
@@ -78,7 +78,7 @@ def each_string_is_coded_once() -> Iterator[None]:
 
 
 class _CheckedState:
-    """An attribute ``state``, each change of which has to be in a table."""
+    """An attribute ``state``; the table of states must have each of its changes."""
 
     def __init__(
         self,

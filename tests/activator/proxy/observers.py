@@ -1,4 +1,4 @@
-"""A tracer and a request log that keep what they are told."""
+"""A tracer and a request log that record their calls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from throttler.model import Revision
 
 
 class Traces:
-    """A tracer, its only trace, and everything that it is told."""
+    """A tracer, its only trace, and all calls of both."""
 
     trace_id = "ab" * 16
 
@@ -58,7 +58,7 @@ class Records(list[RequestRecord]):
 
 
 def steps_of_a_get(target: bytes, *, minor: int) -> list[tuple[object, ...]]:
-    """What a trace is told of a GET with a traceparent that is served at once."""
+    """Return the calls of a trace for a GET with a traceparent that is served at once."""
     return [
         ("begin", b"GET", target, b"example.com", minor, True),
         ("found", "ns/rev"),

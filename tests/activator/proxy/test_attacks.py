@@ -1,8 +1,8 @@
 """Input that attacks by its form: each is refused and the connection closed, or made harmless.
 
-Whatever is sent, pods get only what a strict parser takes (the world's pods check it), nothing
-that hides in a request reaches one as a request, a new connection is served as ever, and all
-counts return to zero (the world checks that in the end).
+Pods get only bytes that a strict parser accepts; the world's pods check that. Nothing that hides in
+a request reaches a pod as a request. The proxy serves new connections as before. All counts return
+to zero; the world checks that in the end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def post(fields: bytes, body: bytes = b"", version: bytes = b"HTTP/1.1") -> byte
 
 @dataclass
 class Refused:
-    """Bytes that must be answered with one of these statuses, and end the connection."""
+    """Bytes that must get one of these statuses, and end the connection."""
 
     name: str
     wire: bytes
@@ -166,7 +166,7 @@ REFUSED = [
     Refused("H13-connect-origin", b"CONNECT / HTTP/1.1\r\n" + HEAD + b"\r\n", (400, 405, 501)),
     Refused("H15-get-asterisk", get(b"*")),
     Refused("H18-preface-1.1", b"PRI * HTTP/1.1\r\n" + HEAD + b"\r\n"),
-    # -- what only looks as if it were for us
+    # -- fields that only look like the activator's own
     Refused("C10-expect", post(b"Expect: other\r\nContent-Length: 1\r\n", b"a"), (417,)),
     Refused("C10-expect-list", get(fields=b"Expect: 100-continue, other\r\n"), (417,)),
 ]
@@ -176,7 +176,7 @@ CUTS = pytest.mark.parametrize("whole", [True, False], ids=["whole", "dripped"])
 
 
 def pieces(wire: bytes) -> int:
-    """Bytes by which to drip: one, but for long input in some hundred steps."""
+    """Return bytes to drip: one by one, or long input in some hundred steps."""
     return max(1, len(wire) // 1000)
 
 
@@ -452,7 +452,7 @@ async def is_made_harmless(world: World, row: Accepted, whole: bool) -> None:
 
 @pytest.mark.parametrize("name", [b"Knative-Serving-Revision", b"knative-serving-NAMESPACE"])
 async def test_two_revisions_in_one_request_are_refused(world, name):
-    """C11: which of them the ingress set cannot be told."""
+    """C11: it is unknown which of them the ingress set."""
     pod = await world.serving()
     client = await world.client()
 
@@ -546,7 +546,7 @@ async def test_names_that_do_not_exist_leave_nothing_behind(world):
 
 
 async def test_what_a_client_writes_cannot_split_our_answer(world):
-    """Names end up in answers: in the body as they are, never in a field."""
+    """Names appear in responses: in the body as they are, never in a field."""
     client = await world.client()
     client.send(
         b"GET / HTTP/1.1\r\nHost: h\r\nKnative-Serving-Namespace: n\r\n"

@@ -1,4 +1,4 @@
-"""Connections to pods that vanish without a word are found dead; pods that do not read are not."""
+"""The proxy finds connections to vanished pods, and keeps connections to pods that do not read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POD = (1, 15, 1, 5, 20_000)
 
 
 async def sockets_to_pods(world: World) -> list[socket.socket]:
-    """Return our ends of the connections to pods, which are all in use."""
+    """Return the activator's ends of the connections to pods, which are all in use."""
     return [
         cast(Any, each).handler.exchange.pod_side.transport.get_extra_info("socket")
         for each in world.proxy.connections
@@ -47,7 +47,7 @@ async def test_a_connection_to_a_pod_that_vanishes_is_found_dead_whatever_runs_o
 async def test_a_pod_may_leave_a_large_body_unread_for_as_long_as_it_likes(
     world, head, user_timeout
 ):
-    """The kernel's bound does not tell a pod that has vanished from one that does not read."""
+    """The kernel's limit does not distinguish a vanished pod from one that does not read."""
     pod = await world.serving()
     pod.on_data = lambda connection: None
     client = await world.client()

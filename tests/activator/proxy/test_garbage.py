@@ -52,7 +52,7 @@ def timers_keep_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def no_garbage() -> Iterator[None]:
-    """Check that what runs meanwhile leaves none of our objects in reference cycles."""
+    """Check that the block leaves none of the activator's objects in reference cycles."""
     gc.collect()
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
@@ -68,8 +68,8 @@ def no_garbage() -> Iterator[None]:
 
 
 def ours(world: World) -> Counter[str]:
-    """Count our objects by their types."""
-    world.driver.probe_silent_pods()  # each second it forgets pods without requests
+    """Count the activator's objects by their types."""
+    world.driver.probe_silent_pods()  # each second it removes pods without requests
     gc.collect()
     found = Counter(f"{type(each).__module__}.{type(each).__name__}" for each in gc.get_objects())
     return Counter({name: count for name, count in found.items() if name.startswith(OURS)})
@@ -126,7 +126,7 @@ async def test_connections_that_end_are_freed(
     world: World, play: Callable[[World], Awaitable[None]]
 ) -> None:
     await world.serving(answer=ok())
-    await play(world)  # what is made once is made
+    await play(world)  # objects that are made once exist now
     await gone(world)
     with no_garbage():
         for _ in range(TURNS):
@@ -381,7 +381,7 @@ def replace_pod(world: World, address: str, number: int, protocol: AppProtocol) 
 
 
 async def nothing_stays(world: World, turn: Callable[[int], Awaitable[None]]) -> None:
-    """Check that turns leave no objects of ours behind, neither referred to nor in cycles."""
+    """Check that turns leave none of the activator's objects, neither referred to nor in cycles."""
     for number in range(TURNS // 2):
         await turn(number)
     before = ours(world)

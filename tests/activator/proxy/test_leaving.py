@@ -1,4 +1,4 @@
-"""Clients that leave while they wait: no pod gets their request, however late they leave."""
+"""Clients that leave while they wait: no pod gets their request, even at the last moment."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def passes(world: World, moment: str | float) -> None:
 
 
 async def is_served_alone(world: World, pod: Pod) -> None:
-    """Check that a pod that has come serves a new client, and has served nobody before."""
+    """Check that a new pod serves a new client, and has served no other before."""
     await world.in_time(lambda: not world.busy)
     assert not any(connection.received for connection in pod.connections)
     assert (await world.ask(request(b"/new"))).status == 200
@@ -131,7 +131,7 @@ async def test_the_place_of_a_client_that_left_goes_to_the_next(world, sockets):
 
 
 async def test_a_client_that_ended_its_side_and_then_left_is_gone(world, sockets):
-    """As a program does that is killed while it waits. What it was asked before is no proof."""
+    """A killed program leaves like this while it waits. Earlier signs of life are no proof."""
     pod = await world.pod()
     world.revise(timeout=1000.0)
     client = await waiting(world, sockets, request())

@@ -1,4 +1,4 @@
-"""Pods that end lines with a bare LF: clients get the same answer, with CRLF."""
+"""Pods that end lines with a bare LF: clients get the same response, with CRLF."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.rows import naming
 DATE = b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
 FIELDS = DATE + b"X-A: b\r\n"
 HEAD = b"HTTP/1.1 200 OK\r\n" + FIELDS
-#: One answer in all framings, with CRLF.
+#: One response in all framings, with CRLF.
 ANSWERS = {
     "length": ok(b"hello", FIELDS),
     "keep-alive": ok(b"hello", FIELDS + b"Connection: keep-alive\r\n"),
@@ -48,7 +48,7 @@ SIZES = pytest.mark.parametrize("size", [1, 2, 100_000], ids=["bytes", "pairs", 
 
 
 def answers(data: bytes, size: int, end: bool = False):
-    """Have a pod answer each request with these bytes, in pieces of ``size``."""
+    """Have a pod send these bytes for each request, in pieces of ``size``."""
 
     def answer(connection: PodConnection) -> None:
         loop = asyncio.get_running_loop()
@@ -68,7 +68,7 @@ def answers(data: bytes, size: int, end: bool = False):
 
 
 async def got(world: World, version: bytes) -> Answer:
-    """What a client gets for one request; every line of it ends with CRLF."""
+    """Return the bytes that a client gets for one request; every line of it ends with CRLF."""
     client = await world.client()
     client.send(request(fields=b"Connection: close\r\n").replace(b"HTTP/1.1", version))
     await client.ended()
@@ -142,7 +142,7 @@ async def test_a_protocol_is_switched(world, size):
 
 @SIZES
 async def test_the_first_empty_line_ends_the_head(world, size):
-    """What follows is the body, also where it looks like the end of a head."""
+    """The rest is the body, also where it looks like the end of a head."""
     pod = await world.serving()
     body = b"Set-Cookie: a=b\r\n\r\nHTTP/1.1 200 OK\nContent-Length: 0\n\n"
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d" % len(body)
@@ -222,8 +222,9 @@ HEADS = st.lists(
 @settings(deadline=None, max_examples=1000)
 @given(HEADS)
 def test_whoever_reads_finds_the_same_end_of_the_head(rest):
-    """The strict reader takes no head that has a bare LF, so that its end is the first empty line
-    by either rule."""
+    """The strict reader accepts no head with a bare LF. So the end is the first empty line by
+    either rule.
+    """
     wire = b"HTTP/1.1 200 OK" + rest + b"\r\n\r\n"
     strict = wire[: wire.index(b"\r\n\r\n") + 4]
     try:

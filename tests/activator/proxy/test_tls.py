@@ -1,4 +1,4 @@
-"""Requests over TLS on both sides: what a client may notice, and what it must not."""
+"""Requests over TLS on both sides: which effects a client may notice, and which not."""
 
 from __future__ import annotations
 
@@ -78,8 +78,9 @@ async def test_a_kept_connection_that_the_pod_has_closed_costs_the_client_nothin
 
 @on_uvloop
 async def test_an_answer_that_ends_without_the_end_of_tls_is_not_taken_for_whole(world):
-    """Anybody on the way can end a TCP connection (RFC 8446 section 6.1). asyncio's own loop tells
-    of both ends alike."""
+    """Any host on the way can end a TCP connection (RFC 8446 section 6.1). asyncio's own loop
+    reports both ends alike.
+    """
 
     def answer(connection: PodConnection) -> None:
         connection.write(b"HTTP/1.1 200 OK\r\n\r\nhalf")
@@ -121,7 +122,7 @@ async def test_a_client_that_leaves_the_queue_is_noticed_also_while_its_body_is_
     client.send(request(method=b"POST", body=b"x" * 150_000))
     await until(lambda: world.waiting == 1)
     await turns(100)
-    client.transport.abort()  # close() waits for us to read that it is the end
+    client.transport.abort()  # close() waits until the test reads the end
     for _ in range(100):
         if world.waiting:
             await world.clock_moves(0.05)
@@ -166,7 +167,7 @@ async def test_a_client_that_does_not_read_stops_the_pod(world):
     (downstream,) = world.proxy.connections
     assert downstream.handler.full
     assert downstream.transport.get_write_buffer_size() < 96 << 10
-    assert 0 < world.proxy.unread.bytes < 256 << 10  # also what is encrypted, and not seen
+    assert 0 < world.proxy.unread.bytes < 256 << 10  # also encrypted, unseen bytes
     client.abort()
     await until(lambda: not world.proxy.unread.bytes)
 
@@ -218,8 +219,9 @@ async def test_another_pod_takes_what_one_without_proof_could_not(world):
 
 
 async def test_certificates_and_authorities_change_while_requests_run(world):
-    """Each step as a controller takes it: first both are trusted, then the new one is used, then
-    the old one is withdrawn. No request fails, and no connection of a client is dropped."""
+    """The steps are a controller's: both are trusted, the new one is used, the old one is
+    withdrawn. No request fails, and no connection of a client is closed.
+    """
     pod = await world.serving()
     client = await world.client()
     new = trustme.CA()

@@ -1,4 +1,4 @@
-"""How TLS begins and ends with clients that do only what they are told."""
+"""The begin and end of TLS with clients that the test controls in each step."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ async def test_a_client_that_does_not_answer_the_end_of_tls_is_not_waited_for(wo
 
 @on_uvloop
 async def test_a_client_that_is_not_told_all_is_waited_for(world):
-    """The end comes behind the answer, however slowly that is taken. In real time: the kernel, too,
-    waits now and then where the window is small."""
+    """The end follows the response, for any speed of the reader. In real time: with a small window
+    the kernel waits now and then, too.
+    """
     size = 16 << 20
     pod = await world.serving()
     pod.answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + b"x" * size

@@ -55,12 +55,12 @@ def pod_context(ca: trustme.CA, *names: str, **how: Any) -> ssl.SSLContext:
 
 
 def free_address() -> str:
-    """A loopback address that nobody else listens on, also not tests in other processes."""
+    """Return a loopback address that is free, also in tests of other processes."""
     return "127." + ".".join(str(random.randrange(1, 255)) for _ in range(3))
 
 
 class TlsPod(Pod):
-    """A pod that takes requests over TLS. Its plain port is a name only: nobody listens there.
+    """A pod that accepts requests over TLS; its plain port is only a name, and is closed.
 
     Attributes:
         context: what it presents; for new connections when it is changed before ``listen``.
@@ -90,7 +90,7 @@ class TlsClient(Client):
 
 
 class ByHand:
-    """A client's side of TLS over a plain connection, which does only what it is told."""
+    """A client's side of TLS over a plain connection; the test controls each step."""
 
     def __init__(self, client: Client, context: ssl.SSLContext) -> None:
         self.client = client
@@ -105,7 +105,7 @@ class ByHand:
             self.client.send(data)
 
     async def shake(self, behind: bytes = b"") -> None:
-        """Do the handshake; what is ``behind`` it leaves with our last part of it."""
+        """Do the handshake; the bytes ``behind`` it leave with the client's last part of it."""
         while True:
             try:
                 self.tls.do_handshake()
@@ -120,7 +120,7 @@ class ByHand:
         self.pump()
 
     async def read_until(self, end: bytes) -> bytes:
-        """Read what comes, to these bytes."""
+        """Read up to these bytes."""
         read = b""
         while end not in read:
             self.pump()

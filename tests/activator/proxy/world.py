@@ -1,7 +1,7 @@
-"""A proxy on a loopback port between scripted clients and scripted pods, and what all three saw.
+"""A proxy on a loopback port between scripted clients and scripted pods; it records all three.
 
-Everything runs in the test's loop, also in virtual time. ``until`` lets callbacks run without
-letting time pass; awaiting what a client receives lets time pass where nothing else happens.
+Everything runs in the test's loop, also in virtual time. ``until`` lets callbacks run at the same
+time; a wait for received bytes lets time pass where nothing else happens.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from throttler.throttler import Limits, Throttler
 PATIENCE = 45.0
 _MAX_HEAD = 8 << 20
 
-#: Bytes that a socket's kernel may keep of what is not read; left alone it is up to 32 MiB.
+#: Limit of the unread bytes in a socket's kernel buffer; the default is up to 32 MiB.
 _RECEIVE_BUFFER = 256 << 10
 NAME = "rev"
 NAMESPACE = "ns"
@@ -99,7 +99,7 @@ def about(seconds: float, within: float) -> object:
 def request(
     target: bytes = b"/", method: bytes = b"GET", fields: bytes = b"", body: bytes = b""
 ) -> bytes:
-    """A request for the revision; ``fields`` are whole lines with their CRLF."""
+    """Return a request for the revision; ``fields`` are whole lines with their CRLF."""
     length = b"Content-Length: %d\r\n" % len(body) if body else b""
     return b"%b %b HTTP/1.1\r\nHost: example.com\r\n%b%b%b\r\n%b" % (
         *(method, target),
@@ -108,7 +108,7 @@ def request(
 
 
 def ok(body: bytes = b"hello", fields: bytes = b"") -> bytes:
-    """A pod's answer."""
+    """Return a pod's response."""
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%b\r\n%b" % (len(body), fields, body)
 
 
@@ -140,7 +140,7 @@ def protocol(proxy: Proxy) -> asyncio.Protocol:
 
 
 class PodConnection(asyncio.Protocol):
-    """A connection as its pod sees it. What comes must be HTTP/1.1 to a strict parser (h11)."""
+    """A connection as its pod sees it. A strict parser (h11) must accept its bytes as HTTP/1.1."""
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -148,7 +148,7 @@ class PodConnection(asyncio.Protocol):
         self.closed = False
         self.eof = False
         self.answered = 0
-        self.raw = False  # what comes is no HTTP any more
+        self.raw = False  # the bytes are HTTP no longer
         self.requests: list[Seen] = []
         self._parser = _server_parser()
 
@@ -191,7 +191,7 @@ class PodConnection(asyncio.Protocol):
         self.transport.abort()
 
     def end_behind_the_loop(self) -> None:
-        """End the connection in the kernel: no callback has told anybody of it yet."""
+        """End the connection in the kernel; no callback has run yet."""
         if self.transport.is_closing():
             return
         fd = os.dup(self.transport.get_extra_info("socket").fileno())
@@ -244,7 +244,7 @@ def _server_parser() -> h11.Connection:
 
 
 def answer_whole(connection: PodConnection) -> None:
-    """What a pod does unless told otherwise: answer each request that has come to its end."""
+    """Respond to each complete request, as pods do by default."""
     while connection.answered < len(connection.requests):
         seen = connection.requests[connection.answered]
         if not seen.whole:
@@ -262,9 +262,9 @@ class Pod:
     """A scripted pod.
 
     Attributes:
-        answer: to each whole request, or what makes it.
-        on_connect, on_data: what it does instead; called with the connection.
-        requests, connections: what it saw.
+        ``answer``: the response to each whole request, or the function that makes it.
+        on_connect, on_data: called with the connection instead of the default.
+        requests, connections: all that it saw.
     """
 
     def __init__(self, world: World, address: str = "127.0.0.1", receive_buffer: int = 0) -> None:
@@ -277,9 +277,9 @@ class Pod:
         self.on_data: Callable[[PodConnection], None] = answer_whole
         self.requests: list[Seen] = []
         self.connections: list[PodConnection] = []
-        self.hole = False  # a SYN gets no answer
+        self.hole = False  # a SYN gets no response
         self._server: asyncio.Server | None = None
-        self._place: socket.socket | None = None  # so that nobody takes the port after ``refuse``
+        self._place: socket.socket | None = None  # keeps the port after ``refuse``
 
     async def listen(self) -> None:
         """Accept connections."""
@@ -295,7 +295,7 @@ class Pod:
         self._server = await loop.create_server(lambda: PodConnection(self), sock=sock)
 
     async def refuse(self) -> None:
-        """Accept none from now on: the kernel refuses."""
+        """Close the listener: the kernel refuses connections."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -311,7 +311,7 @@ class Pod:
 
     @property
     def open(self) -> list[PodConnection]:
-        """The connections that are not closed."""
+        """Return the connections that are not closed."""
         return [c for c in self.connections if not c.closed]
 
     async def close(self) -> None:
@@ -324,7 +324,7 @@ class Pod:
 
 @dataclass
 class Answer:
-    """An answer as a strict client (h11) sees it."""
+    """A response as a strict client (h11) sees it."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
@@ -333,17 +333,17 @@ class Answer:
     interim: list[int] = field(default_factory=list)
 
     def get(self, name: bytes) -> bytes | None:
-        """The value of a field, None if it is absent."""
+        """Return the value of a field, None if it is absent."""
         values = [value for key, value in self.headers if key.lower() == name.lower()]
         assert len(values) < 2, f"{name!r} is there {len(values)} times"
         return values[0] if values else None
 
 
 class Client(asyncio.Protocol):
-    """A client that sends bytes and takes the answers apart.
+    """A client that sends bytes and splits responses.
 
     Attributes:
-        received: everything that came; unread: what no answer was taken from yet.
+        received: all bytes; unread: bytes that no response has used yet.
         eof: the proxy has ended its side; reset: the connection broke.
     """
 
@@ -389,16 +389,16 @@ class Client(asyncio.Protocol):
             await turns(3)
 
     async def change(self, patience: float = PATIENCE) -> None:
-        """Wait until something comes; in virtual time this lets time pass."""
+        """Wait until bytes arrive; in virtual time this lets time pass."""
         self._changed.clear()
         loop = asyncio.get_running_loop()
-        # In virtual time: longer than any deadline of ours, and over at once.
+        # In virtual time: longer than any deadline of the proxy, and over at once.
         virtual = hasattr(loop, "virtual_now")
         async with asyncio.timeout(1e6 if virtual else patience):
             await self._changed.wait()
 
     async def answer(self, method: bytes = b"GET") -> Answer:
-        """Wait for the next final answer, which answers a request of this method."""
+        """Wait for the next final response to a request of this method."""
         while True:
             answer = self._take(method)
             if answer is not None:
@@ -437,7 +437,7 @@ class Client(asyncio.Protocol):
         return None
 
     async def take(self, count: int) -> bytes:
-        """Wait until this many bytes have come, and take them."""
+        """Wait until this many bytes have arrived, and take them."""
         while len(self.unread) < count:
             assert not self.eof, f"only {self.unread!r} before the end"
             await self.change()
@@ -445,7 +445,7 @@ class Client(asyncio.Protocol):
         return bytes(data)
 
     async def size(self, count: int) -> None:
-        """Wait until this many bytes have come in all."""
+        """Wait until this many bytes have arrived in all."""
         while len(self.received) < count:
             assert not self.eof, f"only {len(self.received)} bytes before the end"
             await self.change()
@@ -456,7 +456,7 @@ class Client(asyncio.Protocol):
             await self.change()
 
     async def ended_or_answered(self) -> None:
-        """Wait until something of an answer has come, or the end."""
+        """Wait until a part of a response has arrived, or the end."""
         while not self.received and not self.eof:
             await self.change()
 
@@ -525,11 +525,11 @@ class _Prober:
 
 
 class World:
-    """A proxy, its pods and its clients. Leaving it checks that nothing went wrong inside.
+    """A proxy, its pods and its clients. The exit checks that no error occurred inside.
 
     Attributes:
         healthy: whether a pod passes its probe.
-        errors: what went wrong: exceptions in the loop, requests that no strict parser takes.
+        errors: exceptions in the loop, and requests that no strict parser accepts.
         expect_idle: whether all counts have to be back at zero in the end.
     """
 
@@ -581,7 +581,7 @@ class World:
         loop.set_exception_handler(self._on_loop_exception)
 
     def _is_healthy(self, tracker: PodTracker) -> bool:
-        """Those that listen; a black hole passes once, or nobody would send it anything."""
+        """Pods that listen pass; a black hole passes once, or it would never get a request."""
         (pod,) = (pod for pod in self.pods if pod.endpoint == tracker.endpoint)
         return pod.listening or (pod.hole and not tracker.probe.failures)
 
@@ -602,7 +602,7 @@ class World:
         return pod
 
     async def unreachable(self) -> Pod:
-        """A pod that never answers a SYN: its backlog is full."""
+        """Return a pod that never completes a handshake: its backlog is full."""
         pod = Pod(self, "127.0.0.77")
         pod.hole = True
         sock = _socket()
@@ -674,7 +674,7 @@ class World:
         return client
 
     async def ask(self, data: bytes | None = None, method: bytes = b"GET") -> Answer:
-        """One request on a new connection, and its answer."""
+        """Send one request on a new connection; return its response."""
         client = await self.client()
         client.send(data or request(method=method))
         answer = await client.answer(method)
@@ -694,16 +694,16 @@ class World:
         return self.revision().in_flight
 
     def counters(self) -> Any:
-        """What is counted for the revision."""
+        """Return the counters of the revision."""
         return self.driver.entries.find(NAMESPACE.encode(), NAME.encode()).counters
 
     def failures(self) -> Any:
-        """What is remembered of requests of the revision that were not served."""
+        """Return the recorded failures of the revision's requests."""
         return self.driver.entries.find(NAMESPACE.encode(), NAME.encode()).failures
 
     @property
     def busy(self) -> dict[str, int]:
-        """What is in use that is not zero."""
+        """Return the counts that are not zero."""
         counts = {"loads": sum(load.now for load in self.loads.values())}
         for throttler in self.driver.throttler:
             counts["waiting"] = counts.get("waiting", 0) + throttler.breaker.waiting
@@ -717,11 +717,11 @@ class World:
         return {key: count for key, count in counts.items() if count}
 
     async def idle(self) -> None:
-        """Wait until nothing waits and nothing runs."""
+        """Wait until no request is queued or in flight."""
         await until(lambda: not self.busy, f"{self.busy}")
 
     async def close(self) -> None:
-        """End everything and say what went wrong."""
+        """End everything; return the errors."""
         for client in self.clients:
             if not client.lost:  # asyncio before 3.11.4 raises for a closed TLS transport
                 client.transport.abort()

@@ -1,4 +1,4 @@
-"""A client's connection: how it ends where nothing is asked on it, or nothing is taken."""
+"""A client's connection: how it ends while idle, and with a client that reads nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_many_idle_connections_have_no_work_to_do(new_world):
     await world.clock_moves(0.2)
 
     assert (await world.ask()).status == 200
-    await until(lambda: len(world.proxy.timers) <= 1)  # that of the connection that has just asked
+    await until(lambda: len(world.proxy.timers) <= 1)  # of the connection with the last request
     assert len(world.proxy.connections) >= 200
 
 

@@ -1,4 +1,4 @@
-"""Who goes where there is no place for one more client, and who never does."""
+"""Which client's connection closes for a new client, and which never does."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class Named:
         return self.gone
 
     def drain(self) -> None:
-        """Do nothing: no request waits."""
+        """Do nothing: no request is queued."""
 
     def force_end(self) -> None:
-        """Do nothing: no request runs."""
+        """Do nothing: no request is in flight."""
 
     def shutdown(self) -> None:
         """Do nothing: eviction alone is tested."""
 
 
 def evicted(eviction: Eviction, guests: list[Named], now: float = 100.0) -> str:
-    """Who goes next; nobody: an empty name."""
+    """Return the name of the next connection to evict; empty for none."""
     before = [guest for guest in guests if not guest.gone]
     eviction.make_room(now, 100)
     return "".join(guest.name for guest in before if guest.gone)
@@ -99,7 +99,7 @@ def test_only_so_many_are_on_their_way_out_at_a_time() -> None:
 
 
 async def asked(world: World) -> Client:
-    """A client that has been answered, and keeps its connection."""
+    """Return a client that has its response, and keeps its connection."""
     client = await world.client()
     client.send(request())
     await client.answer()
@@ -147,7 +147,7 @@ async def test_where_everybody_is_busy_one_more_is_told_503(world):
 
 
 async def test_a_request_that_has_arrived_is_not_lost_by_it(world):
-    """It is in the kernel, and the loop has not told of it yet."""
+    """The kernel has the request, and the loop has not reported it yet."""
     await world.serving()
     world.proxy.max_connections = 1
     client = await asked(world)

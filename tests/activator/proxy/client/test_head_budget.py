@@ -1,4 +1,4 @@
-"""Heads that do not come to their end: how much of the process they may take, all together."""
+"""In-progress request heads: how much memory of the process they may take together."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_small_heads_have_room_that_large_ones_do_not_get():
 
 @pytest.fixture
 async def full(new_world: Any) -> World:
-    """A proxy where large heads have taken what they may."""
+    """Return a proxy where large heads use up the budget."""
     world: World = await new_world(unfinished_header_bytes=MOST)
     await world.serving()
     for _ in range(FIT):
@@ -86,7 +86,8 @@ async def test_who_goes_beyond_the_bound_is_told_so_and_nobody_else(full, caplog
     assert answer.get(b"retry-after") is not None
     await client.ended()
     assert "in-progress request heads" in caplog.text
-    # Whole heads of any size are served, small ones come in pieces, and the others may end theirs.
+    # The proxy serves complete heads of any size and small heads in pieces. The other heads may
+    # end.
     client = await full.client()
     client.send(request(fields=b"X: %b\r\n" % (b"a" * LARGE)))
     assert (await client.answer()).status == 200

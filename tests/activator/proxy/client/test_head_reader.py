@@ -1,4 +1,4 @@
-"""Request heads that come in pieces, or never."""
+"""Request heads that arrive in pieces, or never."""
 
 from __future__ import annotations
 

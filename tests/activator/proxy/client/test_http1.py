@@ -1,4 +1,4 @@
-"""A client's connection: requests are cut out of its bytes and answered in order."""
+"""A client's connection: the proxy splits its bytes into requests, and responds in order."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.conftest import both_loops, in_virtual_time, on_uvloop
 
 NOT_FOUND = b"Host: nowhere\r\n"
 SMALL_BUFFER = 4096
-#: More than the kernel's buffers between two sockets of this machine take.
-#: More than two kernels and we keep of what is not read; that of our connection to a pod 32 MiB.
+#: More than the kernel's buffers between two sockets of this machine take. It is more than two
+#: kernels and the activator keep of unread bytes. A connection to a pod may keep 32 MiB.
 LARGE = 48 << 20
 
 
@@ -186,8 +186,8 @@ async def test_a_client_that_leaves_while_it_waits_frees_its_place(world, leave)
 
     getattr(client, leave)()
 
-    # A close looks like a half-close until something is sent: which is done at once, and looked
-    # at a moment later.
+    # A close looks like a half-close until a write. The client writes at once, and checks a moment
+    # later.
     await world.in_time(lambda: not world.busy)
 
 
@@ -325,7 +325,7 @@ async def test_a_client_that_reads_slowly_stops_the_pod(world):
 
 @both_loops
 async def test_the_pods_connection_is_of_use_again_after_a_slow_client(world):
-    """The last piece of an answer may fill the client's buffer, when the pod is done already."""
+    """The last piece of a response may fill the client's buffer after the pod has finished."""
     for size in (300_000, 3_000_000, 6_000_000):
         pod = await world.serving()
         pod.answer = ok(b"x" * size)
@@ -405,11 +405,11 @@ async def test_a_client_that_sends_on_while_its_request_waits_is_read_no_more(wo
     assert [seen.target for seen in pod.requests] == targets
 
 
-# -- clients that leave while we do not read from them -------------------------------------------
+# -- clients that leave while the proxy does not read from them ------------------------------
 
 
 def upload(length: int, sent: int) -> bytes:
-    """The beginning of a POST of ``length`` bytes: more than is held while it waits."""
+    """Return the beginning of a POST of ``length`` bytes, more than the proxy holds."""
     return request(b"/", b"POST", b"Content-Length: %d\r\n" % length) + b"x" * sent
 
 
@@ -454,7 +454,7 @@ async def test_a_client_that_has_ended_its_side_and_waits_is_served(new_world):
 
 
 async def test_a_client_that_is_only_not_read_from_hears_nothing(new_world):
-    """A 100 that nobody expects is the answer to some: nginx passes it on as one."""
+    """Some clients take an unexpected 100 as the response: nginx passes it on as one."""
     world = await new_world(hold_bytes=1000)
     pod = await world.pod()
     world.revise(timeout=1000.0)

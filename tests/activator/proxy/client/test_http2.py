@@ -1,4 +1,4 @@
-"""A client's connection of HTTP/2: how it begins and ends, and what hostile clients meet."""
+"""A client's HTTP/2 connection: its beginning, its end, and hostile clients."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def asked(stream: int, *, ended: bool = True) -> bytes:
 
 
 async def raw(http2, data: bytes):
-    """A client that sends these bytes; a peer that knows of no request takes what comes."""
+    """Return a client that sends these bytes; its peer accepts any response."""
     client = await http2.world.client()
     client.send(data)
     return client
 
 
 def goaways(received: bytes) -> list[tuple[int, int]]:
-    """Return last stream and code of each GOAWAY in it."""
+    """Return last stream and code of each GOAWAY in the bytes."""
     return [
         (int.from_bytes(payload[:4], "big"), int.from_bytes(payload[4:8], "big"))
         for kind, _, payload in cut(received)
@@ -46,7 +46,7 @@ def goaways(received: bytes) -> list[tuple[int, int]]:
 
 
 def resets(received: bytes) -> list[tuple[int, int]]:
-    """Return stream and code of each RST_STREAM in it."""
+    """Return stream and code of each RST_STREAM in the bytes."""
     return [
         (stream, int.from_bytes(payload, "big"))
         for kind, stream, payload in cut(received)
@@ -55,7 +55,7 @@ def resets(received: bytes) -> list[tuple[int, int]]:
 
 
 def pings(received: bytes) -> list[bytes]:
-    """Return what each PING in it holds."""
+    """Return the payload of each PING in the bytes."""
     return [payload for kind, _, payload in cut(received) if kind == FrameType.PING]
 
 
@@ -105,9 +105,9 @@ async def test_a_server_that_stops_says_so_and_finishes_what_runs(http2):
     (connection,) = http2.world.proxy.connections
     connection.shutdown()
     await turns(20)
-    assert goaways(client.received) == []  # to some clients it would be the end of stream 1
+    assert goaways(client.received) == []  # some clients would take it for the end of stream 1
 
-    # Begun before the client knew: not lost. Behind the last stream that we name: not looked at.
+    # Streams that began before GOAWAY arrived are served. The proxy ignores later streams.
     client.send(asked(3))
     await until(lambda: goaways(client.received))
     assert goaways(client.received) == [(frames.MAX_31_BITS, ErrorCode.NO_ERROR)]
@@ -136,7 +136,7 @@ async def test_an_idle_client_learns_that_the_server_stops_and_has_a_second_to_g
 
 
 async def in_the_lame_duck(http2, *, window: int = 65535) -> Peer:
-    """A client with one request at a time, whose server has begun to drain."""
+    """Return a client with one request at a time, whose server has begun to drain."""
     await http2.serving()
     client = await http2.client(window=window)
     await client.answer(client.ask())
@@ -147,7 +147,7 @@ async def in_the_lame_duck(http2, *, window: int = 65535) -> Peer:
 
 @both_loops
 async def test_in_the_lame_duck_goaway_follows_the_response_in_one_write(http2):
-    """To the library h2, which is the client here, whatever follows GOAWAY is an error."""
+    """The client is the library h2, for which any frame behind GOAWAY is an error."""
     client = await in_the_lame_duck(http2)
     answer = await client.answer(client.ask())
     assert (answer.status, answer.body) == (200, b"hello")
@@ -322,7 +322,7 @@ async def test_a_malformed_request_is_told_why_and_no_pod_has_it(http2, malforme
 
 @pytest.mark.parametrize("more", [(b"te", b"gzip"), (b"host", b"other"), (b"content-length", b"5")])
 async def test_a_malformed_head_is_told_so_without_a_body(http2, more):
-    """Clients take DATA behind the answer to a HEAD for a fault of the connection."""
+    """Clients treat DATA behind the response to a HEAD as a connection error."""
     head = b"".join(line(*field) for field in ((b":method", b"HEAD"), *HEAD[1:], more))
     client = await raw(http2, BEGIN + frames.headers(1, head, ended=True))
     await until(lambda: line(b":status", b"400") in client.received)
@@ -337,7 +337,7 @@ async def test_a_malformed_head_is_told_so_without_a_body(http2, more):
 @in_virtual_time
 @pytest.mark.parametrize("ends", [True, False])
 async def test_a_malformed_request_that_goes_on_is_reset_behind_its_end(http2, ends):
-    """Clients lose a response by a reset that comes while they send."""
+    """Clients lose a response if a reset comes while they send."""
     client = await raw(http2, BEGIN + frames.headers(1, block((b"te", b"gzip")), ended=False))
     await until(lambda: b"400 Bad Request" in client.received)
     await turns(20)

@@ -1,4 +1,4 @@
-"""A connection whose request was not read to its end: the answer arrives, the rest is bounded."""
+"""A connection whose request was not read completely: the response arrives, the rest is limited."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_client_that_stays_is_dropped_after_a_while(world):
 
 @in_virtual_time
 async def test_a_client_that_goes_on_sending_is_read_no_more_but_not_reset(world):
-    """A reset would come while it sends, and many clients then never read the response."""
+    """A reset during the upload would keep many clients from reading the response."""
     client = await world.client()
     client.send(UNREAD)
     await client.ended()

@@ -1,4 +1,4 @@
-"""The data ports: uvicorn's server around our connections, probes on every path, the end."""
+"""The data ports: uvicorn's server with the proxy's connections, probes on every path, the end."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def test_a_request_that_has_arrived_on_an_idle_connection_is_served_at_the
     await world.clock_moves(10.0)
 
     world.proxy.services.draining = True
-    client.send(request())  # it is in the kernel: no callback of the server has run
+    client.send(request())  # the kernel has it: no callback of the server has run
     for connection in list(world.proxy.connections):
         connection.shutdown()
 
@@ -151,7 +151,7 @@ async def test_a_request_that_has_arrived_on_an_idle_connection_is_served_at_the
 async def test_a_new_connection_may_bring_its_first_request_while_the_server_stops(
     world, monkeypatch
 ):
-    """An ingress that was told to close opens one for each request, and may repeat no POST."""
+    """After a close, an ingress opens a connection for each request, and must not repeat a POST."""
     monkeypatch.setattr(client_connection, "_NEW_SECONDS", 1.0)
     pod = await world.serving()
     server, port, task = await _served(world)
@@ -256,7 +256,7 @@ async def test_a_request_that_has_come_in_part_when_the_server_stops_is_answered
 
 @both_loops
 async def test_what_runs_when_all_time_is_over_is_told_so_or_broken_off(world):
-    """A client must neither wait for ever nor take half an answer for a whole one."""
+    """A client must neither wait without end nor take half a response for a whole one."""
     pod = await world.serving()
     pod.on_data = lambda connection: None
     clients = [await world.client() for _ in range(4)]

@@ -1,4 +1,4 @@
-"""What all connections of clients share: the date, places, the end, what is logged of answers."""
+"""State that all client connections share: the date, places, the end, and the log of responses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def test_the_date_is_now_and_made_once_a_second(world):
 
 @both_loops
 async def test_each_answer_of_a_process_that_ends_is_the_last_on_its_connection(world):
-    """Else the client's next request meets a connection that is being closed."""
+    """Otherwise the client's next request meets a connection that closes."""
     await world.serving()
     client = await world.client()
     client.send(request())

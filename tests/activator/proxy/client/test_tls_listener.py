@@ -1,4 +1,4 @@
-"""Connections that are not encrypted yet: counted, bounded, given up in time, and never left."""
+"""Connections before the end of their handshake: counted, limited, expired in time, none leaks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.conftest import both_loops, in_virtual_time
 
 pytestmark = both_loops
 
-#: A record that says it is a handshake, and is none.
+#: A record with the type of a handshake and an invalid body.
 NO_HELLO = b"\x16\x03\x01\x00\x05hello"
 
 
@@ -34,7 +34,7 @@ async def world(anyio_backend: Any) -> AsyncIterator[TlsWorld]:
 
 
 async def silent(world: TlsWorld, count: int) -> list[Client]:
-    """So many clients that say nothing, which are all counted."""
+    """Return that many clients that send nothing; the proxy counts all of them."""
     before = world.proxy.handshakes
     clients = [await world.plain() for _ in range(count)]
     await until(lambda: world.proxy.handshakes == before + count)
@@ -46,7 +46,7 @@ def open_files() -> int:
 
 
 def files_in_use() -> int:
-    """Return how many files are open, less those of earlier tests that nobody uses any more."""
+    """Return how many files are open, without unused files of earlier tests."""
     gc.collect()
     return open_files()
 
@@ -114,7 +114,7 @@ async def test_where_all_places_are_taken_a_client_gets_503_over_tls(world, capl
 
 
 async def plain_statuses(world: TlsWorld, count: int) -> list[int]:
-    """Open connections on a port without TLS; what each is told, all of them being open."""
+    """Open connections on a port without TLS; return the status that each one gets."""
     server = await world.loop.create_server(lambda: protocol(world.proxy), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     statuses = []
@@ -199,7 +199,7 @@ async def test_handshakes_that_fail_leave_nothing_and_log_nothing(world, caplog,
 
 
 def is_open(sock: socket.socket) -> bool:
-    """Whether we have not been told of an end."""
+    """Return whether no end of the connection was reported."""
     if sock.fileno() < 0:
         return False
     sock.setblocking(False)
@@ -237,7 +237,7 @@ async def test_handshakes_that_are_cancelled_close_their_connections(world):
 
 @contextmanager
 def no_more_files() -> Iterator[None]:
-    """The process may open none."""
+    """Let the process open no more files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     next_file = os.dup(0)
     os.close(next_file)
@@ -267,7 +267,7 @@ async def test_without_files_connections_are_left_to_the_kernel_for_a_while(
             sock.connect(("127.0.0.1", world.port))
             await until(lambda: caplog.messages)
             await turns(50)
-            assert len(accepts) == 1  # not at every turn of the loop
+            assert len(accepts) == 1  # not at each turn of the loop
             await world.in_time(lambda: len(accepts) >= 2)
         assert caplog.messages == ["cannot accept connections: Too many open files"]
         await world.in_time(lambda: world.proxy.handshakes == 1)
@@ -301,7 +301,7 @@ async def test_a_closed_listener_leaves_handshakes_alone(world):
 
 
 async def test_a_burst_is_taken_in_turns_and_in_full(world):
-    """What stands in the kernel's line after one turn has the next."""
+    """The next turn accepts the connections that are left in the kernel's queue."""
     count = 2 * listener._PER_TURN + 1
     socks = [connect(world) for _ in range(count)]
     await until(lambda: world.proxy.handshakes == count)

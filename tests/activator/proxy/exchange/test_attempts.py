@@ -1,4 +1,4 @@
-"""What follows from a failed attempt, and from a response in doubt: each rule with sockets."""
+"""The effects of a failed attempt, and of a doubtful response: each rule with sockets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GO = b"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosnif
 
 
 def own(status: int, text: bytes) -> bytes:
-    """What queue-proxy answers by itself."""
+    """Return a response that queue-proxy makes itself."""
     return b"HTTP/1.1 %d X\r\n%bContent-Length: %d\r\n\r\n%b" % (status, GO, len(text), text)
 
 
@@ -43,7 +43,7 @@ APP_503 = b"HTTP/1.1 503 X\r\nContent-Length: 5\r\n\r\nlater"
 
 
 async def pods_of(world: World, count: int, **spec: Any) -> list[Pod]:
-    """A revision of so many healthy pods, in the order in which they are asked first."""
+    """Return a revision of that many healthy pods, in the order of their first requests."""
     pods = [await world.pod() for _ in range(count)]
     world.revise(*pods, **{"container_concurrency": 1} | spec)
     await until(lambda: world.revision().statistics().healthy == count)
@@ -180,7 +180,7 @@ async def test_the_only_pod_is_asked_until_its_application_is_back(world):
 
 
 async def test_nobody_is_shed_while_the_only_pod_gives_requests_back(new_world):
-    """As if it was a start, which took long: nobody waited for one."""
+    """The time counts as a long start: no request waited for one."""
     world = await new_world(queue=Limits(shed_early=True))
     (pod,) = await pods_of(world, 1, container_concurrency=0, timeout=20.0)
     world.revision().forecast.starts.add(100.0)
@@ -223,7 +223,7 @@ async def test_a_request_that_is_given_back_all_the_time_ends_at_its_deadline(wo
 
 
 async def test_behind_the_cluster_ip_a_request_is_given_back_a_few_times_at_most(world):
-    """There nobody is left alone for its answers, so nothing would slow a longer game."""
+    """The ClusterIP is never ejected for its responses, so nothing would slow a longer series."""
     (pod,) = await pods_of(world, 1)
     pod.answer = NOT_THERE
     (tracker,) = world.revision().pods()
@@ -302,7 +302,7 @@ async def test_an_answer_that_ends_while_it_may_be_queue_proxys_is_no_answer(wor
 
 
 def in_two(world: World, answer: bytes, last: int) -> Callable[[PodConnection], None]:
-    """Write all but the last bytes, and these a moment later."""
+    """Write all but the last bytes, and the rest a moment later."""
 
     def slowly(connection: PodConnection) -> None:
         connection.write(answer[:-last])
@@ -387,7 +387,7 @@ async def test_a_request_that_one_attempt_answers_gets_the_bytes_of_its_pod(worl
 
 @both_loops
 async def test_a_request_that_breaks_every_connection_harms_no_other(world):
-    """A poison: whoever gets it drops the connection. It is tried a few times and given up."""
+    """A request that makes each pod drop its connection is tried a few times, and then fails."""
     pods = await pods_of(world, 4, container_concurrency=10)
 
     def picky(connection: PodConnection) -> None:

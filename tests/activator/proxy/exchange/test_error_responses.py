@@ -1,4 +1,4 @@
-"""The replies to requests that may not wait, or whose time is over."""
+"""Error responses to requests that may not wait, or that have expired."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_who_is_refused_is_told_when_to_come_again_by_how_long_it_took(new
 
     again = await world.ask()
 
-    # Two wait, the third turn is expected after 60 s; the luck of these tests takes off a fifth.
+    # Two requests wait; the third turn is due after 60 s, and jitter takes off a fifth.
     assert (again.status, again.get(b"retry-after")) == (503, b"48")
     for client in clients[:3]:
         client.abort()

@@ -1,4 +1,4 @@
-"""One request and its answer: trying again, deadlines, giving up; shown with HTTP/1."""
+"""One request and its response: retries, deadlines, cancellation; shown with HTTP/1."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ LARGE = 12 << 20
 @both_loops
 async def test_a_refused_connection_puts_the_request_back_for_another_pod(world):
     pods = [await world.pod(), await world.pod()]
-    gone, other = sorted(
-        pods, key=lambda pod: pod.endpoint
-    )  # the policy takes the first that is free
+    gone, other = sorted(pods, key=lambda pod: pod.endpoint)  # the policy takes the first free pod
     other.answer = ok(b"other")
     world.revise(gone, other, container_concurrency=1)
     await until(lambda: world.revision().statistics().healthy == 2)
@@ -121,7 +119,7 @@ async def test_an_idle_connection_that_the_pod_has_closed_is_not_used(world):
         assert (await world.ask(request(b"/", method, body=b"x"), method)).status == 200
         for connection in pod.open:
             connection.close()
-        # No turn of the loop between: only the kernel knows of the close yet.
+        # No turn of the loop in between: only the kernel knows of the close yet.
         assert (await world.ask(request(b"/", method, body=b"x"), method)).status == 200
     assert not world.counters().outcomes["upstream-failed"]
 
@@ -166,7 +164,7 @@ OFFSETS = ("0", "1", "in-head", "head", "in-body", "whole")
 @both_loops
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_a_pod_that_closes_anywhere_in_a_request(anyio_backend, name):
-    """What has no second effect is sent again while all of it is held; else 502, and once."""
+    """The proxy repeats a safe request while it holds all of it; otherwise it sends 502."""
     for row in all_pairs(OFFSETS, ("close", "reset"), (False, True)):
         async with own_world(*row) as world:
             await closes_in_a_request(world, name, *row)
@@ -218,14 +216,14 @@ async def closes_in_a_request(world: World, name: str, offset: str, end: str, re
 
 
 def request_at(connection: PodConnection) -> int:
-    """Where the last request on a reused connection begins."""
+    """Return where the last request on a reused connection begins."""
     return max(0, connection.received.rfind(b" /x HTTP/1.1") - 10)
 
 
 @both_loops
 @pytest.mark.parametrize("end", ["close", "reset"])
 async def test_a_pod_that_closes_anywhere_in_its_answer(world, end):
-    """A byte of an answer is proof that the pod has the request: it is never sent again."""
+    """One byte of a response proves that the pod has the request: the proxy never repeats it."""
     answer = ok(b"hello", b"X-A: b\r\n")
     for cut_at in range(1, len(answer)):
         pod = await world.serving()
@@ -391,7 +389,7 @@ async def test_a_client_that_closes_in_the_middle_of_its_answer_is_noticed_by_th
     await world.clock_moves(0.1)
     assert world.in_flight == 1  # it may still read: a half-close looks the same
 
-    for connection in pod.open * 2:  # the first is answered with a reset, the second may fail
+    for connection in pod.open * 2:  # the first write causes a reset, the second may fail
         if not connection.transport.is_closing():
             connection.write(b"more")
         await world.clock_moves(0.1)
@@ -449,7 +447,7 @@ async def test_two_revisions_do_not_share_pods(world):
 
 
 async def test_each_answer_belongs_to_its_own_request(world):
-    """Many clients, few connections: no answer is swapped."""
+    """Many clients, few connections: no client gets another's response."""
     pod = await world.serving(container_concurrency=3)
 
     def echo(seen: Seen) -> bytes:

@@ -1,4 +1,4 @@
-"""One request in HTTP/1 and its answer: what pods see, what clients see, bodies."""
+"""One request in HTTP/1 and its response: what pods see, what clients see, bodies."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_an_answer_passes_byte_for_byte(world):
     assert bytes(client.received) == raw
 
 
-#: Reason phrases of pods, and what a client gets.
+#: Reason phrases of pods, and the client's status line.
 REASONS = (
     (b" O\x01K\x7f", b" OK"),
     (b" \0", b" "),
@@ -431,7 +431,7 @@ async def test_a_waiting_body_is_read_up_to_a_bound_then_the_client_is_stopped(n
     await turns(500)
 
     held = world.revision().statistics().queued_bytes
-    assert held < (32 << 10) + (256 << 10) + 1000  # one read of the loop beyond the bound
+    assert held < (32 << 10) + (256 << 10) + 1000  # one read of the loop beyond the limit
     assert client.transport.get_write_buffer_size() > 0
 
     world.list(pod)
@@ -489,7 +489,7 @@ async def test_an_early_answer_counts_where_the_pod_resets_the_connection_behind
     client = await world.client()
 
     def early(connection: PodConnection) -> None:
-        client.send(b"more")  # the proxy reads this before the answer
+        client.send(b"more")  # the proxy reads this before the response
         connection.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno!")
         connection.reset()
         pod.on_data = lambda connection: None

@@ -1,4 +1,4 @@
-"""One request in HTTP/2 and its answer: what pods see, what clients see, gRPC, repeats."""
+"""One request in HTTP/2 and its response: what pods see, what clients see, gRPC, retries."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ async def test_a_pod_is_stopped_by_a_client_that_does_not_read(http2):
     # The client's window, and the pod's own.
     assert len(left[0]) >= (4 << 20) - 65535 - (64 << 10)
 
-    # Others on both connections are not stopped by it.
+    # Other streams on both connections continue.
     pod.on_message = answer_hello
     other = await http2.client()
     assert (await other.answer(other.ask())).body == b"hello"
@@ -184,7 +184,7 @@ async def test_a_goaway_counts_where_the_pod_resets_the_connection_behind_it(htt
     client = await http2.client()
     assert (await client.answer(client.ask())).status == 200
     (pool,) = http2.world.proxy.services.pools._pools.values()
-    pool.shared[0].link.transport.pause_reading()  # what comes from now on is noticed by a write
+    pool.shared[0].link.transport.pause_reading()  # the proxy notices later events only by a write
     (peer,) = pod.connections
     pod.on_message = lambda *_: None
     refused = client.ask(b"/refused", b"POST")
@@ -366,7 +366,7 @@ async def test_who_sends_all_before_it_reads_gets_an_early_answer_larger_than_it
     client.reads = False
     stream = client.ask(b"/", b"POST", end=False)
     client.data(stream, bytes(4 * STREAM_WINDOW), end=True)
-    # One window is with the pod, half of another waits for it.
+    # The pod has one window, and half of another waits for it.
     await until(lambda: len(client.unsent[stream][0]) <= 5 * STREAM_WINDOW // 2)
     (peer,) = pod.connections
     peer.headers(1, [(b":status", b"413")])

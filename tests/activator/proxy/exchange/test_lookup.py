@@ -1,4 +1,4 @@
-"""Which revision a request is for; hosts are the throttler's and the driver's to read."""
+"""Which revision a request is for; throttler and driver parse hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What traces and the request log hear of a request."""
+"""What traces and the request log record of a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How requests end that are not served to their end: what their clients and their revision get."""
+"""Requests that end early: what their clients and their revision get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request's wait leaves behind: cold starts, and fields for who wants to see them."""
+"""The traces of a request's wait: cold starts, and fields for clients that may see them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from throttler.throttler import Limits
 
 TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 METRIC = rf"({TOKEN})(?:;({TOKEN})=({TOKEN}|\"[^\"\\]*\"))"
-#: https://www.w3.org/TR/server-timing/#the-server-timing-header-field, as much as we write.
+#: https://www.w3.org/TR/server-timing/#the-server-timing-header-field, without unused parts.
 SERVER_TIMING = re.compile(rf"{METRIC}(, {METRIC})*")
 
 
 def timing(answer):
-    """The metrics of the one field that is ours: durations in seconds, descriptions."""
+    """Return the metrics of the activator's field: durations in seconds, descriptions."""
     (value,) = (v for k, v in answer.headers if k == b"server-timing" and b"queue;" in v)
     text = value.decode()
     assert SERVER_TIMING.fullmatch(text), text
@@ -77,7 +77,7 @@ async def test_a_cold_start_ends_with_the_first_byte_of_the_first_answer(world):
         pod.endpoint.address,
     )
     phases = cold_start["phases"]
-    # This world's prober says nothing of when it asks, and there is no autoscaler.
+    # This world's prober does not report the times of its probes, and there is no autoscaler.
     assert list(phases) == ["address", "probe-passed", "dispatched", "first-byte"]
     assert phases["address"] == about(0.1, within=0.09)
     assert phases["first-byte"] - phases["dispatched"] == about(0.1, within=0.09)

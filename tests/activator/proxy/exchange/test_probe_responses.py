@@ -1,4 +1,4 @@
-"""Which requests are answered before any revision is asked for, and how."""
+"""Which requests get a response before any lookup of a revision, and which one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a request's body is held, and what of it goes to a pod."""
+"""How long the proxy holds a request's body, and which part of it a pod gets."""
 
 from __future__ import annotations
 

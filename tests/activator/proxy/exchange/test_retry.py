@@ -1,4 +1,4 @@
-"""When a request is sent again: the table, and each of its rows with sockets."""
+"""When the proxy retries a request: the table, and each of its rows with sockets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from activator.proxy.message.version import HTTP_1_1
 
 F, T, B = Failure, Then, Blame
 
-#: By failure and whether it may be repeated: what follows first, and after one failure that counts.
+#: By failure and whether a repeat is allowed: the first step, and the step after a counted failure.
 TABLE: dict[tuple[Failure, bool], tuple[tuple[Then, Blame], tuple[Then, Blame]]] = {
     (F.NO_CONNECTION, True): ((T.REQUEUE, B.UNREACHABLE), (T.REQUEUE, B.UNREACHABLE)),
     (F.NO_CONNECTION, False): ((T.REQUEUE, B.UNREACHABLE), (T.REQUEUE, B.UNREACHABLE)),

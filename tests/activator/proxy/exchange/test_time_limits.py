@@ -1,4 +1,4 @@
-"""A revision's three time-outs: whole duration, beginning of the answer, silence."""
+"""A revision's three time-outs: whole duration, beginning of the response, silence."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_the_limit_is_named_as_the_revision_has_it(start, idle, name):
 
 
 def silent(pod):
-    """Let a pod take requests and say nothing."""
+    """Let a pod accept requests, and send nothing."""
     pod.on_data = lambda connection: None
 
 
@@ -186,7 +186,7 @@ async def test_an_answer_that_falls_silent_is_broken_off_not_ended(world, framin
 
 @in_virtual_time
 async def test_a_client_of_http_1_0_is_told_by_a_reset(world):
-    """There the end of the connection is the end of an answer, and nothing else says so."""
+    """The end of the connection is the only sign for the end of a response."""
     pod = await world.serving(timeout=10.0, idle_timeout=0.2)
     silent(pod)
     client = await world.client()
@@ -235,7 +235,7 @@ UPGRADE = request(fields=b"Connection: Upgrade\r\nUpgrade: echo\r\n")
 
 
 async def tunnel(world, **limits):
-    """A connection that has changed its protocol; both its ends."""
+    """Return both ends of a connection that has changed its protocol."""
     pod = await world.serving(timeout=10.0, **limits)
     pod.on_data = lambda connection: None
     client = await world.client()

@@ -24,7 +24,7 @@ LARGE = 3_000_000
 
 
 def refuse_the_preface(world: World, connection: PodConnection) -> bool:
-    """Do what a server of HTTP/1 does with the preface of HTTP/2; return whether it came."""
+    """Respond to the preface of HTTP/2 as a server of HTTP/1; return whether it came."""
     if not connection.received.startswith(b"PRI * HTTP/2.0"):
         return False
     world.errors[:] = [each for each in world.errors if "PRI *" not in each]
@@ -35,22 +35,22 @@ def refuse_the_preface(world: World, connection: PodConnection) -> bool:
 
 
 def asked(pod: Pod) -> list[Seen]:
-    """The requests that a pod of HTTP/1 has understood."""
+    """Return the requests that a pod of HTTP/1 has parsed."""
     return [seen for seen in pod.requests if seen.method != b"PRI"]
 
 
 async def http2_pod(http2: Http2World) -> Http2Pod:
-    """A pod that speaks HTTP/2 alone, as the proxy knows by now."""
+    """Return a pod that speaks HTTP/2 alone; the proxy knows that already."""
     pod = await http2.serving()
     world = http2.world
     assert (await world.ask()).body == b"hello"
-    await turns(20)  # the library objects to the request in HTTP/1, if it has read that
+    await turns(20)  # the library rejects the request in HTTP/1, if it reads that
     world.errors[:] = [each for each in world.errors if "Invalid HTTP/2 preamble" not in each]
     return pod
 
 
 async def http1_pod(http2: Http2World, answer: bytes = b"", on_data=None):
-    """A pod that speaks HTTP/1 alone, and that a revision lists."""
+    """Return a pod that speaks HTTP/1 alone, and that a revision lists."""
     world = http2.world
     pod = await world.pod()
     pod.answer = answer or ok()
@@ -202,7 +202,7 @@ async def test_a_client_that_reads_nothing_stops_a_pod_of_http1(http2):
 
 
 def in_steps(answer: bytes, size: int):
-    """Have a pod of HTTP/1 send its response in pieces of that size, each read by itself."""
+    """Have a pod of HTTP/1 send its response in pieces of that size, each in a read of its own."""
 
     def data(connection: PodConnection) -> None:
         if connection.answered < len(connection.requests) and connection.requests[-1].whole:
@@ -403,7 +403,7 @@ async def test_bodies_and_trailers_pass_to_a_pod_of_http2(http2):
 
 @pytest.mark.parametrize("framing", ["length", "chunks"])
 async def test_the_first_request_to_a_pod_of_http2_may_have_a_body(http2, framing):
-    """Nothing is known of the pod yet: it gets the request in HTTP/1, and then in HTTP/2."""
+    """The proxy does not know the pod yet: it sends the request in HTTP/1, and then in HTTP/2."""
     pod = await http2.serving()
     pod.on_message = echo
     world = http2.world

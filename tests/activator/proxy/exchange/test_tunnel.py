@@ -25,18 +25,18 @@ SWITCH = (
     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Accept: a\r\n\r\n"
 )
-#: What the client sees of it.
+#: The client's view of it.
 SWITCHED = (
     b"HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: a\r\n"
     b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 )
 LARGE = 12 << 20
-#: A connection to a pod may keep 32 MiB that nobody reads.
+#: A connection to a pod may keep 32 MiB of unread bytes.
 DOWNLOAD = 48 << 20
 
 
 def switch(connection: PodConnection) -> None:
-    """Answer 101 and echo from then on, each piece in brackets."""
+    """Send 101, and then echo each piece in brackets."""
     if not connection.raw:
         connection.raw = True
         connection.received = bytearray()
@@ -168,7 +168,7 @@ async def test_a_half_close_passes_and_the_other_way_stays_open(world, pod):
 
 
 def keep_half_open(pod: Pod) -> None:
-    """Have the pod's connections stay when their client ends its side."""
+    """Keep the pod's connections open when their client ends its side."""
 
     def on_connect(connection: PodConnection) -> None:
         def eof_received() -> bool:

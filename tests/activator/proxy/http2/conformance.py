@@ -1,8 +1,8 @@
-"""What RFC 9113, RFC 7540 and RFC 7541 ask of a server, one case a row.
+"""What RFC 9113, RFC 7540 and RFC 7541 demand of a server, one case a row.
 
-Each case is what a client sends and what a strict client may see then. The cases are those that
-conformance checkers of HTTP/2 know; each names the section that it follows from. RFC 7540 counts
-where RFC 9113 no longer speaks of a matter, as of priorities.
+Each case has the frames that a client sends, and the frames that a strict client may see then.
+Conformance checkers of HTTP/2 know these cases; each names its section. RFC 7540 counts where RFC
+9113 is silent, as for priorities.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class Frame:
 
 @dataclass(frozen=True)
 class Seen:
-    """What came of the server: frames, other bytes, and whether it has ended its side."""
+    """What the server sent: frames, other bytes, and whether it has ended its side."""
 
     frames: list[Frame]
     plain: bytes
     ended: bool
 
     def of(self, kind: FrameType, stream: int | None = None) -> list[Frame]:
-        """The frames of a type, on one stream or on any."""
+        """Return the frames of a type, on one stream or on any."""
         return [f for f in self.frames if f.kind == kind and stream in (None, f.stream)]
 
 
@@ -71,9 +71,9 @@ class Case:
 
     Attributes:
         section: of RFC 9113, unless another is named.
-        sends: what the client sends, and what it waits for in between.
-        sees: whether it has seen what it may expect.
-        silent: whether the pod answers no request.
+        sends: what the client sends, and which frames it waits for in between.
+        sees: whether it has seen the expected frames.
+        silent: whether the pod does not respond.
     """
 
     section: str
@@ -241,8 +241,11 @@ def greets(seen: Seen) -> bool:
 
 
 def turns_away(seen: Seen) -> bool:
-    """The connection ends. A peer whose preface is wrong does not speak HTTP/2 (section 3.4), so
-    GOAWAY may be left out, and on a port for both versions the response is one of HTTP/1."""
+    """The connection ends.
+
+    A peer with a wrong preface does not speak HTTP/2 (section 3.4), so GOAWAY may be left out.
+    On a port for both versions the response is one of HTTP/1.
+    """
     return seen.ended and (
         seen.plain.startswith(b"HTTP/1.1 400 ")
         or [f.code for f in seen.of(FrameType.GOAWAY)] == [PROTOCOL]
@@ -251,7 +254,7 @@ def turns_away(seen: Seen) -> bool:
 
 # -- the rows ------------------------------------------------------------------------------------
 
-#: What every server has to take.
+#: Frames that every server must accept.
 GENERIC = (
     Case("3.4", "a connection preface", (), greets),
     Case("5.1", "PRIORITY on an idle stream", (priority(1), ping()), pongs()),

@@ -20,7 +20,7 @@ from tests.activator.proxy.world import NAME, NAMESPACE, World, until
 from throttler.model import AppProtocol, Endpoint, ListedEndpoints, Revision, RevisionID
 
 Headers = list[tuple[bytes, bytes]]
-#: What names the revision.
+#: These fields name the revision.
 TO_REVISION: Headers = [
     (b"knative-serving-namespace", NAMESPACE.encode()),
     (b"knative-serving-revision", NAME.encode()),
@@ -55,15 +55,14 @@ class Peer(asyncio.Protocol):
     """One end of a connection.
 
     Attributes:
-        messages: what came, by stream; reads: whether what comes is acknowledged.
+        messages: the received messages, by stream; reads: whether received bytes are acknowledged.
         goaway: the last stream and the code of a GOAWAY; lost: the connection is closed.
-        greeting: frames that it begins with behind its SETTINGS, and by which it does not go; None
-            for closing at once.
+        greeting: frames that it sends after its SETTINGS, without effect on it; None to close.
         padding: bytes of padding in each DATA frame, which then has as many bytes of payload.
 
     Arguments:
-        window, streams: of its SETTINGS; late: seconds until it says anything, unless that is a
-            header section before.
+        window, streams: of its SETTINGS.
+        late: seconds until it sends anything, unless it receives a header section before.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class Peer(asyncio.Protocol):
             h2.config.H2Configuration(
                 client_side=client,
                 header_encoding=None,
-                # What a proxy of hostile peers must stand, they have to be able to send.
+                # The tests' peers must be able to send the frames that the proxy must survive.
                 validate_outbound_headers=False,
                 normalize_outbound_headers=False,
             )
@@ -109,7 +108,7 @@ class Peer(asyncio.Protocol):
         self.transport.write(self.greeting)
 
     def data_received(self, data: bytes) -> None:
-        # What crosses our own RST_STREAM is nothing to anybody.
+        # Frames that cross the proxy's RST_STREAM count for no stream.
         with contextlib.suppress(h2.exceptions.StreamClosedError):
             for event in self.h2.receive_data(data):
                 self._take(event)
@@ -205,20 +204,20 @@ class Peer(asyncio.Protocol):
         return stream
 
     async def answer(self, stream: int) -> Message:
-        """Wait until an answer is over."""
+        """Wait until a response is complete."""
         await until(lambda: stream in self.messages and self.messages[stream].over, f"{stream}")
         return self.messages[stream]
 
 
 def answer_hello(peer: Peer, stream: int, message: Message) -> None:
-    """What a pod does unless told otherwise."""
+    """Respond as pods do by default."""
     if message.ended and message.reset is None:
         peer.headers(stream, [(b":status", b"200"), (b"content-length", b"5")])
         peer.data(stream, b"hello", end=True)
 
 
 def echo(peer: Peer, stream: int, message: Message) -> None:
-    """Have a pod answer with the body, when it is whole."""
+    """Have a pod send the body as its response, when it is whole."""
     if message.ended:
         peer.headers(stream, [(b":status", b"200")])
         peer.data(stream, message.body, end=True)

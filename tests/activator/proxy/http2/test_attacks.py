@@ -1,7 +1,7 @@
-"""What hostile clients do, what it costs them, and that it costs nobody else anything.
+"""The behaviour of hostile clients, its cost for them, and that other clients pay nothing.
 
-Each attack has a connection of its own. While it runs, and after it, another client is answered;
-in the end all counts are back at zero (the world checks that).
+Each attack has a connection of its own. While it runs, and after it, another client gets a
+response. In the end all counts are back at zero; the world checks that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.conftest import in_virtual_time
 MANY = 20_000
 CALM = ErrorCode.ENHANCE_YOUR_CALM
 PROTOCOL = ErrorCode.PROTOCOL_ERROR
-#: Bytes that an attack of one connection may cost: a few blocks, a few windows, what it sends.
+#: The bytes that an attack of one connection may cost: a few blocks, a few windows, its own bytes.
 ROOM = 6 << 20
 
 
@@ -76,7 +76,7 @@ FLOODS = {
     ),
 }
 
-#: What makes us reset a stream that a client has opened (CVE-2025-8671), by stream.
+#: Frames by which the proxy resets a stream that a client opened (CVE-2025-8671), by stream.
 WRONGS = {
     "a window that grows by 0": lambda n: asked(n, ended=False) + frame(8, 0, n, bytes(4)),
     "the window is too large": lambda n: (
@@ -93,14 +93,15 @@ WRONG_FLOODS = {
     what: Attack(b"".join(map(wrong, range(1, 2401, 2))), CALM) for what, wrong in WRONGS.items()
 }
 
-#: What is answered 400 at once, which costs as little as a 404: any tenant of an ingress may send
-#: it, so that it is never a flood.
+#: Requests that get 400 at once, which costs as little as a 404. Any tenant of an ingress may send
+#: them, so they are never a flood.
 MALFORMED = {
     "malformed fields": lambda n: frames.headers(n, block((b"connection", b"x")), ended=True),
     "no path": lambda n: frames.headers(n, line(b":method", b"GET"), ended=True),
 }
 
-#: What is put into the table once and named 20 times in each of 1,200 requests: 78 KB, in 30 bytes.
+#: A field is put into the table once, and named 20 times in each of 1,200 requests. Each reference
+#: yields 78 KB from 30 bytes.
 LARGE = b"\x40" + line(b"x", b"y" * 3900)[1:]
 BOMBS = {
     "header lists that are too large": Attack(

@@ -74,7 +74,9 @@ async def test_padding_uses_up_no_window_of_a_body(http2, padded):
 
 
 async def test_of_a_setting_that_one_frame_has_often_the_last_value_holds(http2):
-    """And no other is applied: 2,730 at 250 streams took 60 ms, for a frame of 16 KiB."""
+    """The proxy applies no other value: 2,730 values at 250 streams took 60 ms, for a frame of 16
+    KiB.
+    """
     size, most = Setting.INITIAL_WINDOW_SIZE, Setting.MAX_CONCURRENT_STREAMS
     pod = await http2.serving()
     pod.greeting = frames.settings(write_settings([(most, 0), (most, 100)]))

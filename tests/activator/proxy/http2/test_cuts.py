@@ -1,4 +1,4 @@
-"""The library h2 on both ends, and what comes from either cut however the network likes."""
+"""The library h2 on both ends; the network cuts its bytes at any place."""
 
 from __future__ import annotations
 

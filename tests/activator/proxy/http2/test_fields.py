@@ -1,4 +1,4 @@
-"""What messages consist of: RFC 9113 section 8, and the house's rules for what never passes."""
+"""The parts of messages: RFC 9113 section 8, and fields that the proxy never passes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def whole(block):
 
 
 def passed(block):
-    """The fields that go on, without those that stand in front of all others."""
+    """Return the fields that pass, without the leading ones that the proxy adds."""
     decoded = whole(block)
     pseudo = [name for name, _ in decoded if name[:1] == b":"]
     assert sorted(pseudo) in ([], [b":method", b":path"], [b":status"])
@@ -218,7 +218,9 @@ def test_what_is_read_does_not_pass(name):
 
 
 def test_nothing_that_http1_reads_passes_unless_it_is_meant_to():
-    """Both have one list; of what it has, HTTP/2 passes three that are not of a connection."""
+    """HTTP/1 and HTTP/2 share one list; HTTP/2 passes three of its fields, which are not
+    hop-by-hop.
+    """
     for name in (b"te", b"trailer", b"content-length", b"host"):
         assert name in REQUEST_FIELDS
     block = read_request(
@@ -265,7 +267,7 @@ def test_it_stays_so_beside_cookies_that_are_joined():
     assert isinstance(marked[0], hpack.NeverIndexedHeaderTuple)
 
 
-# Answers and trailers.
+# Responses and trailers.
 
 
 def test_an_answer_is_taken_apart():

@@ -1,4 +1,4 @@
-"""Frames that cost their sender next to nothing: how many are too many, and which never are."""
+"""Frames that cost their sender almost nothing: the limit, and frames that never count."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.activator.proxy.http2.test_attacks import MALFORMED
 from tests.activator.proxy.world import until
 from tests.conftest import in_virtual_time
 
-#: More than may come at once.
+#: More than the budget allows at once.
 MANY = 20_000
 CALM = ErrorCode.ENHANCE_YOUR_CALM
 IDLE_FRAMES = "activator.proxy.http2.connection._IDLE_FRAMES"
@@ -35,7 +35,7 @@ NO_WINDOW = frames.PREFACE + frames.settings(b"\0\4" + bytes(4))
 
 
 def silent(peer: Peer, stream: int, message: Message) -> None:
-    """A pod that answers with a head and nothing else."""
+    """Let a pod respond with a head and nothing else."""
     if message.ended:
         peer.headers(stream, [(b":status", b"200")])
 
@@ -145,12 +145,12 @@ async def test_frames_that_cross_the_end_of_their_streams_are_no_flood(http2, mo
 
 @pytest.fixture
 def no_budget(monkeypatch):
-    """What is counted at all ends the connection, soon."""
+    """Any counted frame soon ends the connection."""
     monkeypatch.setattr(IDLE_FRAMES, (10, 0.0, 0.0))
 
 
 def nobody(stream: int) -> bytes:
-    """A POST to a revision that does not exist; its body is to come."""
+    """Return a POST to a revision that does not exist; its body follows."""
     block = b"".join(line(*each) for each in HEAD)
     return frames.headers(stream, block, ended=False)
 
@@ -172,7 +172,9 @@ async def test_bodies_of_requests_that_are_answered_at_once_are_no_flood(http2):
 
 @pytest.mark.parametrize("ends", [frame(0, 1, 0), frame(1, 5, 0, line(b"x", b"y"))])
 async def test_ends_of_requests_that_are_answered_at_once_are_no_flood(http2, monkeypatch, ends):
-    """By an empty DATA, or by trailers, and whoever takes no more answers resets as well."""
+    """Clients end by an empty DATA or by trailers; a client that wants no more response also
+    resets.
+    """
     monkeypatch.setattr(IDLE_FRAMES, (10, 0.0, 8.0))
     client = await raw(http2, BEGIN)
     for stream in range(1, 401, 2):
@@ -184,7 +186,7 @@ async def test_ends_of_requests_that_are_answered_at_once_are_no_flood(http2, mo
 
 
 async def test_more_than_the_windows_of_streams_that_are_over_is_a_flood(http2):
-    """However small the frames are in which such a window comes, it is free."""
+    """Such a window costs nothing, with frames of any size."""
     client = await raw(http2, BEGIN)
     client.send(nobody(1) + crumbs(1, MANY, STREAM_WINDOW // MANY))
     client.send(crumbs(1, 1, STREAM_WINDOW % MANY) + frames.ping(b"received", ack=False))
@@ -204,7 +206,7 @@ async def test_a_large_number_of_a_stream_is_no_leave_for_a_flood(http2):
 
 
 async def test_a_pod_that_answers_early_and_resets_costs_nobody_else_anything(http2, monkeypatch):
-    """As one that wants no body of a caller whom it does not know (RFC 9113 section 8.1)."""
+    """A server may refuse the body of an unknown caller (RFC 9113 section 8.1)."""
     monkeypatch.setattr(IDLE_FRAMES, (10, 0.0, 8.0))
     answered = set()
 
@@ -313,12 +315,12 @@ async def test_all_that_is_open_may_be_cancelled_at_once_and_half_of_all_for_eve
 
 
 def reset_young(begin: int, end: int) -> bytes:
-    """Requests that are asked and reset at once."""
+    """Send requests, and reset each at once."""
     return b"".join(asked(n) + frames.rst_stream(n, 8) for n in range(begin, end, 2))
 
 
 async def running_in_a_flood(http2):
-    """Return a pod with a request on which it works, and the client, who floods and was told."""
+    """Return a pod with a request in flight, and its client, which floods and got GOAWAY."""
     pod = await http2.serving()
     pod.on_message = lambda *_: None
     client = await raw(http2, BEGIN + asked(1))

@@ -21,7 +21,7 @@ from tests.rows import naming
 
 
 class Told:
-    """What a handler is told, in order."""
+    """Records the calls of a handler, in order."""
 
     def __init__(self):
         self.calls = []
@@ -40,7 +40,7 @@ def frame(kind, flags=0, stream=0, payload=b"", length=None):
 
 
 def told_of(*pieces, preface=False):
-    """What is told of pieces behind a first SETTINGS, of which nothing is returned."""
+    """Return the calls for pieces behind a first SETTINGS, without the call for SETTINGS."""
     told = Told()
     reader = FrameReader(told, preface=preface)
     reader.feed((PREFACE if preface else b"") + SETTINGS)
@@ -57,7 +57,7 @@ def fault_of(*pieces):
 
 
 def of_library(each):
-    """What is told of a frame of the library's."""
+    """Return the expected call for a frame of the library."""
     ended = "END_STREAM" in each.flags
     match each:
         case library.DataFrame():

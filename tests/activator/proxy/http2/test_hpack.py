@@ -23,8 +23,8 @@ from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.http2.static_table import STATIC_TABLE
 from activator.proxy.message.grammar import FramingError
 
-#: RFC 7541 appendix C: blocks of one connection one after the other, what they say, and what is
-#: in the dynamic table in the end, newest first.
+#: RFC 7541 appendix C: blocks of one connection in order, their fields, and the final dynamic
+#: table, newest entry first.
 FIRST = [
     (b":method", b"GET"),
     (b":scheme", b"http"),
@@ -61,7 +61,7 @@ ANSWERS = [
     ],
 ]
 ANSWERS_TABLE = [COOKIE, (b"content-encoding", b"gzip"), LATER]
-#: The examples of answers have a table of 256 bytes.
+#: The RFC's examples of responses have a table of 256 bytes.
 TABLE_OF_256 = b"\x3f\xe1\x01"
 
 APPENDIX_C = {
@@ -151,7 +151,7 @@ def test_what_the_library_encodes(blocks):
             encoder.header_table_size = table
         decoded = decoder.decode(encoder.encode(fields, huffman=coded))
         assert decoded == [(name, value) for name, value, _ in fields]
-        # The library does refer to what is indexed already.
+        # The library refers to entries that are indexed already.
         for field, (_, _, sensitive) in zip(decoded, fields, strict=True):
             assert sensitive or not isinstance(field, NeverIndexed)
 

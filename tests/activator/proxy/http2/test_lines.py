@@ -1,4 +1,4 @@
-"""Field lines: checked once, written once, and never remembered beyond bounds."""
+"""Field lines: the activator checks and writes each once, and remembers a limited number."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TREATMENTS = {
 
 
 class Counted:
-    """Counts how often a name is asked for."""
+    """Counts how often a name is looked up."""
 
     def __init__(self):
         self.names = []

@@ -1,4 +1,4 @@
-"""What traces, the request log, counters and answers tell of requests in HTTP/2."""
+"""What traces, request log, counters and responses show of requests in HTTP/2."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GRPC = (b"content-type", b"application/grpc")
 
 
 async def waits_in_vain(http2: Http2World, client: Peer, *more: tuple[bytes, bytes]) -> Message:
-    """The answer to a request that no pod comes for in its revision's 0.05 s."""
+    """Return the response to a request that gets no pod within its revision's 0.05 s."""
     stream = client.ask(b"/", b"GET", *more)
     await until(lambda: http2.world.waiting == 1)
     await http2.world.clock_moves(0.06)
@@ -127,7 +127,7 @@ async def test_the_line_that_knatives_pipelines_read_says_http2(http2):
 
 @in_virtual_time
 async def test_the_log_tells_no_coding_and_no_body_that_were_not_there(http2):
-    """gRPC frames its body otherwise than HTTP/1, and our own answer to it is a head alone."""
+    """gRPC frames its body otherwise than HTTP/1, and its own response is a head alone."""
     lines = Lines()
     template = "{{.Request.ContentLength}} {{.Request.TransferEncoding}} {{.Response.Size}}"
     log = RequestLog(lines, lambda: 5.0)

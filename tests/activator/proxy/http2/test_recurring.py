@@ -1,4 +1,4 @@
-"""Blocks that come again are read once, and never mean what they meant under another table."""
+"""Repeated blocks are read once, and never with the meaning of another table."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_another_table_makes_another_meaning():
     assert reader.read(NEWEST) == [(b"a", b"1")]
     reader.read(added(b"b", b"2"))
     assert reader.read(NEWEST) == [(b"b", b"2")]
-    reader.decoder.decode(added(b"c", b"3"))  # by whoever reads sections of another kind
+    reader.decoder.decode(added(b"c", b"3"))  # by a reader of another kind of sections
     assert reader.read(NEWEST) == [(b"c", b"3")]
     reader.decoder.decode(b"\x20")  # a table without room
     with pytest.raises(ConnectionFault):

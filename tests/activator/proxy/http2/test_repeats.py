@@ -1,4 +1,4 @@
-"""When a request in HTTP/2 is sent again: each row of the table of retries, with sockets."""
+"""When the proxy retries a request in HTTP/2: each row of the table of retries, with sockets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REFUSED = b"dial tcp 127.0.0.1:8080: connect: connection refused\n"
 
 
 def says(status: int, text: bytes, *, signed: bool = True, cut: int = 0) -> Script:
-    """Answer so; ``signed``: as Go's http.Error does; ``cut``: its last bytes by themselves."""
+    """Respond so; ``signed``: as Go's http.Error does; ``cut``: its last bytes by themselves."""
 
     def answer(peer: Peer, stream: int, message: Message) -> None:
         if not message.ended:
@@ -68,7 +68,7 @@ def at_end(then: Callable[[Peer, int], object]) -> Script:
 
 
 async def pods_of(http2: Http2World, count: int, **spec: Any) -> list[Http2Pod]:
-    """A revision of so many healthy pods, in the order in which they are asked first."""
+    """Return a revision of that many healthy pods, in the order of their first requests."""
     pods = [await http2.pod() for _ in range(count)]
     http2.list(*pods, **{"container_concurrency": 1} | spec)
     await until(lambda: http2.world.revision().statistics().healthy == count)
@@ -76,7 +76,7 @@ async def pods_of(http2: Http2World, count: int, **spec: Any) -> list[Http2Pod]:
 
 
 async def ask(http2: Http2World, method: bytes = b"GET", body: bytes = b"") -> Message:
-    """One request on a new connection, and its answer."""
+    """Send one request on a new connection; return its response."""
     client = await http2.client()
     stream = client.ask(b"/x", method, end=not body)
     if body:
@@ -109,7 +109,7 @@ def begin_and_die(peer: Peer, stream: int) -> None:
     peer.transport.close()
 
 
-#: By failure: how the first pod fails, and what a GET and a POST get: a second pod's answer or not.
+#: By failure: how the first pod fails, and whether a GET and a POST get a second pod's response.
 TABLE: dict[Failure, list[tuple[Script, bool, bool]]] = {
     Failure.NEW_LOST: [(at_end(die), True, False)],
     Failure.REFUSED: [(at_end(refuse), True, True), (at_end(leave), True, True)],

@@ -1,4 +1,4 @@
-"""How long a client of HTTP/2 may take: to begin, to say what it wants, to take its answers."""
+"""How long an HTTP/2 client may take: to begin, to send a request, to read responses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LIMIT = 1.0
 HEADERS, CONTINUATION = 1, 9
 CALM = [(0, ErrorCode.ENHANCE_YOUR_CALM)]
 
-#: A request of which the answer is a head alone.
+#: A request whose response is a head alone.
 NOWHERE = b"".join(line(*field) for field in ((b":method", b"HEAD"), *HEAD[1:], (b"host", b"h")))
 
 
@@ -113,7 +113,7 @@ async def test_each_head_has_its_own_time(http2):
 
 @in_virtual_time
 async def test_a_body_has_the_time_of_its_request(http2):
-    """As in HTTP/1: only heads are hurried."""
+    """As in HTTP/1: only heads have a header timeout."""
     pod = await http2.serving()
     client = await raw(http2, BEGIN + asked(1, ended=False) + frames.data_head(1, 4, ended=True))
     await http2.world.clock_moves(2 * LIMIT)
@@ -132,7 +132,7 @@ async def test_a_client_that_asks_for_nothing_is_kept(http2):
 
 
 def large(size: int) -> Callable[[Peer, int, Message], None]:
-    """A pod's answer of that many bytes."""
+    """Return a pod's response of that many bytes."""
 
     def answer(peer: Peer, stream: int, message: Message) -> None:
         if message.ended:
@@ -166,7 +166,7 @@ async def test_who_takes_an_answer_bit_by_bit_has_as_long_as_it_takes(http2):
 
 @in_virtual_time
 async def test_a_client_that_asks_and_does_not_read_is_not_listened_to_and_then_dropped(http2):
-    """Heads are held back by no window: answers without a body would pile up for ever."""
+    """No window limits heads: responses without a body would pile up without limit."""
     await http2.serving()
     client = await http2.world.client(receive_buffer=4096)
     client.transport.pause_reading()
@@ -192,21 +192,21 @@ async def test_a_client_that_asks_and_does_not_read_is_not_listened_to_and_then_
     client.abort()
 
 
-# -- a request that goes on behind its answer ----------------------------------------------------
+# -- a request that continues behind its response ------------------------------------------------
 
-#: Of a request that is answered 404 at once, and is longer than its head.
+#: A request that gets 404 at once, and is longer than its head.
 UNFINISHED = frames.headers(1, NOWHERE, ended=False)
 
 
 async def answered_early(http2: Http2World) -> Any:
-    """A client that has its answer and has not ended its request."""
+    """Return a client that has its response, and has not ended its request."""
     client = await raw(http2, BEGIN + UNFINISHED)
     await until(lambda: any(kind == HEADERS for kind, _, _ in cut(client.received)))
     return client
 
 
 async def test_a_short_request_ends_by_itself_behind_its_answer(http2):
-    """A reset beside the answer takes that away from clients which are about to send."""
+    """A reset beside the response takes the response away from clients that are about to send."""
     client = await answered_early(http2)
     assert not resets(client.received)
     client.send(frames.data_head(1, 4, ended=True) + b"body" + frames.ping(b"is it ok", ack=False))

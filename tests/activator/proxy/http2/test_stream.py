@@ -1,4 +1,4 @@
-"""What streams may send and take, and what of them waits: without a transport."""
+"""What streams may send and receive, and which parts wait; without a transport."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from activator.proxy.transport.unread import Peer, UnreadBytes
 
 
 class Line:
-    """A queue, and what it reports.
+    """A queue; it records its reports.
 
     Attributes:
-        woken: how often it had a frame and no write was due.
-        ended: numbers of the streams on which all is sent.
+        wakes: how often it had a frame and no write was due.
+        ended: numbers of the streams whose frames are all sent.
     """
 
     def __init__(self, stream_window: int = 100) -> None:
-        self.woken = 0
+        self.wakes = 0
         self.ended: list[int] = []
         flow = Flow()
         flow.peer_window = stream_window
         self.queue = SendQueue(flow, UnreadBytes(), self.wake, self.end, self.end_unread)
 
     def wake(self) -> None:
-        self.woken += 1
+        self.wakes += 1
 
     def end(self, stream: Stream) -> None:
         stream.closed = True
@@ -103,11 +103,11 @@ def test_one_write_takes_all_frames_of_a_turn():
     line = Line()
     line.stream(1).send(b"one", None)
     line.stream(3).send(b"two", None)
-    assert line.woken == 1
+    assert line.wakes == 1
     line.sent()
     line.queue.is_due = False
     line.stream(5).send(b"three", None)
-    assert line.woken == 2
+    assert line.wakes == 2
 
 
 def test_a_transport_that_is_full_holds_payload_back_and_no_other_frame():
@@ -138,7 +138,7 @@ def test_streams_that_wait_for_the_connection_s_window_take_turns():
 
 
 def test_a_stream_without_a_window_of_its_own_waits_for_that_first():
-    """A window of the connection does not look at it: a frame of 13 bytes would look at all."""
+    """A connection window does not scan such streams: 13 bytes would scan all of them."""
     line = Line(stream_window=0)
     stream = line.stream()
     stream.send(b"late", b"")

@@ -1,4 +1,4 @@
-"""HTTP/2 over TLS on both sides: who speaks it, who does not, and what a handshake must bring."""
+"""HTTP/2 over TLS on both sides: when it is used, and the conditions of a handshake."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TlsHttp2Pod(Http2Pod):
 
 
 class Http2TlsWorld(Http2World):
-    """The world with TLS on both sides; all of its pods offer HTTP/2 unless told otherwise."""
+    """The world with TLS on both sides; all of its pods offer HTTP/2 by default."""
 
     world: TlsWorld  # type: ignore[mutable-override] # set once
 
@@ -103,7 +103,7 @@ def http2(world: TlsWorld) -> Iterator[Http2TlsWorld]:
 
 
 def agreed(peer: Any) -> str | None:
-    """What a peer and the other side have agreed on."""
+    """Return the protocol that both sides agreed on."""
     found: str | None = peer.transport.get_extra_info("ssl_object").selected_alpn_protocol()
     return found
 

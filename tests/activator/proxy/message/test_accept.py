@@ -1,4 +1,4 @@
-"""Whether a client would rather have JSON than text."""
+"""Whether a client prefers JSON to text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def asks(*values: bytes) -> bool:
         b"text/*;q=0.3, */*;q=0.2, application/json ; q = 0.4",
         b'text/html;level="1,2;q=0", application/json',
         b",, ,application/json",
-        b"text/plain;q=2, application/json",  # a quality that is none: not said
+        b"text/plain;q=2, application/json",  # an invalid quality counts as absent
         b"application/json;q=0, application/problem+json",
     ],
 )

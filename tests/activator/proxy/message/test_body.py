@@ -1,4 +1,4 @@
-"""Where a body ends: the same payload however the bytes are cut, and nothing but FramingError."""
+"""The end of a body: the same payload for all cuts of the bytes, and no error but FramingError."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.rows import naming
 
 
 def run(body: Body, *pieces: bytes) -> tuple[bytes, bytes | None]:
-    """Feed pieces until the body is complete; what follows is put together."""
+    """Feed pieces until the body is complete; join the rest."""
     payload: list[bytes] = []
     for index, piece in enumerate(pieces):
         left = body.feed(piece, payload)
@@ -74,7 +74,7 @@ def test_a_long_extension_costs_no_more_than_its_length(piece):
     started = time.process_time()
     with pytest.raises(FramingError):
         run(ChunkedBody(), b"5;a=" + piece * (16_000 // len(piece)) + b"\x01\r\n")
-    assert time.process_time() - started < 1.0  # in proportion to the square it is more than 10
+    assert time.process_time() - started < 1.0  # a quadratic cost would be more than 10
 
 
 def test_an_unfinished_body_says_so():
@@ -128,7 +128,7 @@ def test_garbage_is_refused_or_read_alike_in_whole_and_in_single_bytes(wire):
             return "refused"
 
     whole, single = outcome(wire), outcome(*each_byte(wire))
-    # Refused early is as good as refused; but nothing is read in one way and refused in the other.
+    # An early refusal counts as one. But no body may be read in one way and refused in another.
     assert whole == single
 
 
@@ -152,7 +152,7 @@ def test_malformed_chunks_are_refused():
 
 
 def refused_after(body: Body, piece: bytes, at_most: int) -> int:
-    """Return how many bytes were taken before the body was refused."""
+    """Return how many bytes the reader accepted before it refused the body."""
     for taken in range(0, at_most, len(piece)):
         try:
             body.feed(piece, [])
@@ -165,7 +165,7 @@ def refused_after(body: Body, piece: bytes, at_most: int) -> int:
 def test_lines_without_end_are_refused_within_their_limits(size):
     for begin, limit in ((b"5;", MAX_EXTENSION_BYTES), (b"0\r\nX: ", MAX_TRAILER_BYTES)):
         body = ChunkedBody()
-        before = limit - 1000 if size == 1 else 0  # each byte has all before it looked at again
+        before = limit - 1000 if size == 1 else 0  # no scan of earlier bytes
         body.feed(begin + b"a" * before, [])
         assert before + refused_after(body, b"a" * size, 10 * limit) <= limit + size
 

@@ -1,4 +1,4 @@
-"""Writing the head that the client sees."""
+"""The response head that the client gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Field names: which we read, which never pass, which nobody may remove."""
+"""Field names: which the proxy reads, which never pass, which clients cannot remove."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READ = (
 def split(
     *lines: bytes, start: bytes = b"GET / HTTP/1.1", known: KnownLines = REQUEST_LINES
 ) -> tuple[bytes, dict[bytes, bytes], bytes]:
-    """Return start line, fields and block of a head, those with a place of their own as well."""
+    """Return start line, fields and block of a head, and the fields with a place of their own."""
     head = Head(known, b"\r\n".join((start, *lines, b"", b"")))
     fields = dict(head.fields)
     if head.singles:
@@ -133,7 +133,7 @@ def test_lookalikes_of_control_fields_are_taken_out():
     for _ in range(2):  # as they come first, and once more
         _, fields, block = split(*lookalikes, b"My_Own: 4", b"TE: a_b")
         assert (fields, block) == ({b"te": b"a_b"}, b"\r\nMy_Own: 4")
-    # Nothing in an answer can be taken for what a client or an ingress says.
+    # No field of a response counts as one of a client or an ingress.
     _, fields, block = split(b"Content_Length: 3", start=b"HTTP/1.1 200 OK", known=RESPONSE_LINES)
     assert (fields, block) == ({}, b"\r\nContent_Length: 3")
 

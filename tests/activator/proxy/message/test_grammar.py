@@ -1,4 +1,4 @@
-"""Whether a head is well-formed: the parser is strict, and keeps nothing from head to head."""
+"""Whether a head is well-formed: the parser is strict, and has no memory from head to head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gRPC client says and understands."""
+"""What a gRPC client sends and understands."""
 
 from __future__ import annotations
 

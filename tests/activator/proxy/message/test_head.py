@@ -1,4 +1,4 @@
-"""Taking a head apart: no field is lost, and each line is what it was."""
+"""Split a head: no field is lost, and no line changes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ LINES = st.lists(
 def split(
     known: KnownLines, start: bytes, lines: Sequence[bytes]
 ) -> tuple[bytes, dict[bytes, bytes], bytes]:
-    """Return the start line, all fields that mean something to us, and the other lines."""
+    """Return the start line, all fields that the proxy reads, and the other lines."""
     head = Head(known, b"\r\n".join((start, *lines, b"", b"")))
     return head.start, dict(head.fields), head.block
 

@@ -1,4 +1,4 @@
-"""Heads read one after the other: what is remembered of one changes nothing for the next."""
+"""Heads read one after the other: what the parser remembers of one does not change the next."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def outcome(read: Callable[[bytes], Request | Response], head: bytes) -> object:
 
 
 def forget() -> None:
-    """Make everything new that is remembered from head to head."""
+    """Clear all memory that lasts from head to head."""
     for known in (REQUEST_LINES, RESPONSE_LINES):
         known.lines.clear()
     requests.plain_hosts.clear()

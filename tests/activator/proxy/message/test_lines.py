@@ -1,4 +1,4 @@
-"""What is remembered of field lines has bounds, and is no secret."""
+"""The memory of field lines is limited, and has no secrets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIMITS = RequestLimits()
 def split(
     known: KnownLines, start: bytes, lines: Sequence[bytes]
 ) -> tuple[bytes, dict[bytes, bytes], bytes]:
-    """Return the start line, all fields that mean something to us, and the other lines."""
+    """Return the start line, all fields that the proxy reads, and the other lines."""
     head = Head(known, b"\r\n".join((start, *lines, b"", b"")))
     return head.start, dict(head.fields), head.block
 

@@ -1,4 +1,4 @@
-"""Our own answers, byte for byte."""
+"""Own responses, byte for byte."""
 
 from __future__ import annotations
 

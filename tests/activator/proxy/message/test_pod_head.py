@@ -1,4 +1,4 @@
-"""Writing the head that a pod sees."""
+"""The request head that a pod gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our own answers for clients that would rather have JSON."""
+"""Own responses for clients that prefer JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BLOCK = b"\r\nAccept: application/json"
 
 
 def members(answer: Any) -> dict[str, Any]:
-    """What an answer says, after a look at its fields."""
+    """Return a response's members, after a check of its fields."""
     assert answer.get(b"content-type") == b"application/problem+json"
     assert answer.get(b"vary") == b"Accept"
     said: dict[str, Any] = json.loads(answer.body)
@@ -42,7 +42,7 @@ async def test_a_request_that_waited_in_vain_is_told_why_and_how_long(world):
     assert said["waitedSeconds"] == about(0.25, within=0.1)
     assert "attempts" not in said
     assert said["retryAfterSeconds"] == 4
-    client.send(request(fields=ASKS))  # the length was right: the connection is of use
+    client.send(request(fields=ASKS))  # the length was right: the connection can be used again
     assert members(await client.answer())["reason"] == "no-endpoints"
 
 

@@ -58,7 +58,7 @@ def test_idle_talk_is_cut_out():
 
 def test_a_body_that_looks_like_idle_talk_is_not_cut():
     response = read(b"Date: x", b"connection: keep-alive", b"Content-Length: 5")
-    assert not response.plain  # its head is written anew
+    assert not response.plain  # the proxy writes a new head
     response = read(b"Date: x", b"Content-Length: 26")
     raw = b"HTTP/1.1 200 OK\r\n\r\n\r\nConnection: keep-alive"
     assert response.unchanged(raw) == raw

@@ -1,4 +1,4 @@
-"""Answers whose framing the client gets otherwise."""
+"""Responses that the client gets in another framing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many streams a pod takes, as its settings and its refusals show it."""
+"""How many streams a pod accepts, by its settings and its refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections to pods over TLS: whom they trust, and what is said of whom they do not."""
+"""Connections to pods over TLS: which certificates they accept, and errors for the others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAST = datetime.datetime(2001, 1, 1, tzinfo=datetime.UTC)
 
 
 class Dialer:
-    """Takes what a dial gives."""
+    """Record the result of a dial."""
 
     wants_connection = True
 
@@ -49,7 +49,7 @@ class Dialer:
 
 
 def secure(pools: ConnectionPools, tracker: PodTracker) -> ProbePool:
-    """The connections that requests use, as a probe gets those that it uses."""
+    """Connections for requests, in the form that a probe gets."""
     return ProbePool(pools.of(tracker), None)
 
 
@@ -92,7 +92,9 @@ class Bench:
 
 
 async def outcome(names: tuple[str, ...] = (), *, other_ca: bool = False, **how) -> tuple[str, str]:
-    """What a dial to a pod with such a certificate ends in, and its cause; empty if it succeeds."""
+    """Return the result of a dial to a pod with that certificate, and its cause; empty if it
+    succeeds.
+    """
     bench = Bench()
     ca = trustme.CA() if other_ca else bench.ca
     bench.pod.context = pod_context(ca, *names, **how)
@@ -141,7 +143,7 @@ async def test_nothing_older_than_1_3(anyio_backend):
 
 
 class Silent(asyncio.Protocol):
-    """Accepts, and says nothing, or one thing that is no TLS."""
+    """Accept connections; send nothing, or bytes that are no TLS."""
 
     said = b""
 

@@ -1,4 +1,4 @@
-"""Attempts to open a connection: for one request, or for all that wait; failures in words."""
+"""Attempts to open a connection, for one request or for all that wait; failures as text."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_a_dial_that_nobody_answers_ends_in_time(world):
 
 @in_virtual_time
 async def test_a_connect_that_succeeds_as_its_time_ends_leaves_no_connection(new_world):
-    """A stall of the loop: at its end the connection is there, and the time-out is due as well."""
+    """The loop stalls: afterwards the connection is open, and the time-out is due as well."""
     world = await new_world(pool=PoolLimits(connect_timeout=0.05))
     await world.serving()
     for _ in range(3):
@@ -60,7 +60,7 @@ async def test_a_connect_that_succeeds_as_its_time_ends_leaves_no_connection(new
 
 
 async def test_a_dial_that_is_dropped_at_once_is_a_failure(world, monkeypatch):
-    """The close may be noticed before whoever dialed gets the connection, and by nobody after."""
+    """The proxy may notice the close before the dialer gets the connection, and not later."""
     await world.serving()
     opened = Http1Pod.connection_made
 
@@ -112,7 +112,7 @@ async def test_requests_that_come_while_a_connection_opens_share_it(http2):
 
 
 async def test_a_burst_waits_until_the_pod_has_said_how_many_streams_it_takes(http2):
-    """Servers of gRPC end what is beyond their number by ENHANCE_YOUR_CALM, as if it were spam."""
+    """gRPC servers end streams beyond their limit by ENHANCE_YOUR_CALM, as if they were spam."""
     at_once = []
 
     def answer(peer: Peer, stream: int, message: Message) -> None:
@@ -157,7 +157,7 @@ async def test_a_pod_that_drops_new_connections_has_looked_at_no_request(http2):
     while stream not in client.messages:
         await http2.world.clock_moves(0.005)
     assert (await client.answer(stream)).status == 200
-    http2.world.errors.clear()  # the library objects to a request in HTTP/1
+    http2.world.errors.clear()  # the library rejects a request in HTTP/1
 
 
 @in_virtual_time
@@ -177,7 +177,7 @@ async def test_a_pod_that_takes_no_streams_is_dialled_at_a_pace_until_it_does(ht
     pod = await http2.serving(timeout=300)
     none = frames.settings(write_settings(((Setting.MAX_CONCURRENT_STREAMS, 0),)))
     pod.greeting, pod.on_message = none, refuse
-    if not answers:  # the connection is over, perhaps before a request is on it
+    if not answers:  # the connection ends, perhaps before a request is on it
         pod.greeting += frames.goaway(0, ErrorCode.NO_ERROR)
         pod.on_message = lambda *_: None
     client = await http2.client()

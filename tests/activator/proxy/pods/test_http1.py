@@ -1,4 +1,4 @@
-"""A pod's connection: what comes is taken apart alike however it is cut, and never trusted."""
+"""A pod's connection: the same result for all cuts of its bytes, and no trust in them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_interim_answers_are_bounded_by_number(world):
 
 
 async def test_a_head_that_comes_in_small_pieces_costs_no_more_than_its_length(world):
-    """A pod must not make us look at each byte of its head again for each that follows."""
+    """The proxy must not scan a head again for each new byte."""
     pod = await world.serving()
     upstream = await _upstream(world)
     owner = _Owner()
@@ -98,7 +98,7 @@ async def test_a_head_that_comes_in_small_pieces_costs_no_more_than_its_length(w
 
 
 def _cpu_of_pieces(upstream, count: int) -> float:
-    """Feed so many pieces; return the seconds of CPU for them."""
+    """Feed that many pieces; return the seconds of CPU for them."""
     started = time.process_time()
     for _ in range(count):
         _feed(upstream, b"aaaaaaaaaa")
@@ -106,7 +106,7 @@ def _cpu_of_pieces(upstream, count: int) -> float:
 
 
 def _feed(upstream, data):
-    """Have the loop read so much."""
+    """Have the loop read that much."""
     upstream.pod.get_buffer(-1)[: len(data)] = data
     upstream.pod.buffer_updated(len(data))
 
@@ -145,7 +145,9 @@ class _Owner:
 
 @both_loops
 async def test_a_pod_that_answered_before_it_read_the_request_is_not_asked_again_there(world):
-    """Bytes of the request are still in our buffer: the connection is of no use to another."""
+    """Bytes of the request are still in the proxy's buffer: no other request may use the
+    connection.
+    """
     pod = await world.pod(receive_buffer=4096)
     pod.on_connect = lambda connection: connection.transport.pause_reading()
     world.revise(pod)
@@ -167,7 +169,7 @@ async def test_a_pod_that_answered_before_it_read_the_request_is_not_asked_again
 
 @both_loops
 async def test_a_connection_with_bytes_of_its_request_unsent_is_not_kept(world):
-    """Also where the whole request has been read from the client, and is ours to send."""
+    """Also where the proxy has read the whole request from the client, and must send it."""
     await world.serving()
     for paused in (False, True):
         upstream = await _upstream(world)

@@ -43,7 +43,7 @@ async def test_a_pod_that_says_goodbye_finishes_what_it_took_and_loses_nothing(h
     pod = await http2.serving()
     pod.on_message = leave
     client = await http2.client()
-    # Of any method: what the pod has not looked at may be sent again.
+    # Of any method: a request that the pod did not process may be sent again.
     streams = [client.ask(b"/", b"POST") for _ in range(2)]
     assert (await client.answer(streams[1])).body == b"hello"
     assert streams[0] not in client.messages

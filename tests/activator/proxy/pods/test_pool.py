@@ -1,4 +1,4 @@
-"""Connections of HTTP/2 to pods: shared, and closed when nobody needs them."""
+"""HTTP/2 connections to pods: requests share them; unused ones close."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conftest import both_loops
 
 
 def pools_of(world):
-    """The pools that have connections in HTTP/2."""
+    """Return the pools that have connections in HTTP/2."""
     pools = [world.pools.of(tracker) for tracker in world.revision().pods()]
     return [pool for pool in pools if pool.shared]
 

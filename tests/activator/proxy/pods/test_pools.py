@@ -1,4 +1,4 @@
-"""Connections to pods: opened when needed, kept while idle, the newest used first, bounded."""
+"""Connections to pods: opened on demand, kept while idle, the newest used first, limited."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from throttler.model import AppProtocol, Endpoint, ListedEndpoints, RevisionID
 
 
 class Dialer:
-    """Takes what a dial gives."""
+    """Record the result of a dial."""
 
     wants_connection = True
 
@@ -47,7 +47,7 @@ def pool_of(world):
 
 
 def probes_of(world):
-    """The same connections, as a probe gets them."""
+    """Return the same connections in the form that a probe gets."""
     return ProbePools(world.pools).of(tracker_of(world))
 
 
@@ -97,7 +97,7 @@ async def test_a_close_that_the_loop_has_not_seen_yet_is_noticed(world):
     await world.ask()
     pool = pool_of(world)
     pod.connections[0].transport.abort()
-    await until(lambda: pod.connections[0].closed)  # the loop may hear of it only later
+    await until(lambda: pod.connections[0].closed)  # the loop may learn of it only later
     assert pool.take_alive() is None
 
 
@@ -123,7 +123,7 @@ async def test_connections_that_were_used_lately_are_kept(world):
 
 
 async def test_idle_connections_that_were_closed_count_no_more(new_world):
-    """Else the limit of idle connections would be reached by connections that are closed."""
+    """Otherwise closed connections would use up the limit of idle connections."""
     world = await new_world(pool=PoolLimits(max_idle=1))
     pod = await world.serving()
 
@@ -192,7 +192,7 @@ async def test_a_pod_that_closes_behind_each_answer_costs_nothing_but_connection
 
 
 async def test_an_address_that_another_revision_has_by_now_gets_nothing_of_the_first(world):
-    """Its kept connections lead to a stranger."""
+    """Its kept connections lead to another pod."""
     pod = await world.serving()
     assert (await world.ask()).status == 200
     kept = pod.connections[0]

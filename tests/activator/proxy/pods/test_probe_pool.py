@@ -1,4 +1,4 @@
-"""A probe's connections where requests go over TLS: plain, behind a proof of the other."""
+"""A probe's connections where requests use TLS: plain, after a TLS handshake on the other port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = both_loops
 
 
 class Probed(Bench):
-    """A pod that also takes probes, on its plain port; counts those that came."""
+    """A pod that also accepts probes, on its plain port, and counts their connections."""
 
     async def start(self) -> None:
         self.plain = 0

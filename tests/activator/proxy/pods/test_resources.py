@@ -1,4 +1,4 @@
-"""What the pools of all pods share: bounds on idle connections, and which of them is closed."""
+"""State that the pools of all pods share: limits of idle connections, and which of them close."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_no_more_are_kept_idle_than_the_limits_say(new_world):
 
 
 class Idle:
-    """A pool with so many idle connections; counts how often it is searched."""
+    """A pool with that many idle connections; counts its searches."""
 
     def __init__(self, resources: Resources, count: int) -> None:
         self.may_have_idle = False

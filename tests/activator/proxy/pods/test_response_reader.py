@@ -1,4 +1,4 @@
-"""A response read from bytes: whole, byte by byte, and with bytes behind it."""
+"""A response read from bytes: whole, byte by byte, and with trailing bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESPONSES = {
 
 
 def read(pieces: list[bytes]) -> tuple[bytes, ResponseReader]:
-    """Read a response in pieces; return its body, and the reader behind it."""
+    """Read a response in pieces; return its body, and the reader after it."""
     reader, payload = ResponseReader(), []  # type: ResponseReader, list[bytes]
     head = None
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""One request on a connection in HTTP/2: its response, which is never trusted."""
+"""One request on an HTTP/2 connection: its response, which the proxy checks completely."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_a_malformed_answer_costs_its_request_alone(http2, fields):
 
 
 def after(fields: Headers, *, frame: bytes = b"", count: int = 0, end: bool = True) -> Script:
-    """Answer with so many interim answers, a head, and what follows it by hand."""
+    """Respond with that many interim responses and a head; the test sends the rest."""
 
     def answer(peer: Peer, stream: int, message: Message) -> None:
         if message.ended and message.reset is None:

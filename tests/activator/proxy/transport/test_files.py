@@ -32,7 +32,7 @@ def test_the_shares_of_a_limit_fit_into_it_and_none_is_empty(limit: int) -> None
     shares = share_out(limit)
     if limit >= 256:
         assert shares.reserve + shares.rejected + shares.traffic <= limit
-        # Listeners and the like take 32; three ports have connections of their own.
+        # Listeners and other fixed files take 32; three ports have connections of their own.
         assert 32 + 3 * shares.admin + shares.probes <= shares.reserve
     assert shares.clients <= 3 * shares.traffic // 4
     assert min(shares.rejected, shares.probes, shares.admin, shares.clients) > 0
@@ -141,7 +141,7 @@ def limit(world: World, **sizes: int) -> None:
 
 
 async def held(world: World, pod: Pod, target: bytes = b"/", name: bytes = b"rev") -> Client:
-    """A client whose request the pod has, and does not answer."""
+    """Return a client whose request is in flight; the pod does not respond."""
     client = await world.client()
     before = len(pod.requests)
     client.send(request(target).replace(b"Revision: rev", b"Revision: " + name))
@@ -361,7 +361,7 @@ async def test_a_client_of_http2_with_several_requests_gets_each_503_before_goaw
     client.send(BEGIN + b"".join(asked(stream) for stream in streams) + trailing)
     await until(lambda: ended(client) == streams)
     await turns(20)
-    assert goaways(bytes(client.received)) == []  # some clients would lose the answers by it
+    assert goaways(bytes(client.received)) == []  # some clients would lose the responses by it
     client.send(asked(11)[len(trailing) if trailing == b"\0\0" else 0 :])
     await until(lambda: ended(client) == [*streams, 11])
     await client.ended()
@@ -401,7 +401,7 @@ async def test_a_client_of_http2_that_is_turned_away_goes_even_if_it_uploads(wor
 
 
 def ended(client: Client) -> list[int]:
-    """Return the streams of HTTP/2 whose answers have come to their end, in order."""
+    """Return the HTTP/2 streams whose responses are complete, in order."""
     found, at = [], 0
     while at + 9 <= len(client.received):
         word, flags, stream = frames.HEAD.unpack_from(client.received, at)
@@ -438,7 +438,7 @@ async def test_when_a_file_is_free_again_the_next_client_is_served(world):
 
 @contextmanager
 def no_more_files() -> Iterator[None]:
-    """The process may open none."""
+    """Let the process open no more files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     next_file = os.dup(0)
     os.close(next_file)

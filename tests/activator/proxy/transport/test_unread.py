@@ -1,4 +1,4 @@
-"""Bytes that wait for peers that do not read: how many there may be, and who has to give way."""
+"""Bytes that wait for peers that do not read: their limit, and which peer must close."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conftest import both_loops, on_uvloop
 pytestmark = both_loops
 
 KIB, MIB = 1 << 10, 1 << 20
-#: Of a client's kernel: small, so that little is not ours.
+#: Of a client's kernel: small, so that the activator has most bytes.
 SMALL_BUFFER = 4096
 LARGE_BUFFER = 200_000
 #: More than all kernels on the way take.
@@ -31,7 +31,7 @@ ENHANCE_YOUR_CALM = 0xB
 
 
 class _Reader:
-    """A peer that does not read; gives way once asked."""
+    """A peer that does not read; it closes on demand."""
 
     def __init__(self, name: str, peer: Peer = Peer.CLIENT) -> None:
         self.peer = peer, name
@@ -109,7 +109,7 @@ async def _whole(client):
 
 
 async def _deaf(world, data=None, buffer=SMALL_BUFFER):
-    """A client that asks and reads nothing, once the answer stands still."""
+    """Return a client that requests and reads nothing, once the response makes no progress."""
     client = await world.client(buffer)
     client.transport.pause_reading()
     before = len(world.pods[0].requests)
@@ -189,7 +189,7 @@ async def test_many_that_do_not_read_stay_within_the_bound_and_others_are_served
         deaf.append(await _deaf(world))
         assert unread.bytes <= unread.most
         assert len(deaf) < 60
-    assert len(deaf) > 8  # those that come while room is scarce get less
+    assert len(deaf) > 8  # later ones get less while memory is short
     reader = await world.client()
     reader.send(request())
     await _whole(reader)
@@ -221,7 +221,7 @@ async def test_an_answer_in_pieces_holds_less_while_room_is_scarce(new_world):
 
 @on_uvloop
 async def test_answers_behind_each_other_are_counted_too(world):
-    """Each is whole and small; it is their client that takes none."""
+    """Each response is complete and small; their client reads none."""
     await world.serving(answer=ok(b"x" * 50_000))
     client = await world.client(LARGE_BUFFER)
     client.transport.pause_reading()
@@ -347,7 +347,7 @@ def _large(peer, stream, message):
 
 
 async def _quiet(world):
-    """Let everything happen until the same bytes wait."""
+    """Let callbacks run until the number of waiting bytes stays the same."""
     before = -1
     while world.proxy.unread.bytes != before:
         before = world.proxy.unread.bytes
