@@ -164,7 +164,7 @@ OFFSETS = ("0", "1", "in-head", "head", "in-body", "whole")
 @both_loops
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_a_pod_that_closes_anywhere_in_a_request(anyio_backend, name):
-    """The proxy repeats a safe request while it holds all of it; otherwise it sends 502."""
+    """The proxy repeats an idempotent request while it holds all of it; otherwise it sends 502."""
     for row in all_pairs(OFFSETS, ("close", "reset"), (False, True)):
         async with own_world(*row) as world:
             await closes_in_a_request(world, name, *row)
