@@ -93,7 +93,12 @@ class SendQueue:
             self._wake()
 
     def close(self) -> None:
-        """Send no more: the connection is lost."""
+        """Send no more: the connection is lost.
+
+        A flush may still be scheduled. uvloop may have closed the handle of a transport that does
+        not report it, and refuses each write.
+        """
+        self.frames = []
         self._wake = _nothing
         self._on_ended = _ignore
         self.on_unread = _nobody

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import threading
@@ -10,8 +11,11 @@ from math import inf
 import pytest
 
 from activator.proxy.http2 import frames
+from activator.proxy.http2.connection import Connection
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.settings import Setting, write_settings
+from activator.proxy.pods import target
+from activator.proxy.pods.dial import connect
 from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.resources import PoolLimits
 from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
@@ -57,6 +61,43 @@ async def test_a_connect_that_succeeds_as_its_time_ends_leaves_no_connection(new
         for upstream in dialer.upstreams:
             upstream.cancel()
     await until(lambda: not world.pools.connections)
+
+
+async def test_an_http2_connection_that_opens_as_its_time_ends_sends_nothing(http2, monkeypatch):
+    """Its first frames wait for the end of the loop's turn, and uvloop has closed the handle."""
+    attempts: list[asyncio.Task[None]] = []
+    opened, received = Connection.connection_made, Connection.data_received
+
+    async def timed(*arguments) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        attempts.append(task)
+        try:
+            await connect(*arguments)
+        except asyncio.CancelledError:
+            task.uncancel()
+            raise TimeoutError("connect timed out") from None
+
+    def expired(self, transport) -> None:
+        if len(attempts) == 1:
+            attempts[0].cancel()
+        opened(self, transport)
+
+    def late(self, data) -> None:
+        if len(attempts) != 1:  # else its SETTINGS would take the first frames along
+            received(self, data)
+
+    await http2.serving()
+    client = await http2.client()
+    stream = client.ask()
+    monkeypatch.setattr(target, "connect", timed)
+    monkeypatch.setattr(Connection, "connection_made", expired)
+    monkeypatch.setattr(Connection, "data_received", late)
+    response = await client.answer(stream)
+    assert response.body == b"hello"
+    errors, http2.world.errors[:] = list(http2.world.errors), []
+    # The pod took the loss for a sign that it speaks HTTP/1, and refused that.
+    assert [error for error in errors if "ProtocolError" not in error] == []
 
 
 async def test_a_dial_that_is_dropped_at_once_is_a_failure(world, monkeypatch):
