@@ -77,6 +77,15 @@ def test_files_exist() -> None:
     )
 
 
+def test_files_that_architecture_names_exist() -> None:
+    page, roots = DOCS / "architecture.md", (ROOT, ROOT / "activator", ROOT / "activator/proxy")
+    expect_none(
+        f"{where}: {found[1]}: no such file"
+        for where, found in lines(page, r"`([a-z_]\w*/[\w/]+\.py)`")
+        if not any((root / found[1]).exists() for root in roots)
+    )
+
+
 def test_settings_exist() -> None:
     known = {row.variable for row in SETTINGS} | OF_THE_BUILD
     expect_none(

@@ -302,8 +302,8 @@ class Reflector:
     def _check_age(self, version: str) -> None:
         """Raise if a list is older than the last known version.
 
-        A stale cache must not undo changes. The next list comes from etcd, and is accepted. If that
-        one is older as well, etcd was restored.
+        A stale cache must not undo changes. The caller lists again from etcd, and accepts that list
+        even if it is older: then etcd was restored from a backup.
         """
         oldest = self._list_version
         if version != oldest and not_newer(version, oldest):

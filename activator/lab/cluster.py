@@ -109,7 +109,7 @@ class Cluster:
         }
 
     def on_stats(self, stats: Iterable[Stat]) -> None:
-        """Take an activator's statistics; ignore unknown revisions. It returns at once.
+        """Use the load that an activator reports; ignore unknown revisions. Do not block.
 
         The caller must be on the thread of the loop that `run` uses.
         """

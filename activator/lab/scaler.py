@@ -23,7 +23,7 @@ class Scaler:
         Arguments:
             target: requests at a time that one pod should have; above 0.
             max_pods: the largest number of pods.
-            window: seconds for which a load counts; after that, an idle service scales to zero.
+            window: seconds without load after which a service scales to zero.
             min_pods: the smallest number of pods.
 
         Raises:

@@ -101,7 +101,7 @@ class MetricPush:
                 async with asyncio.timeout(FLUSH):
                     await self._push(sender)
             except TimeoutError:
-                logger.warning("metrics: the last push expired after %g s", FLUSH)
+                logger.warning("metrics: the last push before the end took more than %g s", FLUSH)
             sender.shutdown()
 
     async def _run(self, destination: Destination, interval: float) -> None:

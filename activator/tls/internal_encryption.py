@@ -141,7 +141,7 @@ class InternalTls:
             self._secret = data
             return
         if not data:
-            logger.warning("%s is gone; the last one stays in force", self._secret_name)
+            logger.warning("%s was deleted; its last certificates stay in use", self._secret_name)
             return
         self._secret = data
         try:
@@ -184,7 +184,7 @@ class InternalTls:
         withdrawn = self._roots - roots
         self.pods.trust(roots)
         self._roots = roots
-        logger.info("roots by which pods are verified: %d", len(roots))
+        logger.info("CA certificates that verify pods: %d", len(roots))
         if withdrawn:
             self.on_withdrawn()
 

@@ -126,9 +126,9 @@ class Proxy:
         if self._repeats.admit("turned away", self.clock()) is not None:
             files = self.files
             logger.warning(
-                "no file is free for more clients, %d clients and %d connections to pods are open: "
-                "new clients get 503; raise the limit of open files, which is %d",
-                *(self._places(), files.pods, files.shares.limit),
+                "the limit of open files (%d) is reached: new clients get 503; raise it "
+                "(open: %d clients, %d connections to pods)",
+                *(files.shares.limit, self._places(), files.pods),
             )
 
     def remove(self, client: Evictable) -> None:

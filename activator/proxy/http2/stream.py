@@ -224,8 +224,9 @@ class SendQueue:
 class Stream:
     """One stream of one connection.
 
-    ``closed`` and ``peer_closed`` are its state (RFC 9113 section 5.1). Neither means open. Only
-    ``closed`` means half-closed (local), only ``peer_closed`` half-closed (remote), both closed.
+    ``closed`` and ``peer_closed`` are its state (RFC 9113 section 5.1). If neither is set,
+    the stream is open. If only ``closed`` is set, it is half-closed (local). If only
+    ``peer_closed`` is set, it is half-closed (remote).
 
     Attributes:
         queue: sends the frames of its connection.
@@ -235,7 +236,8 @@ class Stream:
         ends: the trailers after the queued payload, as a header block, empty for none. None while
             more payload follows.
         on_sent: called with a number of bytes of payload once the kernel has them.
-        allowed: bytes that the peer may still send; owed: further bytes, not announced yet.
+        allowed: bytes that the peer may still send; owed: bytes that it may send, and
+            that no WINDOW_UPDATE has announced.
         closed: whether this side has ended; peer_closed: whether the peer's side has.
         missing: bytes of announced payload that have not arrived; -1 if unknown.
         fault: error code of the RST_STREAM to send when both sides have ended; 0 for none.

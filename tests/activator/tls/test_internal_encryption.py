@@ -121,7 +121,7 @@ def test_a_secret_that_becomes_wrong_or_goes_leaves_the_last_certificate(
         assert "the last certificate stays in force: the key is no PEM" in caplog.text
         caplog.clear()
         tls.set_secret({})
-        assert "is gone; the last one stays in force" in caplog.text
+        assert "was deleted; its last certificates stay in use" in caplog.text
     assert tls.server._current is current
     assert (tls.roots, tls.withdrawn) == (1, 0)
     tls.set_secret({**pair(), "ca.crt": root(CA).encode()})

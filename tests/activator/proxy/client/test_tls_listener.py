@@ -108,8 +108,8 @@ async def test_where_all_places_are_taken_a_client_gets_503_over_tls(world, capl
     assert not world.proxy.handshakes
     limit = world.pools.files.shares.limit
     assert caplog.messages[0] == (
-        "no file is free for more clients, 1 clients and 0 connections to pods are open: "
-        f"new clients get 503; raise the limit of open files, which is {limit}"
+        f"the limit of open files ({limit}) is reached: new clients get 503; raise it "
+        "(open: 1 clients, 0 connections to pods)"
     )
 
 
