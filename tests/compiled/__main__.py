@@ -1,4 +1,4 @@
-"""Runs tests on the compiled build: ``make test-compiled``, or this module by that environment.
+"""Run tests on the compiled build: ``make test-compiled``, or this module by that environment.
 
 The source must not be found before the installed build. So the tests are copied to a folder
 without ``activator`` and ``throttler``, with links to other files that they read, and run there.
@@ -15,7 +15,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 STAGE: Final = ROOT / "build" / "tests"
-#: What tests read in addition to their own folder.
+#: Files and folders that tests read besides their own folder.
 LINKED: Final = (
     *("pyproject.toml", "README.md", "LICENSE", "setup.py", "Dockerfile", ".dockerignore"),
     *("requirements.lock", "requirements-build.lock"),
@@ -43,7 +43,7 @@ EXPECTED: Final = "ACTIVATOR_EXPECT_BUILD"
 
 
 def stage(folder: Path) -> None:
-    """Make the folder that the tests run in."""
+    """Create the folder in which the tests run."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     for name in LINKED:

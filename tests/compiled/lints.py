@@ -126,7 +126,7 @@ def _narrowed_in(function: Function, unions: frozenset[str]) -> Iterator[str]:
     }
     for chain, start in _narrowings(nodes, unions):
         if chain.partition(".")[0] in passing:
-            continue  # another object each time
+            continue  # a different object each time
         for node in nodes:
             if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
                 continue
@@ -169,7 +169,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _is_none_test(node: ast.Attribute, nodes: list[ast.AST]) -> bool:
-    """Whether a read only asks whether the attribute is there, which needs no cast."""
+    """Return whether a read only tests whether the attribute is set, which needs no cast."""
     return any(
         isinstance(test, ast.Compare) and test.left is node and _is_none(test.comparators[0])
         for test in nodes
@@ -179,7 +179,7 @@ def _is_none_test(node: ast.Attribute, nodes: list[ast.AST]) -> bool:
 def _set_between(
     nodes: list[ast.AST], chain: str, start: tuple[int, int], read: tuple[int, int]
 ) -> bool:
-    """Whether another assignment stands between a narrowing and a read."""
+    """Return whether another assignment is between a narrowing and a read."""
     return any(
         isinstance(node, ast.Attribute)
         and isinstance(node.ctx, ast.Store)
@@ -191,7 +191,7 @@ def _set_between(
 
 # Callbacks of a protocol that asyncio would provide.
 
-#: What a loop calls on the protocol of a stream.
+#: Methods that a loop calls on the protocol of a stream.
 CALLBACKS: Final = frozenset(
     {
         *("connection_made", "data_received", "eof_received", "connection_lost"),

@@ -152,7 +152,7 @@ def _mount(root: Path, objects: Path) -> None:
 
 
 class Container:
-    """What a runtime makes of an image: its entry point with user, environment and root."""
+    """A container as a runtime makes it: entry point, user, environment and root."""
 
     def __init__(self, root: Path, stage: Stage) -> None:
         self._root = root
@@ -192,7 +192,7 @@ class Container:
 
 
 class Activator:
-    """The running entry point; ``log`` are its lines."""
+    """The running entry point; ``log`` are its log lines."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -206,13 +206,13 @@ class Activator:
 
     @property
     def pid(self) -> int:
-        """The number outside of the container of its process 1."""
+        """Return the id of the container's process 1, outside of the container."""
         unshare = self.process.pid
         children = Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split()
         return int(children[0])
 
     async def answers(self, port: int, path: str, headers: Mapping[str, str], status: int) -> None:
-        """Wait until a port gives that response."""
+        """Wait until a port sends that response."""
         deadline = monotonic() + PATIENCE
         while True:
             assert self.process.returncode is None, f"ended with {self.process.returncode}"
@@ -227,7 +227,7 @@ class Activator:
         os.kill(self.pid, signal.SIGTERM)
 
     def resident(self) -> float:
-        """Return its resident memory in MiB."""
+        """Return the process's resident memory in MiB."""
         rollup = Path(f"/proc/{self.pid}/smaps_rollup").read_text()
         return int(rollup.partition("Rss:")[2].split()[0]) / 1024
 

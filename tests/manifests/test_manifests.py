@@ -1,4 +1,4 @@
-"""The manifests without a cluster: valid, and agreeing with the program and with Knative."""
+"""The manifests are valid, and agree with the program and with Knative; without a cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FOREIGN = {"PrometheusRule", "ServiceMonitor"}
 
 @pytest.fixture(scope="module")
 def objects() -> list[Object]:
-    """What an operator applies."""
+    """Return the objects that an operator applies."""
     return build(OVERLAY)
 
 
@@ -43,7 +43,7 @@ def container(objects: list[Object]) -> Any:
 
 
 def environment(objects: list[Object]) -> dict[str, str]:
-    """The container's environment, with values as the cluster would fill them in."""
+    """Return the container's environment, with the values that a cluster would set."""
     fields = {"metadata.name": "a-1", "metadata.namespace": "k", "status.podIP": "10.0.0.1"}
     return {
         entry["name"]: entry["value"]
@@ -62,7 +62,7 @@ def kustomize_command() -> list[str]:
 
 
 def as_kustomization(folder: Path, **more: Any) -> Path:
-    """Writes a kustomization as an operator would, in a folder of its own, upon the overlay."""
+    """Write a kustomization on top of the overlay, in a new folder, as an operator would."""
     folder.mkdir()
     manifests = folder.parent / "manifests"
     if not manifests.exists():
@@ -115,7 +115,7 @@ def _loaded(folder: Path) -> list[Object]:
 
 
 def test_the_proxy_of_the_docs_stands_beside_the_activator(tmp_path: Path) -> None:
-    """What else patches `containers/0` still means the activator, and so does kubectl."""
+    """For kubectl and other patches, `containers/0` is still the activator."""
     page = (ROOT / "docs" / "how-to" / "expose-the-dashboard.md").read_text()
     (patch,) = re.findall(r"^```yaml\n(patches:\n.*?)^```", page, re.MULTILINE | re.DOTALL)
     folder = as_kustomization(
@@ -132,7 +132,7 @@ def test_the_proxy_of_the_docs_stands_beside_the_activator(tmp_path: Path) -> No
     assert "https" in {port["name"] for port in first["ports"]}
     default = template["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"]
     assert default == first["name"]
-    # Without it the HorizontalPodAutoscaler has no utilization to go by.
+    # Without it the HorizontalPodAutoscaler cannot compute the utilization.
     assert proxy["resources"]["requests"]["cpu"]
 
 
@@ -220,8 +220,7 @@ def test_probes_ask_an_open_port(objects: list[Object], probe: str) -> None:
 
 
 def test_liveness_does_not_depend_on_the_autoscaler(objects: list[Object]) -> None:
-    """The metrics port's /healthz says that the process lives; the traffic port's probe, that it
-    is of use."""
+    """The metrics port's /healthz shows liveness; the traffic port's probe shows readiness."""
     for probe in ("startupProbe", "livenessProbe"):
         assert container(objects)[probe]["httpGet"] == {"port": "metrics", "path": "/healthz"}
     assert container(objects)["readinessProbe"]["httpGet"]["port"] == "http1"
@@ -244,7 +243,7 @@ def test_the_environment_holds_known_settings_only(objects: list[Object]) -> Non
 
 
 def test_knatives_own_deployment_starts_our_program() -> None:
-    """Knative's environment is enough for an operator who changes only the image."""
+    """Knative's environment is sufficient if an operator changes only the image."""
     settings = load("run", {}, knative.ENVIRONMENT, resolv_conf=Path("/nowhere"))
     assert settings.autoscaler_url == "ws://autoscaler.knative-serving.svc.cluster.local:8080"
 

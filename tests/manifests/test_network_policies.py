@@ -35,7 +35,7 @@ def objects() -> list[Object]:
 
 @pytest.fixture(scope="module")
 def ports() -> dict[str, int]:
-    """Every port that the program opens, by the name of its setting."""
+    """Return every port that the program opens, by the name of its setting."""
     settings = load("run", {}, knative.ENVIRONMENT, resolv_conf=Path("/nowhere"))
     return {row.name: getattr(settings, row.name) for row in SETTINGS if _is_port(row.kind)}
 
@@ -49,7 +49,7 @@ def policy(objects: list[Object], name: str) -> Any:
 
 
 def let_in(spec: Any, *, by: str | None = None) -> set[int]:
-    """The ports of a policy's ingress rules; `by` names a label that a rule's peer must have."""
+    """Return the ports of a policy's ingress rules; `by` is a label of the rule's peer."""
     return {
         port["port"]
         for rule in spec["ingress"]
@@ -101,7 +101,7 @@ def test_every_policy_is_about_the_pods_of_the_deployment(objects: list[Object])
 
 
 def _way_out(objects: list[Object], port: int) -> Any:
-    """The destinations of the one rule that lets the activator reach a port."""
+    """Return the destinations of the one rule that permits the activator a port."""
     rules = policy(objects, "activator-out")["egress"]
     (rule,) = (rule for rule in rules if port in {each["port"] for each in rule["ports"]})
     return rule.get("to")

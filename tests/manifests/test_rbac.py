@@ -1,4 +1,4 @@
-"""What the manifests permit is what the program asks the API server for: all of it, and no more."""
+"""The manifests permit exactly the requests that the program sends to the API server."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ENVIRONMENT = knative.ENVIRONMENT | {
 
 
 class Grant(NamedTuple):
-    """One thing that a rule permits; empty are any namespace, and any name."""
+    """One permission of a rule; an empty namespace or name means any."""
 
     group: str
     resource: str
@@ -50,7 +50,7 @@ class Grant(NamedTuple):
     name: str
 
     def covers(self, call: Call) -> bool:
-        """Whether the API server would let that pass.
+        """Return whether the API server would permit a request.
 
         To list or watch under a rule with names, a request has to select by such a name:
         https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources
@@ -63,7 +63,7 @@ class Grant(NamedTuple):
 
 
 def grants(objects: Iterable[Object]) -> set[Grant]:
-    """What the roles permit that the manifests bind to the Deployment's service account."""
+    """Return the permissions of the Deployment's service account in the manifests."""
     objects = list(objects)
     deployment = find(objects, "Deployment", "activator")
     account = {

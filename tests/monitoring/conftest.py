@@ -1,4 +1,4 @@
-"""These tests start processes, which know nothing of a virtual clock: production's loop only."""
+"""These tests start processes, which do not follow a virtual clock: production's loop only."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ RULES = MANIFESTS / "monitoring" / "rules.yaml"
 
 
 def need(program: str) -> str:
-    """Return where it is.
+    """Return the path of the program.
 
     Raises:
         pytest.skip.Exception: it is not to be had here.
@@ -35,10 +35,10 @@ def need(program: str) -> str:
 
 
 def promtool(*arguments: str | Path, given: str = "") -> str:
-    """Run it, and return what it says.
+    """Run promtool, and return its output.
 
     Raises:
-        AssertionError: it found something wrong.
+        AssertionError: promtool found an error.
     """
     command = [need("promtool"), *map(str, arguments)]
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
@@ -48,7 +48,7 @@ def promtool(*arguments: str | Path, given: str = "") -> str:
 
 
 def write_rules(folder: Path) -> Path:
-    """Write the rules without what only the operator reads."""
+    """Write the rules without the fields that only the operator reads."""
     path = folder / "spec.yaml"
     path.write_text(yaml.safe_dump(yaml.safe_load(RULES.read_text())["spec"]))
     return path
@@ -124,7 +124,7 @@ class Prometheus:
             await self._reading
 
     async def ask(self, path: str, **params: str) -> Any:
-        """Return the data of a response of its API.
+        """Return the data of a response of Prometheus' API.
 
         Raises:
             AssertionError: the response is an error, which the text names.
@@ -142,15 +142,15 @@ class Prometheus:
         return list(data["result"])
 
     async def now(self) -> float:
-        """Return the time, as Prometheus has it."""
+        """Return the time of Prometheus."""
         return float((await self.ask("query", query="time()"))["result"][1])
 
     async def rules(self) -> list[dict[str, Any]]:
-        """Return what it says of its rules."""
+        """Return the state of its rules."""
         return [rule for group in (await self.ask("rules"))["groups"] for rule in group["rules"]]
 
     async def scraped(self) -> float:
-        """Wait until it has seen what is now, and its rules have, too.
+        """Wait until Prometheus has scraped the present state, and evaluated its rules.
 
         Returns:
             A moment at which it had. A scrape that fails later, on a machine that stalls, takes
@@ -176,7 +176,7 @@ class Prometheus:
 
 
 def _seconds(moment: str) -> float:
-    """Go's RFC 3339 with nanoseconds; one that never was is of the year 1."""
+    """Return a time of Go: RFC 3339 with nanoseconds; the year 1 means never."""
     whole, _, rest = moment.partition(".")
     zone = re.search(r"(Z|[+-]\d\d:\d\d)$", rest or whole)
     fraction = re.match(r"\d*", rest)

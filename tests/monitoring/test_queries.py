@@ -1,4 +1,4 @@
-"""Every query of panels, rules, alerts and pages, asked of a Prometheus that scrapes an activator.
+"""Every query of panels, rules, alerts and pages, run by a Prometheus that scrapes an activator.
 
 ``-s`` prints the table: panel, query, series returned.
 """
@@ -25,7 +25,7 @@ from tests.monitoring.traffic import Traffic, traffic
 
 pytestmark = pytest.mark.e2e
 
-#: What Grafana puts in: everything is chosen, as it is when a dashboard is opened.
+#: Values of Grafana's variables: everything is selected, as in a newly opened dashboard.
 CHOICES = {"$__rate_interval": "5s", "$namespace": ".*", "$revision": ".*", "$instance": ".*"}
 
 _OPENSHIFT = (
@@ -46,12 +46,12 @@ OPENSHIFT = {
 }
 
 
-#: A query that has a block of a page to itself.
+#: A query in a code block of its own.
 _FENCED = r"```\n(sum\([^`]+)\n```"
 
 
 class Asked(NamedTuple):
-    """One query, and how its series are named in the legend."""
+    """One query, and the names of its series in the legend."""
 
     where: str
     expr: str
@@ -69,7 +69,7 @@ def panels() -> Iterator[Asked]:
 
 
 def pages() -> Iterator[Asked]:
-    """The queries that pages for operators show, other than bare names of metrics."""
+    """Return the queries in pages for operators, except bare names of metrics."""
     names = {family.name for family in FAMILIES} | {rule["record"] for rule in rules("record")}
     for page in sorted((ROOT / "docs").rglob("*.md")):
         text = page.read_text()
@@ -99,7 +99,7 @@ def chosen(text: str) -> str:
 async def series_of(
     prometheus: Prometheus, asked: Asked, since: float, end: float
 ) -> list[dict[str, Any]]:
-    """The series that hold a number, within the test or at its end."""
+    """Return the series that have a number, within the test or at its end."""
     expr = chosen(asked.expr)
     if asked.instant:
         found = await prometheus.query(expr, end)
@@ -138,7 +138,7 @@ async def test_every_query_returns_series_of_the_shape_that_its_panel_shows(tmp_
 
 
 async def _alerts_read_what_there_is(asking: Prometheus, end: float) -> None:
-    """Each metric and label that an alert's expression names is there."""
+    """Each metric and label in an alert's expression exists."""
     known = {family.name for family in FAMILIES} | {rule["record"] for rule in rules("record")}
     for rule in rules("alert"):
         await asking.query(rule["expr"])

@@ -24,7 +24,7 @@ async def no_ingress() -> bool:
 
 
 class Traffic:
-    """All of it; ``run`` plays it, and leaves requests waiting."""
+    """The activator and its traffic; ``run`` plays it, and leaves requests queued."""
 
     def __init__(self, api: ApiServer, folder: Path) -> None:
         self.api = api
