@@ -545,7 +545,7 @@ async def test_names_that_do_not_exist_leave_nothing_behind(world):
     assert len(world.driver.entries) == 1
 
 
-async def test_what_a_client_writes_cannot_split_our_answer(world):
+async def test_a_clients_bytes_cannot_split_an_own_response(world):
     """Names appear in responses: in the body as they are, never in a field."""
     client = await world.client()
     client.send(
@@ -581,7 +581,7 @@ def seen_headers(seen: Seen) -> list[Any]:
     return [(name.lower(), value) for name, value in seen.headers]
 
 
-async def test_random_bytes_behind_a_good_head_harm_nobody(world):
+async def test_random_bytes_behind_a_good_head_harm_no_other(world):
     pod = await world.serving()
     for seed in range(50):
         client = await world.client()

@@ -192,7 +192,7 @@ async def test_a_client_that_could_not_send_all_is_not_served(world, sockets, mo
     assert [seen.target for seen in pod.requests if seen.whole] == [b"/new"]
 
 
-async def test_a_client_that_is_there_hears_nothing(world, sockets):
+async def test_a_client_that_is_there_gets_no_byte(world, sockets):
     pod = await world.pod()
     world.revise()
     client = await waiting(world, sockets, request(fields=b"Connection: close\r\n"))

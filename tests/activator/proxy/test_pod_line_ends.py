@@ -158,7 +158,7 @@ async def test_the_first_empty_line_ends_the_head(world, size):
 
 
 @SIZES
-async def test_bytes_behind_an_answer_are_nobodys_answer(world, size):
+async def test_bytes_behind_a_response_belong_to_no_response(world, size):
     pod = await world.serving()
     wire = ok(b"hello").replace(b"\r\n", b"\n")
     pod.on_data = answers(wire + ok(b"smuggled").replace(b"\r\n", b"\n"), size)
@@ -221,7 +221,7 @@ HEADS = st.lists(
 
 @settings(deadline=None, max_examples=1000)
 @given(HEADS)
-def test_whoever_reads_finds_the_same_end_of_the_head(rest):
+def test_both_readers_find_the_same_end_of_the_head(rest):
     """The strict reader accepts no head with a bare LF. So the end is the first empty line by
     either rule.
     """

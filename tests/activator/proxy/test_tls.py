@@ -55,9 +55,7 @@ async def test_a_pod_is_asked_at_its_port_for_tls(world):
     assert pod.requests[0].all(b"host") == [f"{pod.host}:8112".encode()]
 
 
-async def test_a_trace_hears_that_both_sides_are_encrypted_and_which_port_was_dialled(
-    world, traces
-):
+async def test_a_trace_has_the_encryption_of_both_sides_and_the_dialled_port(world, traces):
     pod = await world.serving()
     await world.ask()
     assert (traces.secure, traces.origins) == ([True], [f"https://{pod.host}:8112"])
@@ -194,7 +192,7 @@ async def test_a_websocket_passes_bytes_both_ways_until_one_side_ends(world):
     await until(lambda: world.in_flight == 0)
 
 
-async def test_a_pod_that_does_not_prove_itself_gets_nothing_and_the_client_is_told_why(world):
+async def test_a_pod_without_a_valid_certificate_gets_nothing_and_the_client_gets_the_reason(world):
     pod = await world.tls_pod(pod_context(trustme.CA()))
     world.healthy = lambda tracker: not tracker.probe.failures and not tracker.probe.error
     world.revise(pod, timeout=1.0)

@@ -45,7 +45,7 @@ async def test_a_client_that_does_not_answer_the_end_of_tls_is_not_waited_for(wo
 
 
 @on_uvloop
-async def test_a_client_that_is_not_told_all_is_waited_for(world):
+async def test_the_end_waits_for_a_client_that_has_not_got_all(world):
     """The end follows the response, for any speed of the reader. In real time: with a small window
     the kernel waits now and then, too.
     """

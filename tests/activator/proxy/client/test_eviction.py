@@ -133,7 +133,7 @@ async def test_clients_that_say_nothing_do_not_use_up_the_places(world):
     assert not kept.eof
 
 
-async def test_where_everybody_is_busy_one_more_is_told_503(world):
+async def test_where_all_clients_are_busy_one_more_gets_503(world):
     pod = await world.serving()
     pod.on_data = lambda _: None
     world.proxy.max_connections = 1
@@ -161,7 +161,7 @@ async def test_a_request_that_has_arrived_is_not_lost_by_it(world):
     assert (await client.answer()).status == 200
 
 
-async def test_a_client_of_http2_is_told_that_nothing_is_lost(world):
+async def test_a_client_of_http2_learns_that_nothing_is_lost(world):
     await world.serving()
     world.proxy.max_connections = 1
     client = await world.client()

@@ -75,7 +75,7 @@ def unfinished(world: World) -> int:
     return world.proxy.head_budget.bytes
 
 
-async def test_who_goes_beyond_the_bound_is_told_so_and_nobody_else(full, caplog):
+async def test_a_client_beyond_the_limit_gets_an_error_and_no_other(full, caplog):
     hogs = list(full.clients)
     client = await full.client()
     client.send(BEGINNING + b"a" * SMALL)

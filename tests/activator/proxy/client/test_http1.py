@@ -453,7 +453,7 @@ async def test_a_client_that_has_ended_its_side_and_waits_is_served(new_world):
     assert pod.requests[0].body == b"x" * 100_000
 
 
-async def test_a_client_that_is_only_not_read_from_hears_nothing(new_world):
+async def test_a_client_that_is_only_not_read_from_gets_no_byte(new_world):
     """Some clients take an unexpected 100 as the response: nginx passes it on as one."""
     world = await new_world(hold_bytes=1000)
     pod = await world.pod()

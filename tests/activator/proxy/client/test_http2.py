@@ -299,7 +299,7 @@ async def test_what_is_wrong_on_a_stream_costs_that_stream_alone(http2, bad, cod
         (block((b"content-length", b"5")), b"the body does not have its content-length"),
     ],
 )
-async def test_a_malformed_request_is_told_why_and_no_pod_has_it(http2, malformed, why):
+async def test_a_malformed_request_gets_the_reason_and_reaches_no_pod(http2, malformed, why):
     pod = await http2.serving()
     begin = frames.headers(1, malformed, ended=True)
     unended = frames.headers(3, malformed, ended=False)
@@ -321,7 +321,7 @@ async def test_a_malformed_request_is_told_why_and_no_pod_has_it(http2, malforme
 
 
 @pytest.mark.parametrize("more", [(b"te", b"gzip"), (b"host", b"other"), (b"content-length", b"5")])
-async def test_a_malformed_head_is_told_so_without_a_body(http2, more):
+async def test_a_malformed_head_request_gets_an_error_without_a_body(http2, more):
     """Clients treat DATA behind the response to a HEAD as a connection error."""
     head = b"".join(line(*field) for field in ((b":method", b"HEAD"), *HEAD[1:], more))
     client = await raw(http2, BEGIN + frames.headers(1, head, ended=True))
@@ -401,7 +401,7 @@ async def test_a_flood_of_resets_ends_the_connection_and_reaches_no_pod_for_long
     assert http2.world.in_flight == 0
 
 
-async def test_our_own_resets_count_as_well(http2):
+async def test_resets_by_the_proxy_count_as_well(http2):
     await http2.serving()
     flood = b"".join(asked(n, ended=False) + frame(8, 0, n, bytes(4)) for n in range(1, 6001, 2))
     client = await raw(http2, BEGIN + flood)

@@ -12,7 +12,7 @@ UNREAD = b"POST / HTTP/1.1\r\nHost: nowhere\r\nContent-Length: 1000000000\r\n\r\
 
 
 @in_virtual_time
-async def test_the_answer_is_whole_and_our_side_ends_at_once(world):
+async def test_the_response_is_whole_and_the_proxys_side_ends_at_once(world):
     client = await world.client()
     client.send(UNREAD)
     started = world.now()

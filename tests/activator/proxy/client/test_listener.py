@@ -47,7 +47,7 @@ async def test_probes_are_answered_on_every_path_and_method(world):
             assert all(load.ever == 0 for load in world.loads.values())
 
 
-async def test_kubelets_probe_fails_with_the_reason_while_we_are_not_ready(world):
+async def test_kubelets_probe_fails_with_the_reason_while_the_activator_is_not_ready(world):
     world.not_ready = "received SIGTERM from kubelet"
     answer = await world.ask(request(fields=b"User-Agent: kube-probe/1.31\r\n"))
     assert (answer.status, answer.body) == (500, b"received SIGTERM from kubelet\n")
@@ -255,7 +255,7 @@ async def test_a_request_that_has_come_in_part_when_the_server_stops_is_answered
 
 
 @both_loops
-async def test_what_runs_when_all_time_is_over_is_told_so_or_broken_off(world):
+async def test_requests_at_the_end_of_the_drain_get_an_error_or_a_reset(world):
     """A client must neither wait without end nor take half a response for a whole one."""
     pod = await world.serving()
     pod.on_data = lambda connection: None
@@ -288,7 +288,7 @@ async def test_what_runs_when_all_time_is_over_is_told_so_or_broken_off(world):
     assert world.revision().in_flight == 0
 
 
-async def test_a_client_that_names_no_revision_is_told_how_to(world):
+async def test_a_client_that_names_no_revision_learns_how_to(world):
     answer = await world.ask(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert answer.status == 404
     assert b"NAME.NAMESPACE.svc" in answer.get(b"activator-reason")

@@ -211,7 +211,7 @@ def is_open(sock: socket.socket) -> bool:
         return False
 
 
-async def test_clients_that_do_not_trust_us_leave_nothing_and_log_nothing(world, caplog):
+async def test_clients_that_refuse_the_certificate_leave_nothing_and_log_nothing(world, caplog):
     stranger = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     before = files_in_use()
     for _ in range(5):

@@ -179,7 +179,7 @@ async def test_the_only_pod_is_asked_until_its_application_is_back(world):
     assert asked < 20 + 1.0 / PANIC_PAUSE, "each pause one of those that wait is tried"
 
 
-async def test_nobody_is_shed_while_the_only_pod_gives_requests_back(new_world):
+async def test_no_request_is_shed_while_the_only_pod_refuses_requests(new_world):
     """The time counts as a long start: no request waited for one."""
     world = await new_world(queue=Limits(shed_early=True))
     (pod,) = await pods_of(world, 1, container_concurrency=0, timeout=20.0)
@@ -210,7 +210,7 @@ async def test_a_post_that_waits_behind_a_get_is_not_tried_on_a_pod_without_appl
 
 
 @in_virtual_time
-async def test_a_request_that_is_given_back_all_the_time_ends_at_its_deadline(world):
+async def test_a_request_that_is_requeued_all_the_time_ends_at_its_deadline(world):
     (pod,) = await pods_of(world, 1, timeout=1.0)
     pod.answer = NOT_THERE
     started = world.now()
@@ -222,7 +222,7 @@ async def test_a_request_that_is_given_back_all_the_time_ends_at_its_deadline(wo
     assert world.now() - started == about(1.0, within=0.1)
 
 
-async def test_behind_the_cluster_ip_a_request_is_given_back_a_few_times_at_most(world):
+async def test_behind_the_cluster_ip_a_request_is_requeued_a_few_times_at_most(world):
     """The ClusterIP is never ejected for its responses, so nothing would slow a longer series."""
     (pod,) = await pods_of(world, 1)
     pod.answer = NOT_THERE
@@ -369,7 +369,7 @@ async def test_a_request_says_how_often_it_was_given_to_a_pod(world):
     assert len(other.requests) == 1
 
 
-async def test_our_own_answer_says_it_too(world):
+async def test_the_own_response_says_it_too(world):
     (pod,) = await pods_of(world, 1)
     pod.on_data = lambda connection: connection.close()
     got = await world.ask()

@@ -25,7 +25,7 @@ async def test_a_full_queue_is_answered_503_at_once(new_world):
     first.abort()
 
 
-async def test_who_is_refused_is_told_when_to_come_again_by_how_long_it_took(new_world):
+async def test_a_refused_request_gets_a_retry_time_by_how_long_it_took(new_world):
     world = await new_world(queue=Limits(queue_depth=2))
     pod = await world.serving(container_concurrency=1)
     pod.on_data = lambda connection: None
@@ -44,7 +44,7 @@ async def test_who_is_refused_is_told_when_to_come_again_by_how_long_it_took(new
         client.abort()
 
 
-async def test_with_early_shedding_who_would_wait_in_vain_is_told_at_once(new_world):
+async def test_with_early_shedding_a_request_that_would_expire_is_refused_at_once(new_world):
     world = await new_world(queue=Limits(shed_early=True))
     pod = await world.serving(container_concurrency=1, timeout=50.0)
     pod.on_data = lambda connection: None

@@ -267,7 +267,7 @@ async def test_a_pod_that_always_closes_ends_in_502_after_some_tries(world):
     ],
     ids=["get", "post", "large-put", "websocket"],
 )
-async def test_a_connection_that_the_pod_closes_as_we_reuse_it_costs_no_request(world, wire):
+async def test_a_connection_that_the_pod_closes_at_its_reuse_costs_no_request(world, wire):
     """The kernel knows of the close, the loop does not yet."""
     pod = await world.serving()
     assert (await world.ask()).status == 200
@@ -333,7 +333,7 @@ async def test_a_deadline_while_the_body_is_unread_closes_behind_the_504(world):
 
 
 @in_virtual_time
-async def test_the_deadline_while_a_pod_works_is_a_504_and_the_pod_is_let_go(world):
+async def test_the_deadline_while_a_pod_works_is_a_504_and_the_pod_is_released(world):
     pod = await world.serving(timeout=0.25)
     pod.on_data = lambda connection: None
     client = await world.client()
@@ -358,7 +358,7 @@ async def test_the_deadline_while_a_pod_works_is_a_504_and_the_pod_is_let_go(wor
         ("in-request", "abort"),
     ],
 )
-async def test_a_client_that_leaves_frees_the_slot_and_the_pod_hears_of_it(world, stage, leave):
+async def test_a_client_that_cancels_frees_the_slot_and_the_pod_learns_of_it(world, stage, leave):
     pod = await world.serving(container_concurrency=1)
     begun = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"
     pod.on_data = lambda connection: stage == "in-answer" and connection.write(begun)

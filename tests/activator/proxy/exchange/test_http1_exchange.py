@@ -51,7 +51,7 @@ async def test_a_pod_sees_the_request_as_knative_would_send_it(world):
     )
 
 
-async def test_a_host_that_was_mapped_before_us_is_kept(world):
+async def test_a_host_that_was_mapped_before_the_activator_is_kept(world):
     pod = await world.serving()
     await world.ask(request(fields=b"K-Original-Host: mapped.example.com\r\n"))
     assert pod.requests[0].all(b"k-original-host") == [b"mapped.example.com"]
@@ -187,7 +187,7 @@ async def test_an_answer_that_its_connection_should_end_is_not_ended_by_a_reset(
 
 
 @both_loops
-async def test_a_reset_by_a_pod_is_told_in_words(world):
+async def test_a_reset_by_a_pod_is_reported_in_words(world):
     pod = await world.serving()
     pod.on_data = lambda connection: connection.reset()
     answer = await world.ask(request(b"/", b"POST"))
@@ -223,7 +223,7 @@ async def test_an_answer_without_a_body_has_none(anyio_backend, stray):
             client.abort()
 
 
-async def test_bytes_behind_an_answer_are_nobodys_answer(world):
+async def test_bytes_behind_a_response_belong_to_no_response(world):
     pod = await world.serving()
     pod.answer = ok(b"first") + ok(b"poison")
     client = await world.client()
@@ -234,7 +234,7 @@ async def test_bytes_behind_an_answer_are_nobodys_answer(world):
 
 
 @both_loops
-async def test_bytes_that_come_while_nobody_asks_end_the_connection(world):
+async def test_bytes_that_come_without_a_request_end_the_connection(world):
     pod = await world.serving()
     assert (await world.ask()).status == 200
     pod.connections[0].write(ok(b"poison"))
@@ -262,7 +262,7 @@ async def test_interim_answers_pass_but_not_to_http_1_0(world, interim):
         assert b"HTTP/1.1 103 Early Hints\r\nContent" not in client.received
 
 
-async def test_a_100_that_nobody_expects_does_not_pass(world):
+async def test_an_unexpected_100_does_not_pass(world):
     pod = await world.serving()
     pod.answer = b"HTTP/1.1 100 Continue\r\n\r\n" + ok()
     assert (await world.ask()).interim == []
@@ -535,7 +535,7 @@ async def test_full_duplex_whose_answer_ends_first_ends_the_connections(world):
 
 
 @both_loops
-async def test_the_rest_of_a_body_after_an_early_answer_reaches_nobody(world):
+async def test_the_rest_of_a_body_after_an_early_response_reaches_no_pod(world):
     pod = await world.serving()
 
     def early(connection: PodConnection) -> None:

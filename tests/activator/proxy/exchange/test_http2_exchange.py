@@ -262,7 +262,7 @@ async def test_an_answer_that_is_not_as_long_as_it_says_is_broken_off(http2):
 # -- gRPC ----------------------------------------------------------------------------------------
 
 
-async def test_our_own_answers_say_to_grpc_what_it_understands(http2):
+async def test_own_responses_have_grpcs_form_for_grpc(http2):
     client = await http2.client()
     answer = await client.answer(client.ask(b"/s/m", b"POST", GRPC))
     assert answer.status == 404
@@ -306,7 +306,7 @@ async def test_an_answer_that_breaks_off_is_not_taken_for_whole(http2, more, res
 
 
 @in_virtual_time
-async def test_grpc_is_told_in_the_middle_of_an_answer_that_its_time_is_up(http2):
+async def test_grpc_gets_its_time_out_in_the_middle_of_a_response(http2):
     def begin(peer: Peer, stream: int, message: Message) -> None:
         if message.ended:
             peer.headers(stream, [(b":status", b"200")])

@@ -39,7 +39,7 @@ async def test_both_headers_or_the_host_name_a_revision(world, fields, host):
         (b"", ""),
     ],
 )
-async def test_who_names_none_is_told_the_name_it_gave(world, fields, name):
+async def test_an_unknown_name_is_shown_in_the_error(world, fields, name):
     world.revise()
     with pytest.raises(RevisionNotFound, match=f'"{name}" not found'):
         find(world.driver.entries, asking(fields))

@@ -7,7 +7,7 @@ from tests.activator.proxy.world import ok, request, until
 from throttler.model import RevisionID
 
 
-async def test_a_trace_hears_of_each_step_and_gives_the_pod_its_context(world, traces):
+async def test_a_trace_gets_each_step_and_gives_the_pod_its_context(world, traces):
     pod = await world.pod()
     world.revise(pod)
     fields = b"traceparent: theirs\r\nTraceState: theirs\r\nbaggage: b\r\n"
@@ -33,7 +33,7 @@ async def test_without_traces_a_clients_context_passes_untouched(world):
     assert seen.all(b"traceparent") == [b"theirs"]
 
 
-async def test_a_trace_hears_that_a_request_is_sent_again(world, traces):
+async def test_a_trace_has_the_retry_of_a_request(world, traces):
     pods = [await world.pod(), await world.pod()]
     gone, _ = sorted(pods, key=lambda pod: pod.endpoint)
     world.revise(*pods, container_concurrency=1)
@@ -49,7 +49,7 @@ async def test_a_trace_hears_that_a_request_is_sent_again(world, traces):
     ]
 
 
-async def test_a_trace_hears_why_a_request_waits_and_why_it_waited_to_the_end(new_world):
+async def test_a_trace_has_the_reason_why_a_request_waits_and_of_its_end(new_world):
     world = await new_world()
     world.proxy.services.tracer = traces = Traces()
     world.revise(timeout=0.05)
@@ -60,12 +60,12 @@ async def test_a_trace_hears_why_a_request_waits_and_why_it_waited_to_the_end(ne
     assert traces.told[-1] == ("ended", 504, "timed-out")
 
 
-async def test_a_trace_hears_of_an_unknown_revision(world, traces):
+async def test_a_trace_has_an_unknown_revision(world, traces):
     assert (await world.ask(request())).status == 404
     assert traces.told[-2:] == [("held", "unknown-revision"), ("ended", 404, "unknown-revision")]
 
 
-async def test_a_trace_hears_why_an_answer_is_ours_though_nobody_waited(world, traces):
+async def test_a_trace_has_the_reason_of_an_own_response_without_a_wait(world, traces):
     pod = await world.serving()
     pod.on_data = lambda connection: connection.close()
     assert (await world.ask(request(method=b"POST"))).status == 502

@@ -84,7 +84,7 @@ async def test_a_cold_start_ends_with_the_first_byte_of_the_first_answer(world):
     assert world.counters().cold_starts == {"served": 1}
 
 
-async def test_a_request_that_finds_a_pod_or_waits_for_room_in_one_wakes_nobody(world):
+async def test_a_request_that_finds_a_pod_or_waits_for_a_slot_is_no_cold_start(world):
     pod = await world.serving(container_concurrency=1)
     pod.on_data = lambda connection: None
     first = await world.client()
@@ -113,7 +113,7 @@ async def test_clients_that_leave_and_deadlines_end_a_cold_start(world):
     assert [w["outcome"] for w in cold_starts(world)] == ["cancelled", "timed-out"]
 
 
-async def test_a_request_whose_only_pod_is_lost_for_a_moment_wakes_nobody(world):
+async def test_a_request_whose_only_pod_is_lost_for_a_moment_is_no_cold_start(world):
     pod = await world.serving()
     world.proxy.services.added_lines = WARM
     await pod.refuse()
@@ -225,7 +225,7 @@ async def test_a_cold_answer_says_where_its_time_went(world):
     assert found["queue"] == pytest.approx(found["scale"] + found["probe"], abs=0.01)
 
 
-async def test_a_request_that_came_later_is_told_of_its_own_time_alone(world):
+async def test_a_later_request_gets_its_own_time_alone(world):
     world.proxy.services.server_timing = True
     world.healthy = lambda tracker: False
     world.revise()
@@ -273,7 +273,7 @@ async def test_the_pods_own_server_timing_stays_beside_ours(world):
     assert timing(answer)["start"] == '"cold"'
 
 
-async def test_our_own_answers_say_it_as_well(world):
+async def test_own_responses_say_it_as_well(world):
     world.proxy.services.added_lines, world.proxy.services.server_timing = WARM, True
     world.revise(timeout=0.25)
     answer = await (await waiter(world)).answer()

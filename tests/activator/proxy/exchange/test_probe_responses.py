@@ -25,7 +25,7 @@ def test_ordinary_requests_are_not_probes():
     "fields",
     [b"user-agent: kube-probe/1.31\r\n", b"USER-AGENT:kube-probe/\r\n", b"K-Kubelet-Probe: x\r\n"],
 )
-def test_kubelets_probe_comes_first_and_tells_our_health(fields):
+def test_kubelets_probe_comes_first_and_reports_the_activators_health(fields):
     assert asked(fields + b"K-Network-Probe: queue\r\n")[0] is own_responses.HEALTHY
     reply, _ = asked(fields, "received SIGTERM from kubelet")
     assert (reply.status, reply.body) == (500, b"received SIGTERM from kubelet\n")
@@ -41,7 +41,7 @@ def test_the_autoscaler_finds_an_activator():
     assert asked(b"K-Network-Probe: activator\r\n")[0] is own_responses.ACTIVATOR_PROBE
 
 
-def test_a_probe_for_somebody_else_is_refused():
+def test_a_probe_for_another_component_is_refused():
     assert asked(b"K-Network-Probe: queue\r\n")[0].status == 400
 
 

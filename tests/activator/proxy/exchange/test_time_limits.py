@@ -185,7 +185,7 @@ async def test_an_answer_that_falls_silent_is_broken_off_not_ended(world, framin
 
 
 @in_virtual_time
-async def test_a_client_of_http_1_0_is_told_by_a_reset(world):
+async def test_a_client_of_http_1_0_gets_a_reset(world):
     """The end of the connection is the only sign for the end of a response."""
     pod = await world.serving(timeout=10.0, idle_timeout=0.2)
     silent(pod)

@@ -150,7 +150,7 @@ def rows(table: dict[str, Attack]) -> list[object]:
 
 
 @pytest.mark.parametrize("attack", rows(FLOODS | WRONG_FLOODS | BOMBS | FAULTS))
-async def test_what_costs_the_connection_costs_nobody_else(http2, attack):
+async def test_attacks_that_cost_the_connection_cost_no_other(http2, attack):
     await http2.serving(container_concurrency=1)
     good = await http2.client()
     # In pieces, so that others have their turns between.
@@ -258,7 +258,7 @@ async def test_a_stream_that_is_over_does_not_begin_again_and_its_trailers_may_c
 
 
 @in_virtual_time
-async def test_answers_that_nobody_has_room_for_hold_no_places_and_end(http2):
+async def test_responses_without_a_window_hold_no_places_and_end(http2):
     none = frames.settings(write_settings([(Setting.INITIAL_WINDOW_SIZE, 0)]))
     pod = await http2.serving(container_concurrency=1)
     client = await raw(http2, frames.PREFACE + none + b"".join(map(asked, range(1, 201, 2))))

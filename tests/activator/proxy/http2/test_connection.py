@@ -19,7 +19,7 @@ from tests.conftest import both_loops
 
 
 @both_loops
-async def test_a_stream_that_nobody_reads_does_not_starve_another(http2):
+async def test_an_unread_stream_does_not_starve_another(http2):
     def large(peer: Peer, stream: int, message: Message) -> None:
         if message.ended:
             peer.headers(stream, [(b":status", b"200")])

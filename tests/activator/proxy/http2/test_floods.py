@@ -205,7 +205,7 @@ async def test_a_large_number_of_a_stream_is_no_leave_for_a_flood(http2):
     assert [code for _, code in goaways(client.received)] == [CALM]
 
 
-async def test_a_pod_that_answers_early_and_resets_costs_nobody_else_anything(http2, monkeypatch):
+async def test_a_pod_that_responds_early_and_resets_costs_no_other_anything(http2, monkeypatch):
     """A server may refuse the body of an unknown caller (RFC 9113 section 8.1)."""
     monkeypatch.setattr(IDLE_FRAMES, (10, 0.0, 8.0))
     answered = set()
@@ -228,7 +228,7 @@ async def test_a_pod_that_answers_early_and_resets_costs_nobody_else_anything(ht
 
 
 @pytest.mark.parametrize("behind", [b"", frame(1, 5, 3, line(b"x", b"y"))])
-async def test_what_a_pod_still_sends_to_who_has_gone_costs_nobody_else(http2, monkeypatch, behind):
+async def test_late_frames_of_a_pod_for_a_gone_client_cost_no_other(http2, monkeypatch, behind):
     monkeypatch.setattr(IDLE_FRAMES, (10, 0.0, 8.0))
     pod = await http2.serving()
     pod.on_message = lambda *_: None
@@ -276,7 +276,7 @@ def reset_all(client: Peer, streams: list[int]) -> None:
 
 
 @in_virtual_time
-async def test_time_outs_of_all_that_wait_for_a_cold_revision_cost_nobody_else(http2):
+async def test_time_outs_of_all_that_wait_for_a_cold_revision_cost_no_other(http2):
     """Again and again, as clients of little patience do."""
     http2.list()
     client = await http2.client()
@@ -351,7 +351,7 @@ async def test_a_flood_of_resets_costs_the_others_on_its_connection_their_next_r
     [reset_young(2003, 2003 + MANY), MANY * (frames.HEAD.pack(4 << 8 | 8, 0, 3) + bytes(4))],
     ids=["resets", "errors"],
 )
-async def test_who_floods_on_when_told_loses_what_runs(http2, flood):
+async def test_a_client_that_floods_on_after_goaway_loses_its_requests(http2, flood):
     _, client = await running_in_a_flood(http2)
     client.send(flood)
     await client.ended()

@@ -143,7 +143,7 @@ FRAMES = st.one_of(
 
 @settings(deadline=None, max_examples=100)
 @given(st.lists(FRAMES, max_size=6), st.lists(st.integers(0, 2000), max_size=6), st.booleans())
-def test_each_frame_is_told_of_however_the_bytes_are_cut(sent, cuts, preface):
+def test_each_frame_is_reported_for_all_cuts_of_the_bytes(sent, cuts, preface):
     data = b"".join(each.serialize() for each in sent)
     expected = [of_library(each) for each in sent]
     places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
@@ -179,7 +179,7 @@ def test_there_is_a_rule_for_each_type():
 # What a connection begins with.
 
 
-def test_a_wrong_preface_is_told_by_its_first_wrong_byte():
+def test_a_wrong_preface_is_known_by_its_first_wrong_byte():
     for end in range(len(PREFACE)):
         reader = FrameReader(Told(), preface=True)
         reader.feed(PREFACE[:end])
@@ -284,7 +284,7 @@ def test_a_window_of_the_connection_is_not_widened_by_nothing():
     assert fault_of(frame(FrameType.WINDOW_UPDATE, 0, 0, bytes(4))) is ErrorCode.PROTOCOL_ERROR
 
 
-def test_a_promise_is_wanted_from_nobody():
+def test_a_promise_of_any_peer_is_refused():
     assert fault_of(frame(FrameType.PUSH_PROMISE, 4, 1, bytes(8))) is ErrorCode.PROTOCOL_ERROR
 
 

@@ -23,7 +23,7 @@ async def waits_in_vain(http2: Http2World, client: Peer, *more: tuple[bytes, byt
     return await client.answer(stream)
 
 
-async def test_a_trace_hears_of_each_step_and_gives_the_pod_its_context(http2, traces):
+async def test_a_trace_gets_each_step_and_gives_the_pod_its_context(http2, traces):
     pod = await http2.serving()
     client = await http2.client()
     given = ((b"traceparent", b"theirs"), (b"tracestate", b"theirs"), (b"baggage", b"b"))
@@ -79,7 +79,7 @@ async def test_identical_requests_that_run_at_a_time_have_the_same_records(http2
 
 
 @in_virtual_time
-async def test_a_trace_hears_why_a_request_waits(http2, traces):
+async def test_a_trace_has_the_reason_why_a_request_waits(http2, traces):
     http2.list(timeout=0.05)
     client = await http2.client()
     assert (await waits_in_vain(http2, client)).status == 504

@@ -84,7 +84,7 @@ def test_what_cannot_be_read_is_not_remembered():
             reader.read(b"\x82")
 
 
-def test_nobody_fills_it():
+def test_no_client_fills_it():
     reader = Reader()
     blocks = [bytes([0x80 + index]) for index in range(1, 62)]
     for block in blocks:

@@ -264,7 +264,7 @@ async def test_a_pod_that_takes_fewer_streams_than_it_says_is_asked_for_no_more(
     assert states(http2.world) == ["healthy"]
 
 
-async def test_a_request_that_is_given_back_with_its_body_keeps_it(http2):
+async def test_a_requeued_request_keeps_its_body(http2):
     first, second = await pods_of(http2, 2)
     first.on_message = NOT_THERE
     answer = await ask(http2, b"PUT", b"small body")
@@ -284,7 +284,7 @@ async def test_a_post_gets_the_answer_as_it_is_and_its_pod_is_out(http2):
 
 
 @pytest.mark.parametrize("cut", [1, 20])
-async def test_what_is_given_back_in_pieces_another_pod_serves_too(http2, cut):
+async def test_a_refusal_in_pieces_is_served_by_another_pod_too(http2, cut):
     first, _ = await pods_of(http2, 2)
     first.on_message = says(502, REFUSED, cut=cut)
     assert (await ask(http2)).status == 200
@@ -349,7 +349,7 @@ async def test_a_request_that_ends_every_application_is_given_up_and_harms_no_po
     assert states(http2.world) == ["healthy"] * 4
 
 
-async def test_behind_the_cluster_ip_a_request_is_given_back_a_few_times_at_most(http2):
+async def test_behind_the_cluster_ip_a_request_is_requeued_a_few_times_at_most(http2):
     (pod,) = await pods_of(http2, 1)
     pod.on_message = NOT_THERE
     (tracker,) = http2.world.revision().pods()

@@ -38,6 +38,6 @@ def test_the_context_of_a_trace_is_left_out_and_secrets_stay_secret():
     assert isinstance(fields[1], NeverIndexed)
 
 
-def test_our_own_fields_are_known():
+def test_the_activators_own_fields_are_known():
     assert is_handled(b"k-network-probe")
     assert not is_handled(b"accept")

@@ -143,7 +143,7 @@ def large(size: int) -> Callable[[Peer, int, Message], None]:
 
 
 @in_virtual_time
-async def test_an_answer_that_nobody_takes_is_dropped_after_the_time_for_a_head(http2):
+async def test_an_unread_response_is_dropped_after_the_header_timeout(http2):
     pod = await http2.serving()
     pod.on_message = large(1000)
     client = await raw(http2, frames.PREFACE + frames.settings(b"\0\4" + bytes(4)) + asked(1))

@@ -164,7 +164,7 @@ async def test_a_client_that_has_settled_on_http1_is_not_spoken_to_in_http2(http
 
 
 @in_virtual_time
-async def test_a_client_that_has_settled_on_http2_and_speaks_http1_is_told_so(http2):
+async def test_a_client_that_agreed_on_http2_and_speaks_http1_gets_an_error(http2):
     client = await http2.secure(Client(), "h2")
     client.send(request())
     await client.ended()

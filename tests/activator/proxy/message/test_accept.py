@@ -59,7 +59,7 @@ def test_json_is_named_and_liked_no_less_than_text(value):
         b"application/grpc",
     ],
 )
-def test_everybody_else_gets_text(value):
+def test_all_other_clients_get_text(value):
     assert not asks(value)
 
 

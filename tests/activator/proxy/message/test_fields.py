@@ -47,7 +47,7 @@ def test_a_head_without_fields():
 
 
 @pytest.mark.parametrize("spell", [str.lower, str.upper, str.title])
-def test_each_of_our_fields_is_found_however_it_is_spelled(spell):
+def test_each_own_field_is_found_in_any_spelling(spell):
     for name in READ:
         with naming(name):
             line = f"{spell(name)}: \t17 ".encode()

@@ -30,7 +30,7 @@ def members(answer: Any) -> dict[str, Any]:
     return said
 
 
-async def test_a_request_that_waited_in_vain_is_told_why_and_how_long(world):
+async def test_an_expired_request_gets_the_reason_and_its_wait(world):
     world.revise(timeout=0.25)
     client = await world.client()
     client.send(request(fields=ASKS))
@@ -46,7 +46,7 @@ async def test_a_request_that_waited_in_vain_is_told_why_and_how_long(world):
     assert members(await client.answer())["reason"] == "no-endpoints"
 
 
-async def test_the_same_request_gets_knatives_bytes_from_everybody_else(world):
+async def test_other_clients_get_knatives_bytes_for_the_same_request(world):
     world.revise(timeout=0.05)
     answer = await world.ask(request(fields=b"Accept: */*\r\n"))
     assert answer.body == b"activator request timeout"
@@ -81,7 +81,7 @@ async def test_a_full_queue(new_world):
     first.abort()
 
 
-async def test_a_pod_that_fails_each_time_is_told_with_the_number_of_attempts(world):
+async def test_a_pod_that_fails_each_time_is_shown_with_the_number_of_attempts(world):
     def close(connection: PodConnection) -> None:
         connection.close()
 

@@ -123,7 +123,7 @@ async def test_a_pod_of_the_namespace_is_trusted_whatever_else_it_is_called(anyi
     ],
     ids=["namespace", "none", "wildcard", "no host", "address", "ca", "expired"],
 )
-async def test_whom_it_does_not_trust_is_told_and_gets_nothing(anyio_backend, how, why):
+async def test_an_untrusted_pod_is_reported_and_gets_nothing(anyio_backend, how, why):
     error, cause = await outcome(**how)
     assert error.startswith("TLS on port 8112: ")
     assert why in error
@@ -178,7 +178,7 @@ async def test_a_port_without_tls(anyio_backend, protocol, error, cause):
     await bench.close()
 
 
-async def test_a_port_that_nobody_listens_on(anyio_backend):
+async def test_a_closed_port(anyio_backend):
     bench = Bench()
     dialer = Dialer()
     secure(bench.pools, await bench.tracker(f"{free_address()}:8012")).dial(dialer, 5.0)

@@ -37,7 +37,7 @@ async def test_a_refused_dial_says_so(world):
 
 
 @in_virtual_time
-async def test_a_dial_that_nobody_answers_ends_in_time(world):
+async def test_a_dial_without_a_response_ends_in_time(world):
     hole = await world.unreachable()
     world.revise(hole)
     dialer = Dialer()
@@ -117,7 +117,7 @@ async def test_a_dial_that_is_dropped_at_once_is_a_failure(world, monkeypatch):
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-async def test_a_shortage_of_our_own_is_waited_out_and_says_nothing_of_the_pod(world, wanted):
+async def test_a_local_shortage_is_waited_out_and_says_nothing_about_the_pod(world, wanted):
     await world.serving()
     pool, dialer = probes_of(world), Dialer()
     dialer.wants_connection = wanted

@@ -44,7 +44,7 @@ async def test_what_runs_on_a_pod_that_leaves_is_finished(http2):
 
 
 @both_loops
-async def test_the_kernel_is_told_to_give_up_a_pod_that_has_vanished(http2):
+async def test_the_kernel_closes_connections_to_a_vanished_pod(http2):
     await http2.serving()
     client = await http2.client()
     await client.answer(client.ask())

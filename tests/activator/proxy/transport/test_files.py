@@ -240,7 +240,7 @@ async def test_a_client_that_leaves_while_its_request_waits_for_a_file_leaves_no
 
 
 @in_virtual_time
-async def test_a_request_that_gets_no_file_in_time_is_told_so(world):
+async def test_a_request_that_gets_no_file_in_time_gets_an_error(world):
     pod, other = await two_pods(world)
     world.revise(other, name="other", timeout=1.0)
     pod.on_data = lambda connection: None

@@ -125,7 +125,7 @@ def _held(world):
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
-async def test_an_answer_that_nobody_reads_takes_little(world, framing):
+async def test_an_unread_response_takes_little_memory(world, framing):
     pod = await world.serving()
     fields = {
         "length": b"Content-Length: %d\r\n" % LARGE,
