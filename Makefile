@@ -50,8 +50,14 @@ check: $(STAMP)  ## Check format, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-test: check  ## Run the checks above, then all tests
-	$(BIN)/pytest -n 3 --dist worksteal $(PYTEST_ARGS)
+# More workers than cores: many tests wait for processes, or for time to pass.
+test: check  ## Run the checks above, then all tests, then the coverage gate
+ifeq ($(PYTEST_ARGS),)
+	$(BIN)/pytest -n 5 --dist worksteal --cov --cov-report=
+	$(BIN)/python -m tests.coverage_gate
+else
+	$(BIN)/pytest -n 5 --dist worksteal $(PYTEST_ARGS)
+endif
 
 compile: $(COMPILED)/.installed  ## Compile throttler and byte path into .venv-compiled (needs gcc, python3-dev)
 

@@ -140,6 +140,8 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
     return getattr(request, "param", VIRTUAL.values[0])
 
 
+#: Directories whose tests wait for processes, browsers or time most of the time.
+WAITING = frozenset(("browser", "e2e", "grpc", "monitoring"))
 #: Directories whose tests count for the coverage of ``tests/coverage_gate.py``. Tracing makes a
 #: test up to twice as long, so it leaves out what is long and finds few lines that these do not.
 TRACED = tuple(
@@ -154,6 +156,26 @@ TRACED = tuple(
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spread the directories whose tests wait for processes over the workers, each first.
+
+    pytest-xdist gives each worker a run of neighbours. One worker would get all that wait.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    waiting = [item for item in items if _waits(item)]
+    others = [item for item in items if not _waits(item)]
+    size = -(-len(others) // workers)
+    items[:] = [
+        item
+        for worker in range(workers)
+        for item in (*waiting[worker::workers], *others[worker * size : (worker + 1) * size])
+    ]
+
+
+def _waits(item: pytest.Item) -> bool:
+    return item.path.relative_to(Path(__file__).parent).parts[0] in WAITING
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Have coverage pause during tests outside the traced directories."""
     if not any(item.path.is_relative_to(folder) for folder in TRACED):

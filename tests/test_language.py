@@ -16,6 +16,7 @@ import tokenize
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path, PurePosixPath
 from statistics import quantiles
 from typing import Final, NamedTuple
@@ -259,9 +260,15 @@ class Found(NamedTuple):
     say: str
 
 
+@cache
+def texts_of(suffix: str, source: str) -> tuple[Text, ...]:
+    """Return the texts of a file; two tests read each."""
+    return tuple(TEXTS[suffix](source))
+
+
 def dialect(path: str, source: str) -> list[Found]:
     """Return the dialect words of a file, in order."""
-    texts = TEXTS[PurePosixPath(path).suffix](source)
+    texts = texts_of(PurePosixPath(path).suffix, source)
     return [
         Found(line, match[0], DIALECT[int(str(match.lastgroup)[1:])].say)
         for line, text in texts
@@ -279,7 +286,7 @@ def sentences(path: str, source: str) -> list[Sentence]:
     """Return the sentences of a file that have at least three words."""
     found = (
         Sentence(line, one, len(re.findall(r"[^\s\-–→·=|]\S*", one)))
-        for line, text in TEXTS[PurePosixPath(path).suffix](source)
+        for line, text in texts_of(PurePosixPath(path).suffix, source)
         for one in re.split(r"(?<=[.!?])\)?\"?\s+|(?<=:)\s+(?=[A-Z])", text)
     )
     return [sentence for sentence in found if sentence.words >= 3]

@@ -322,4 +322,5 @@ async def test_last_line_of_the_request_log_is_written_before_the_end(
         runtime.system_objects.set_config_map("config-observability", data)
         assert runtime.proxy.services.request_log is not None
         runtime.proxy.services.request_log.ended(record(trace_id="the-last"))
+    assert all(runtime.outputs.close())
     assert capfd.readouterr().out == "the-last\n"

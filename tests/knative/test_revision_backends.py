@@ -645,8 +645,7 @@ async def test_TestProbePodIPs__ready_pods_skipped_with_mesh_disabled(world: Wor
     world.apply(revision(cc=1))
     list_pods(world, ready, not_ready=(not_ready,))
     await world.calls(2)
-    await world.passes(0.1)
-    assert world.took() == ["pod-0", "pod-1"]
+    await world.until(lambda: world.took() == ["pod-0", "pod-1"])
     assert len(not_ready.probes) == 1
 
 
