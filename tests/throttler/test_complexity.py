@@ -20,7 +20,7 @@ from throttler.model import HashKey, Policies, RevisionID
 from throttler.throttler import Limits
 from throttler.ticket import Ticket
 
-pytestmark = pytest.mark.no_cover  # long when traced; runs no line that other tests leave out
+pytestmark = pytest.mark.untraced  # long when traced; runs no line that other tests leave out
 
 #: The restart of a round robin, or the comparison of an enum, takes some more; a loop takes
 #: hundreds.

@@ -22,7 +22,7 @@ from throttler import slow_start as slow_start_module
 from throttler.balancing import POLICIES
 from throttler.reason import Reason
 
-pytestmark = pytest.mark.no_cover  # long when traced; runs no line that other tests leave out
+pytestmark = pytest.mark.untraced  # long when traced; runs no line that other tests leave out
 
 #: A quarter of the totals is kept, a request and 15 bytes for each of three revisions.
 SMALL_RESERVE = 3

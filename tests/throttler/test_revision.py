@@ -125,7 +125,7 @@ class TestLeaving:
         assert one.throttler.in_flight == 1
         assert waiting.state is ASSIGNED
 
-    @pytest.mark.no_cover
+    @pytest.mark.untraced
     @pytest.mark.parametrize("way", ["their clients leave", "a pod comes"])
     def test_when_very_many_leave_the_queue_none_is_remembered(self, way: str) -> None:
         one = One(5000, depth=5000)
@@ -486,7 +486,7 @@ class TestNewSpecification:
 
 
 class TestSlowStart:
-    @pytest.mark.no_cover
+    @pytest.mark.untraced
     def test_waiters_are_released_in_doubling_steps_and_soon_all_of_them(self) -> None:
         one = One(0, depth=10_000)
         tickets = one.requests(5000)

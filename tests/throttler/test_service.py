@@ -266,7 +266,7 @@ class TestProof:
         one.failed(pod)
         assert probed(one.failed(pod)) == [VIP]
 
-    @pytest.mark.no_cover
+    @pytest.mark.untraced
     def test_a_thousand_pods_are_looked_through_a_few_times(self) -> None:
         """A thousand proofs end one after the other; only a few ends cause a scan."""
         one = One(1, service=VIP)
