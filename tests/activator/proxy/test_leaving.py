@@ -11,6 +11,7 @@ import pytest
 
 from activator.proxy.pods import target as target_module
 from activator.proxy.pods.dial import connect
+from activator.proxy.transport.peer_socket import ACKNOWLEDGE_WITHIN
 from tests.activator.proxy.world import PATIENCE, Pod, World, own_world, request, turns, until
 from tests.conftest import both_loops, in_virtual_time
 
@@ -139,6 +140,7 @@ async def test_a_client_that_ended_its_side_and_then_left_is_gone(world, sockets
     await world.clock_moves(0.2)
     assert world.waiting == 1
     assert client.recv(100).startswith(b"HTTP/1.1 100")
+    await world.clock_moves(2 * ACKNOWLEDGE_WITHIN)  # until then the acknowledgement is a proof
 
     client.close()
     world.list(pod)
