@@ -10,7 +10,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from activator.discovery import credentials, kubernetes_package
 from activator.discovery.backoff import Timings
@@ -21,9 +22,22 @@ from activator.discovery.transport import (
     environment_proxy,
     keep_alive,
 )
-from activator.discovery.wire import ConnectionLostError, Response
+from activator.discovery.wire import (
+    HTTP_TOO_MANY_REQUESTS,
+    HTTP_UNAUTHORIZED,
+    ConnectionLostError,
+    Response,
+    WholeResponse,
+)
+
+if TYPE_CHECKING:  # expensive to import
+    import aiohttp
 
 logger = logging.getLogger(__name__)
+
+#: Bytes of a response to ``send``: an object has at most 1.5 MiB, a list of API resources less.
+_MOST_BODY: Final = 16 << 20
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ApiServer:
@@ -78,23 +92,95 @@ class ApiServer:
         """
         import aiohttp
 
-        connection = await self._fresh_connection()
-        connection.users += 1
-        timeout = aiohttp.ClientTimeout(
+        times = aiohttp.ClientTimeout(
             total=None, sock_connect=self._timings.connect, sock_read=silence
         )
+        async with self._request("GET", path, times, params=params) as response:
+            keep_alive(response)
+            yield AiohttpResponse(response)
+
+    async def send(
+        self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
+    ) -> WholeResponse:
+        """Send one request, and return the whole response, also of an error.
+
+        A request that the server has refused unread is sent again: after 401 with new credentials,
+        and after 429 when the server allows it. A request whose connection broke is not, unless
+        its method is idempotent (RFC 9110 section 9.2.2): the server may have carried it out.
+
+        Arguments:
+            method: such as PATCH.
+            path: with the query, if there is one.
+            body: empty for none.
+            content_type: of the body.
+
+        Raises:
+            ConnectionLostError: there is no response within ``Timings.request`` seconds. The server
+                may have carried out the request.
+            ClusterConfigError: there is no usable configuration.
+        """
         try:
-            headers = {"Accept": "application/json", **connection.authorization}
-            async with connection.session.get(
+            async with asyncio.timeout(self._timings.request) as limit:
+                response, retry_after = await self._send_once(method, path, body, content_type)
+                if response.status == HTTP_UNAUTHORIZED:
+                    self.renew_credentials()
+                    response, retry_after = await self._send_once(method, path, body, content_type)
+                while response.status == HTTP_TOO_MANY_REQUESTS and retry_after:
+                    if asyncio.get_running_loop().time() + retry_after >= (limit.when() or 0.0):
+                        break
+                    await asyncio.sleep(retry_after)
+                    response, retry_after = await self._send_once(method, path, body, content_type)
+                return response
+        except TimeoutError:
+            raise ConnectionLostError(
+                f"no response to {method} {path} within {self._timings.request:g} s"
+            ) from None
+
+    async def _send_once(
+        self, method: str, path: str, body: bytes, content_type: str
+    ) -> tuple[WholeResponse, float]:
+        """Return the response, and the seconds to wait, as the server requests."""
+        import aiohttp
+
+        headers = {"Content-Type": content_type} if body else {}
+        times = aiohttp.ClientTimeout(total=None, sock_connect=self._timings.connect)
+        async with self._request(method, path, times, headers, data=body or None) as response:
+            keep_alive(response)
+            adapted = AiohttpResponse(response)
+            content = await adapted.read(_MOST_BODY + 1)
+            if len(content) > _MOST_BODY:
+                raise ConnectionLostError(f"the response has more than {_MOST_BODY} bytes")
+            return WholeResponse(response.status, content), adapted.retry_after
+
+    @asynccontextmanager
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        times: aiohttp.ClientTimeout,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        **more: Any,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request, and yield the response after its head.
+
+        Raises:
+            ConnectionLostError: there is no connection, or it is lost.
+        """
+        import aiohttp
+
+        connection = await self._fresh_connection()
+        connection.users += 1
+        try:
+            async with connection.session.request(
+                method,
                 connection.host + path,
-                params=params,
-                headers=headers,
-                timeout=timeout,
+                headers={"Accept": "application/json", **headers, **connection.authorization},
+                timeout=times,
                 allow_redirects=False,  # a redirect would send the token to another server
+                **more,
                 **connection.options,
             ) as response:
-                keep_alive(response)
-                yield AiohttpResponse(response)
+                yield response
         except aiohttp.ClientSSLError as error:
             # The cluster may have a new certificate authority.
             self.renew_credentials()

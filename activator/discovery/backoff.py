@@ -30,6 +30,7 @@ class Timings:
             every 1 to 1.25 s. Load and proxies add to that. Source: defaultBookmarkFrequency in
             k8s.io/apiserver/pkg/storage/cacher/cacher.go.
         list_page: time-out of a page of a list.
+        request: time-out of a request other than a list or a watch, with all its attempts.
         watch_least, watch_most: limits of the random time-out that a watch requests. So the
             streams of different clients do not end together.
         missing: time until another attempt to read an optional resource that is missing.
@@ -52,6 +53,7 @@ class Timings:
     connect: float = 10.0
     inactivity: float = 90.0
     list_page: float = 60.0
+    request: float = 10.0
     watch_least: float = 300.0
     watch_most: float = 600.0
     missing: float = 300.0

@@ -22,6 +22,8 @@ from activator.discovery.inventory import Inventory, not_newer
 from activator.discovery.listing import Resource, pages
 from activator.discovery.wire import (
     HTTP_GONE,
+    HTTP_TOO_MANY_REQUESTS,
+    HTTP_UNAUTHORIZED,
     Cluster,
     ConnectionLostError,
     GarbledError,
@@ -51,17 +53,15 @@ _SAME_WARNING_SECONDS = 10.0
 # Seconds of work after which other tasks get a turn: requests run in the same loop.
 _TURN_SECONDS = 0.002
 
-_HTTP_UNAUTHORIZED = 401
 _HTTP_FORBIDDEN = 403
 _HTTP_NOT_FOUND = 404
-_HTTP_TOO_MANY_REQUESTS = 429
 _HTTP_GATEWAY_TIMEOUT = 504
 
 # Statuses for a resource that no role allows to read, or that the server does not have.
 _MISSING = (_HTTP_FORBIDDEN, _HTTP_NOT_FOUND)
 
 # Statuses that a list would get as well, so that the version of the watch is not the cause.
-_NOT_ABOUT_THE_VERSION = (_HTTP_UNAUTHORIZED, _HTTP_FORBIDDEN, _HTTP_TOO_MANY_REQUESTS, 502, 503)
+_NOT_ABOUT_THE_VERSION = (HTTP_UNAUTHORIZED, _HTTP_FORBIDDEN, HTTP_TOO_MANY_REQUESTS, 502, 503)
 
 
 class Reflector:
@@ -181,7 +181,7 @@ class Reflector:
     def _refused(self, error: ServerResponseError) -> Pause:
         if error.status == HTTP_GONE:
             return Pause(self._expired(str(error)))
-        if error.status == _HTTP_UNAUTHORIZED:
+        if error.status == HTTP_UNAUTHORIZED:
             self._cluster.renew_credentials()
         if not self._version and error.status == _HTTP_GATEWAY_TIMEOUT:
             # The server's cache may be older than the last known version: list from etcd.
@@ -270,7 +270,7 @@ class Reflector:
 
     def _advice(self, status: int) -> str:
         name = self.resource.path.rpartition("/")[2]
-        if status == _HTTP_UNAUTHORIZED:
+        if status == HTTP_UNAUTHORIZED:
             return " (the activator reads the credentials again)"
         if status == _HTTP_FORBIDDEN:
             return f" (does a role of its service account allow list and watch of {name}?)"

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 HTTP_OK = 200
+HTTP_UNAUTHORIZED = 401
 HTTP_GONE = 410
+HTTP_TOO_MANY_REQUESTS = 429
 
 _STATUS_TEXT_BYTES = 4096
 
@@ -57,6 +59,13 @@ class Response(Protocol):
 
     def chunks(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives. Raises ``ConnectionLostError``."""
+
+
+class WholeResponse(NamedTuple):
+    """A response with its whole body."""
+
+    status: int
+    body: bytes
 
 
 class Cluster(Protocol):
