@@ -1,0 +1,167 @@
+"""Decides the replicas of one workload from its load: one call per tick, O(1).
+
+Knative's counterpart: Scale in pkg/autoscaler/scaling/autoscaler.go. Differences: scale to zero
+goes by the end of the last request, running requests keep the pods that they need, and
+panic mode also keeps pods that are still starting.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from math import ceil, floor
+from typing import Final, NamedTuple, final
+
+from activator.kpa.rules import (
+    MAX_SCALE_DOWN_RATE,
+    MAX_SCALE_UP_RATE,
+    PANIC_THRESHOLD,
+    Rules,
+)
+from activator.kpa.window import STABLE
+
+
+class Mode(Enum):
+    """How a workload is scaled; the value is what people read."""
+
+    STABLE = "stable"
+    PANIC = "panic"
+
+
+class Why(Enum):
+    """The rule that decided the number of replicas; the value is what people read."""
+
+    LOAD = "load"
+    PANIC_LOAD = "panic-load"
+    PANIC_HOLD = "panic-hold"
+    SCALE_UP_RATE = "max-scale-up-rate"
+    SCALE_DOWN_RATE = "max-scale-down-rate"
+    RUNNING = "running-requests"
+    NOT_IDLE = "not-idle-long-enough"
+    IDLE = "idle"
+    COLD_START = "cold-start"
+    MIN_SCALE = "min-scale"
+    MAX_SCALE = "max-scale"
+
+
+#: One sentence per rule, for ``activator explain``, the API and the dashboard.
+SENTENCES: Final = {
+    Why.LOAD: "the mean load of the last 60 s needs as many pods",
+    Why.PANIC_LOAD: "the mean load of the last 6 s needs as many pods",
+    Why.PANIC_HOLD: "a burst ended less than 60 s ago, and no pod is removed until then",
+    Why.SCALE_UP_RATE: "one decision multiplies the ready pods by at most 1000",
+    Why.SCALE_DOWN_RATE: "one decision removes at most half of the ready pods",
+    Why.RUNNING: "the requests in flight and queued need as many pods",
+    Why.NOT_IDLE: "the last request ended less than idle-seconds ago",
+    Why.IDLE: "no request for idle-seconds",
+    Why.COLD_START: "a request waits while there is no pod",
+    Why.MIN_SCALE: "min-scale asks for as many pods",
+    Why.MAX_SCALE: "max-scale allows no more pods",
+}
+
+
+class Observation(NamedTuple):
+    """What is known of a workload at one moment.
+
+    Attributes:
+        stable, panic: mean concurrent requests of the two windows (``LoadWindow.averages``).
+        current: requests in flight or queued now, over all activators.
+        ready: pods that are ready.
+        replicas: replicas that its ``scale`` subresource asks for.
+    """
+
+    stable: float
+    panic: float
+    current: float
+    ready: int
+    replicas: int
+
+
+class Decision(NamedTuple):
+    """How many replicas the workload is to have, and the rule that decided it."""
+
+    replicas: int
+    mode: Mode
+    why: Why
+
+
+@final
+class Autoscaler:
+    """The decisions for one workload.
+
+    Arguments:
+        now: seconds, monotonic.
+        ready: pods that are ready now. With more than one, the autoscaler begins in panic mode:
+            it has no history yet, and must not remove pods for lack of it.
+
+    Attributes:
+        mode: how the workload is scaled at present.
+        last_busy: when a request was last in flight or queued; the start counts as well.
+    """
+
+    __slots__ = ("_panic_peak", "_panic_since", "last_busy", "mode")
+
+    def __init__(self, now: float, ready: int = 0) -> None:
+        self.last_busy = now
+        self.mode = Mode.PANIC if ready > 1 else Mode.STABLE
+        self._panic_since = now
+        self._panic_peak = ready if ready > 1 else 0
+
+    def busy(self, now: float) -> None:
+        """Record that a request was in flight or queued at ``now``."""
+        self.last_busy = max(self.last_busy, now)
+
+    def decide(self, rules: Rules, seen: Observation, now: float) -> Decision:
+        """Return the replicas that a workload is to have.
+
+        Arguments:
+            rules: what its annotations ask for; they may change between two calls.
+            seen: what is known of it.
+            now: seconds, as for the constructor; never less than in an earlier call.
+        """
+        if seen.current > 0:
+            self.busy(now)
+        replicas, why = self._by_load(rules, seen, now)
+        if seen.current > 0:
+            kept = min(ceil(seen.current / rules.target), seen.replicas)
+            if kept > replicas:
+                replicas, why = kept, Why.RUNNING
+            if seen.replicas == 0:
+                replicas, why = max(replicas, rules.initial_scale, 1), Why.COLD_START
+        elif seen.replicas == 0 or now - self.last_busy >= rules.idle:
+            self.mode, self._panic_peak = Mode.STABLE, 0
+            replicas, why = 0, Why.IDLE
+        elif replicas == 0:
+            replicas, why = 1, Why.NOT_IDLE
+        if self.mode is Mode.PANIC:
+            self._panic_peak = replicas
+        if replicas < rules.min_scale:
+            return Decision(rules.min_scale, self.mode, Why.MIN_SCALE)
+        if 0 < rules.max_scale < replicas:
+            return Decision(rules.max_scale, self.mode, Why.MAX_SCALE)
+        return Decision(replicas, self.mode, why)
+
+    def _by_load(self, rules: Rules, seen: Observation, now: float) -> tuple[int, Why]:
+        """Return the replicas for the load, within the rates, and never fewer while in panic."""
+        ready = max(seen.ready, 1)
+        wanted = ceil(seen.stable / rules.target)
+        urgent = ceil(seen.panic / rules.target)
+        self._change_mode(urgent / ready >= PANIC_THRESHOLD, seen.replicas, now)
+        replicas, why = wanted, Why.LOAD
+        if self.mode is Mode.PANIC and urgent > wanted:
+            replicas, why = urgent, Why.PANIC_LOAD
+        if replicas > (most := ceil(MAX_SCALE_UP_RATE * ready)):
+            replicas, why = most, Why.SCALE_UP_RATE
+        elif replicas < (least := floor(ready / MAX_SCALE_DOWN_RATE)):
+            replicas, why = least, Why.SCALE_DOWN_RATE
+        if self.mode is Mode.PANIC and replicas < self._panic_peak:
+            return self._panic_peak, Why.PANIC_HOLD
+        return replicas, why
+
+    def _change_mode(self, over_threshold: bool, replicas: int, now: float) -> None:
+        """Enter panic mode, stay in it, or leave it ``STABLE`` seconds after the burst."""
+        if over_threshold:
+            if self.mode is Mode.STABLE:
+                self.mode, self._panic_peak = Mode.PANIC, replicas
+            self._panic_since = now
+        elif self.mode is Mode.PANIC and now > self._panic_since + STABLE:
+            self.mode, self._panic_peak = Mode.STABLE, 0
