@@ -1,0 +1,83 @@
+"""Finds the Service that a host names: exact hosts first, then the longest wildcard.
+
+A lookup costs one dictionary access per label of the host. Source of the wildcard rules: Gateway
+API, HTTPRouteSpec.hostnames (a wildcard stands for one or more labels).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Generic, NamedTuple, TypeVar
+
+Service = TypeVar("Service")
+
+_WILDCARD: Final = "*."
+#: Bytes of a host that are read: a DNS name has at most 253 (RFC 1035 section 2.3.4).
+_LONGEST: Final = 254
+
+
+class Claim(NamedTuple):
+    """A Service's claim to a host. The least claim wins: the oldest, then the first by name.
+
+    Attributes:
+        created: ``creationTimestamp`` of the Service, as in RFC 3339 with ``Z``.
+        name: ``namespace/name`` of the Service.
+    """
+
+    created: str
+    name: str
+
+
+class Hosts(Generic[Service]):
+    """The hosts of all Services."""
+
+    def __init__(self) -> None:
+        self._claims: dict[str, dict[Claim, Service]] = {}
+        self._winners: dict[str, Service] = {}
+        self._of: dict[Claim, tuple[str, ...]] = {}
+
+    def put(self, claim: Claim, hosts: Iterable[str], service: Service) -> None:
+        """Replace the hosts of a Service.
+
+        Arguments:
+            claim: identifies the Service.
+            hosts: in lower case, without a dot at the end; ``*.`` may come first.
+            service: returned by ``find``.
+        """
+        self.remove(claim)
+        self._of[claim] = tuple(dict.fromkeys(hosts))
+        for host in self._of[claim]:
+            claims = self._claims.setdefault(host, {})
+            claims[claim] = service
+            self._winners[host] = claims[min(claims)]
+
+    def remove(self, claim: Claim) -> None:
+        """Remove the hosts of a Service; an unknown one is no error."""
+        for host in self._of.pop(claim, ()):
+            claims = self._claims[host]
+            del claims[claim]
+            if claims:
+                self._winners[host] = claims[min(claims)]
+            else:
+                del self._claims[host], self._winners[host]
+
+    def find(self, host: str) -> Service | None:
+        """Return the Service that a host names; None if none does.
+
+        Arguments:
+            host: without port, in any case; a dot may end it.
+        """
+        host = host[:_LONGEST].lower().rstrip(".")
+        found = self._winners.get(host)
+        dot = -1
+        while found is None and (dot := host.find(".", dot + 1)) >= 0:
+            found = self._winners.get(f"*{host[dot:]}") if dot else None
+        return found
+
+    def conflicts(self, claim: Claim) -> Mapping[str, str]:
+        """Return the hosts of a Service that another one has, and the name of that one."""
+        return {
+            host: winner.name
+            for host in self._of.get(claim, ())
+            if (winner := min(self._claims[host])) != claim
+        }

@@ -1,0 +1,174 @@
+"""Reads an annotated Service: which port is buffered, and whether the Service can be buffered.
+
+A Service that is ExternalName or has no selector is refused with a reason; other problems are
+warnings. Source: ServiceSpec in the Kubernetes API reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from activator.objects.fields import Field, ObjectKey, identify, root
+from activator.plain.annotations import Annotations, Route, is_enabled, unknown
+from activator.plain.annotations import parse as parse_annotations
+from throttler.model import AppProtocol
+
+_MAX_PORT: Final = 65_535
+#: Names of ports that the activator takes by itself, in this order.
+_NAMES: Final = ("http", "http1", "h2c", "http2", "grpc")
+#: Protocols of ``appProtocol`` (Kubernetes' standard names, KEP-3726) and of port names.
+_HTTP2: Final = frozenset({"kubernetes.io/h2c", "h2c", "http2", "grpc"})
+_HTTP1: Final = frozenset({"", "http", "http1", "kubernetes.io/ws"})
+_TLS: Final = frozenset({"https", "kubernetes.io/wss"})
+
+
+class Port(NamedTuple):
+    """The port whose requests are buffered.
+
+    Attributes:
+        name: as slices have it; empty for the one port without a name.
+        number: clients connect to it.
+        target: ``targetPort``: name or number of a port of the pods.
+        protocol: what the pods speak there.
+        tls: whether they speak it over TLS.
+    """
+
+    name: str
+    number: int
+    target: str | int
+    protocol: AppProtocol
+    tls: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlainService:
+    """A Service that opts in.
+
+    Attributes:
+        uid: identity of the object.
+        created: ``creationTimestamp``, in RFC 3339.
+        selector: labels of its pods.
+        asks: what its annotations ask for.
+        port: the buffered port; None if the Service is refused.
+        refused: why it cannot be buffered; empty if it can.
+        warnings: sentences about what will not work as expected.
+    """
+
+    key: ObjectKey
+    uid: str
+    created: str
+    selector: Mapping[str, str]
+    asks: Annotations
+    port: Port | None
+    refused: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def parse(obj: object) -> PlainService | None:
+    """Return what a Service asks for; None if it does not opt in.
+
+    Arguments:
+        obj: the object as decoded from JSON or YAML.
+
+    Raises:
+        ManifestError: it opts in, and a field or an annotation is wrong.
+    """
+    service = root(obj, "Service")
+    metadata, spec = service["metadata"], service["spec"]
+    if not is_enabled(metadata):
+        return None
+    asks = parse_annotations(metadata)
+    selector = spec["selector"]
+    refused = _refused(spec, asks)
+    port, unclear = (None, "") if refused else _port(spec["ports"], asks.port)
+    return PlainService(
+        identify(obj, "Service"),
+        metadata["uid"].text(),
+        metadata["creationTimestamp"].text(),
+        {str(name): selector.at(str(name)).text() for name in selector.mapping()},
+        asks,
+        port,
+        refused or unclear,
+        tuple(_warnings(metadata, spec, asks, port)),
+    )
+
+
+def _refused(spec: Field, asks: Annotations) -> str:
+    if spec["type"].text() == "ExternalName":
+        return "type ExternalName has no pods to balance over"
+    if not spec["selector"].mapping():
+        return "the Service has no selector, so no workload belongs to it"
+    if asks.route is Route.TAKEOVER and spec["clusterIP"].text() == "None":
+        return (
+            "route takeover needs a ClusterIP, and the Service is headless: clients connect to "
+            "the port of the pods; use route shared"
+        )
+    return ""
+
+
+def _port(ports: Field, wanted: str) -> tuple[Port | None, str]:
+    """Return the buffered port; or None, and why none can be chosen."""
+    tcp = [port for port in ports.items() if port["protocol"].text(default="TCP") == "TCP"]
+    known = [port["name"].text() or str(port["port"].value) for port in tcp]
+    if not tcp:
+        return None, "the Service has no TCP port"
+    if wanted:
+        found = [port for port in tcp if wanted in (port["name"].text(), str(port["port"].value))]
+        problem = f"no port {wanted}; the Service has {', '.join(known)}"
+    elif len(tcp) == 1:
+        found, problem = tcp, ""
+    else:
+        found = [port for name in _NAMES for port in tcp if port["name"].text() == name]
+        problem = (
+            f"none of the ports {', '.join(known)} is named {', '.join(_NAMES)}: choose one with "
+            f"the annotation activator.dev/port"
+        )
+    return (_read(found[0]), "") if found else (None, problem)
+
+
+def _read(port: Field) -> Port:
+    number = port["port"].whole(minimum=1, maximum=_MAX_PORT, default=0)
+    target = port["targetPort"]
+    name, app_protocol = port["name"].text(), port["appProtocol"].text()
+    is_http2 = (app_protocol or name) in _HTTP2
+    return Port(
+        name,
+        number,
+        target.text()
+        if isinstance(target.value, str)
+        else target.whole(minimum=1, maximum=_MAX_PORT, default=number),
+        AppProtocol.H2C if is_http2 else AppProtocol.HTTP1,
+        app_protocol in _TLS,
+    )
+
+
+def _warnings(metadata: Field, spec: Field, asks: Annotations, port: Port | None) -> Sequence[str]:
+    found = []
+    for name, near in unknown(metadata).items():
+        hint = f"; did you mean {near}?" if near else ""
+        found.append(f"the annotation {name} is unknown{hint}")
+    if port is not None:
+        found += _about_protocol(spec["ports"], port)
+    takeover = asks.route is Route.TAKEOVER
+    for policy in ("externalTrafficPolicy", "internalTrafficPolicy"):
+        if takeover and spec[policy].text() == "Local":
+            found.append(
+                f"{policy} Local with route takeover: a node without an activator refuses the "
+                f"connections of a sleeping service"
+            )
+    if takeover and spec["sessionAffinity"].text() == "ClientIP" and asks.container_concurrency:
+        found.append(
+            "sessionAffinity ClientIP with container-concurrency: a client stays with its pod "
+            "even when that pod is full"
+        )
+    return found
+
+
+def _about_protocol(ports: Field, chosen: Port) -> Sequence[str]:
+    for port in ports.items():
+        protocol = port["appProtocol"].text()
+        if port["name"].text() == chosen.name and protocol not in _HTTP2 | _HTTP1 | _TLS:
+            return [f"appProtocol {protocol} is unknown: the pods are taken to speak HTTP/1.1"]
+    return ()

@@ -1,0 +1,162 @@
+"""Reads EndpointSlices of plain Services: the pods behind each port, and what they may take.
+
+The conditions of an endpoint mean, as seen on the controllers of Kubernetes 1.36: a pod that
+terminates and still serves has ``serving: true, terminating: true``. With
+``publishNotReadyAddresses`` such a pod is also ``ready: true``, so ``terminating`` counts first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from activator.objects.addresses import host, ip_of
+from activator.objects.fields import Field, root
+
+SERVICE_LABEL: Final = "kubernetes.io/service-name"
+MANAGED_BY_LABEL: Final = "endpointslice.kubernetes.io/managed-by"
+#: The manager of the slices that the activator itself writes.
+OURS: Final = "activator.dev"
+
+_MAX_PORT: Final = 65_535
+
+
+class Condition(Enum):
+    """What a pod may take.
+
+    READY: requests. NOT_READY: probes. DRAINING: requests only while no pod is ready or not
+    ready. ENDING: nothing; its requests in flight finish.
+    """
+
+    READY = "ready"
+    NOT_READY = "not-ready"
+    DRAINING = "draining"
+    ENDING = "ending"
+
+
+class Endpoint(NamedTuple):
+    """One pod; ``uid`` is empty where the slice names none."""
+
+    ip: str
+    uid: str
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The pods of a Service in one EndpointSlice.
+
+    Attributes:
+        service: the name of the Service, in the namespace of the slice.
+        is_ipv6: whether the addresses are IPv6; slices list each family on its own.
+        ports: numbers by name; the name of a port without a name is empty.
+    """
+
+    service: str
+    is_ipv6: bool
+    ports: Mapping[str, int]
+    endpoints: tuple[Endpoint, ...]
+
+
+def parse(obj: object) -> Slice | None:
+    """Return the pods that an EndpointSlice lists.
+
+    Arguments:
+        obj: the object as decoded from JSON or YAML.
+
+    Returns:
+        None where no Service has the slice, where the activator wrote it, or where it lists names
+        instead of addresses.
+
+    Raises:
+        ManifestError: a field is wrong.
+    """
+    slice_ = root(obj, "EndpointSlice")
+    labels = slice_["metadata"]["labels"]
+    service = labels.at(SERVICE_LABEL).text()
+    if not service or labels.at(MANAGED_BY_LABEL).text() == OURS:
+        return None
+    family = slice_["addressType"].text()
+    if family not in ("IPv4", "IPv6"):
+        return None
+    return Slice(
+        service, family == "IPv6", _ports(slice_["ports"]), tuple(_endpoints(slice_["endpoints"]))
+    )
+
+
+def _ports(ports: Field) -> Mapping[str, int]:
+    numbers = {
+        port["name"].text(): port["port"].whole(minimum=0, maximum=_MAX_PORT, default=0)
+        for port in ports.items()
+    }
+    return {name: number for name, number in numbers.items() if number}
+
+
+def _endpoints(endpoints: Field) -> Iterator[Endpoint]:
+    for index, value in enumerate(endpoints.sequence()):
+        match value:
+            # As Kubernetes writes nearly all of them: reading fields costs more than the rest.
+            case {
+                "addresses": [str(ip), *_],
+                "conditions": {"ready": bool(ready), "terminating": False},
+                "targetRef": {"uid": str(uid)},
+            } if host(ip):
+                yield Endpoint(ip, uid, Condition.READY if ready else Condition.NOT_READY)
+            case _:
+                yield _endpoint(endpoints.item(index, value))
+
+
+def _endpoint(entry: Field) -> Endpoint:
+    addresses = list(entry["addresses"].items())
+    if not addresses:
+        entry["addresses"].expected("at least one address")
+    uid = entry["targetRef"]["uid"].text()
+    return Endpoint(ip_of(addresses[0]), uid, _condition(entry["conditions"]))
+
+
+def _condition(conditions: Field) -> Condition:
+    """Return what a pod may take; an absent condition reads as the API defines it."""
+    ready = conditions["ready"].boolean(default=True)
+    serving = conditions["serving"].boolean(default=ready)
+    if conditions["terminating"].boolean(default=False):
+        return Condition.DRAINING if serving else Condition.ENDING
+    return Condition.READY if ready else Condition.NOT_READY
+
+
+def join(slices: Iterable[Slice], port: str, *, ipv6: bool) -> Mapping[str, Endpoint]:
+    """Return the pods behind one port, over all slices of a Service.
+
+    Arguments:
+        port: the name of the Service port.
+        ipv6: which addresses to use where pods have both; the others only where there are none.
+
+    Returns:
+        Pods by ``ip:port``, IPv6 in brackets. A pod with two addresses counts once. Of two
+        conditions under one address the better one counts: the lists pass each other.
+    """
+    found: dict[bool, dict[str, Endpoint]] = {True: {}, False: {}}
+    for each in slices:
+        number = each.ports.get(port)
+        if number is not None:
+            _add(each, number, found[each.is_ipv6])
+    preferred, others = found[ipv6], found[not ipv6]
+    uids = {endpoint.uid for endpoint in preferred.values()} - {""}
+    rest = {at: one for at, one in others.items() if one.uid and one.uid not in uids}
+    return {**preferred, **rest} if preferred else others
+
+
+_RANK: Final = {condition: rank for rank, condition in enumerate(Condition)}
+
+
+def _add(slice_: Slice, port: int, into: dict[str, Endpoint]) -> None:
+    for endpoint in slice_.endpoints:
+        address = f"{host(endpoint.ip)}:{port}"
+        known = into.get(address)
+        if known is None or _order(endpoint) < _order(known):
+            into[address] = endpoint
+
+
+def _order(endpoint: Endpoint) -> tuple[int, str]:
+    return _RANK[endpoint.condition], endpoint.uid

@@ -1,0 +1,174 @@
+"""What the annotations of a Service ask for: each value, each error."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from activator.kpa.rules import Rules
+from activator.objects.fields import Field, ManifestError, root
+from activator.plain import annotations as plain
+from activator.plain.annotations import (
+    TABLE,
+    Annotations,
+    ChosenProbe,
+    Owner,
+    ProbeWord,
+    ReadinessPolicy,
+    Route,
+    Target,
+)
+
+
+def metadata(**texts: object) -> Field:
+    """Return the metadata of a Service; underscores stand for hyphens."""
+    return of({f"activator.dev/{name.replace('_', '-')}": text for name, text in texts.items()})
+
+
+def of(annotations: Any) -> Field:
+    """Return the metadata of a Service with these annotations."""
+    obj = {"metadata": {"name": "hello", "namespace": "shop", "annotations": annotations}}
+    return root(obj, "Service")["metadata"]
+
+
+def test_everything_but_enabled_has_a_default() -> None:
+    assert plain.parse(metadata(enabled="true")) == Annotations()
+    assert Annotations().scale == Rules(100, 0, 0, 1, 300)
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ({"target": "deployment/hello"}, {"target": Target("", "", "deployment", "hello")}),
+        (
+            {"target": "argoproj.io/v1alpha1/Rollout/hello"},
+            {"target": Target("argoproj.io", "v1alpha1", "Rollout", "hello")},
+        ),
+        ({"hosts": "A.com, *.b.com.,a.com"}, {"hosts": ("a.com", "*.b.com")}),
+        ({"hosts": " , "}, {}),
+        ({"port": "web"}, {"port": "web"}),
+        ({"port": "8080"}, {"port": "8080"}),
+        (
+            {"container_concurrency": "7"},
+            {"container_concurrency": 7, "scale": Rules(target=7)},
+        ),
+        (
+            {"container_concurrency": "7", "target_concurrency": "0.5"},
+            {"container_concurrency": 7, "scale": Rules(target=0.5)},
+        ),
+        ({"timeout_seconds": "0"}, {"timeout": 0.0}),
+        ({"response_start_timeout_seconds": "5"}, {"response_start_timeout": 5.0}),
+        ({"idle_timeout_seconds": "6"}, {"idle_timeout": 6.0}),
+        ({"readiness_policy": "kubernetes"}, {"readiness": ReadinessPolicy.KUBERNETES}),
+        ({"probe": "tcp"}, {"probe": ChosenProbe(ProbeWord.TCP)}),
+        ({"probe": "none"}, {"probe": ChosenProbe(ProbeWord.NONE)}),
+        ({"probe": "grpc"}, {"probe": ChosenProbe(ProbeWord.GRPC)}),
+        ({"probe": "grpc:my.Svc"}, {"probe": ChosenProbe(ProbeWord.GRPC, "my.Svc")}),
+        ({"probe": "http:/up?x=1"}, {"probe": ChosenProbe(ProbeWord.HTTP, "/up?x=1")}),
+        ({"route": "takeover"}, {"route": Route.TAKEOVER}),
+        ({"owner": "keda"}, {"owner": Owner.KEDA}),
+        (
+            {"min_scale": "2", "max_scale": "9", "initial_scale": "3", "idle_seconds": "10"},
+            {"scale": Rules(100, 2, 9, 3, 10)},
+        ),
+        ({"min_scale": "2"}, {"scale": Rules(min_scale=2)}),
+        ({"max_scale": " 2 "}, {"scale": Rules(max_scale=2)}),
+        ({"max_scale": ""}, {}),
+    ],
+)
+def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
+    assert plain.parse(metadata(**texts)) == Annotations(**expected)
+
+
+@pytest.mark.parametrize(
+    ("texts", "error"),
+    [
+        ({"target": "hello"}, "expected KIND/NAME or GROUP/VERSION/KIND/NAME"),
+        ({"target": "apps/Deployment/x"}, "expected KIND/NAME or GROUP/VERSION/KIND/NAME"),
+        ({"target": "apps/v1/Deployment/a/b"}, "expected KIND/NAME"),
+        ({"target": "deployment/../x"}, "expected KIND/NAME"),
+        ({"hosts": "a.com, -b.com"}, "expected up to 256 DNS names"),
+        ({"hosts": "*"}, "expected up to 256 DNS names"),
+        ({"hosts": "a.*.com"}, "expected up to 256 DNS names"),
+        ({"hosts": "a.com:80"}, "expected up to 256 DNS names"),
+        ({"hosts": f"{'a' * 64}.com"}, "expected up to 256 DNS names"),
+        ({"hosts": ",".join(f"h{n}.com" for n in range(257))}, "expected up to 256 DNS names"),
+        ({"port": "Web!"}, "expected the name or the number of a port"),
+        ({"container_concurrency": "-1"}, "expected an integer from 0 to 2147483647, got '-1'"),
+        ({"container_concurrency": "1.5"}, "expected an integer from 0"),
+        ({"container_concurrency": "1_0"}, "expected an integer from 0"),
+        ({"container_concurrency": "²"}, "expected an integer from 0"),
+        ({"container_concurrency": "9" * 5000}, "expected an integer from 0"),
+        ({"container_concurrency": 7}, "expected a string, got 7"),
+        ({"timeout_seconds": "5s"}, "expected an integer from 0"),
+        ({"target_concurrency": "0"}, "expected a number from 0.01"),
+        ({"target_concurrency": "nan"}, "expected a number from 0.01"),
+        ({"target_concurrency": "1e9"}, "expected a number from 0.01"),
+        ({"readiness_policy": "Probe"}, "expected one of auto, probe, kubernetes, got 'Probe'"),
+        ({"probe": "http:up"}, "expected http:/PATH, tcp, grpc, grpc:SERVICE or none"),
+        ({"probe": "http:/a b"}, "expected http:/PATH"),
+        ({"probe": "http:/a\r\nHost: x"}, "expected http:/PATH"),
+        ({"probe": "tcp:80"}, "expected http:/PATH"),
+        ({"probe": "grpc:a/b"}, "expected http:/PATH"),
+        ({"route": "shared,takeover"}, "expected one of shared, takeover"),
+        ({"owner": "me"}, "expected one of self, keda, hpa, none"),
+        ({"min_scale": "3", "max_scale": "2"}, "expected 0 or at least min-scale, which is 3"),
+    ],
+)
+def test_an_error_names_object_annotation_and_allowed_values(
+    texts: dict[str, object], error: str
+) -> None:
+    name = list(texts)[-1].replace("_", "-")
+    where = f"Service shop/hello: metadata.annotations[activator.dev/{name}]: "
+    with pytest.raises(ManifestError, match=f"^{re.escape(where + error)}"):
+        plain.parse(metadata(**texts))
+
+
+@pytest.mark.parametrize(
+    ("value", "enabled"), [("true", True), ("false", False), ("", False), (None, False)]
+)
+def test_a_service_opts_in(value: str | None, enabled: bool) -> None:
+    assert plain.is_enabled(metadata(enabled=value)) is enabled
+    assert not plain.is_enabled(of(None))
+
+
+@pytest.mark.parametrize("value", ["True", "yes", "1", True])
+def test_a_misspelt_opt_in_is_an_error(value: object) -> None:
+    with pytest.raises(ManifestError, match=r"enabled\]: expected"):
+        plain.is_enabled(metadata(enabled=value))
+
+
+def test_a_misspelt_annotation_is_found() -> None:
+    found = plain.unknown(metadata(enabled="true", hosst="x", idle_secs="5", zzzzzzzz="", port="1"))
+    assert found == {
+        "activator.dev/hosst": "activator.dev/hosts",
+        "activator.dev/idle-secs": "activator.dev/idle-seconds",
+        "activator.dev/zzzzzzzz": "",
+    }
+
+
+def test_annotations_of_others_are_left_alone() -> None:
+    assert plain.unknown(of({"activator.device/x": "", "a": 1, "activator.dev/hash-key": ""})) == {}
+
+
+@given(st.dictionaries(st.sampled_from(sorted(TABLE)), st.text() | st.integers() | st.none()))
+def test_any_value_is_read_or_refused(texts: dict[str, Any]) -> None:
+    field = of({plain.PREFIX + name: text for name, text in texts.items()})
+    problem = ""
+    try:
+        plain.parse(field)
+    except ManifestError as error:
+        problem = str(error)
+    assert problem.startswith(
+        "Service shop/hello: metadata.annotations[activator.dev/"[: len(problem)]
+    )
+
+
+def test_the_table_for_people_has_every_annotation() -> None:
+    lines = plain.reference().splitlines()
+    assert len(lines) == len(TABLE) + 3
+    assert all(line.count("|") == 5 for line in lines)

@@ -1,0 +1,84 @@
+"""Which Service a host names."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from activator.plain.hosts import Claim, Hosts
+
+OLD, NEW = Claim("2026-01-01T00:00:00Z", "a/old"), Claim("2026-01-02T00:00:00Z", "a/new")
+
+
+def hosts(**claims: str) -> Hosts[str]:
+    """Return a table of Services by name, each with its hosts separated by blanks."""
+    table = Hosts[str]()
+    for name, text in claims.items():
+        table.put(Claim("", name), text.split(), name)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("host", "service"),
+    [
+        ("shop.example.com", "exact"),
+        ("SHOP.Example.COM.", "exact"),
+        ("www.example.com", "wide"),
+        ("a.b.example.com", "wide"),
+        ("x.api.example.com", "longer"),
+        ("api.example.com", "wide"),
+        ("example.com", None),
+        (".example.com", None),
+        ("notexample.com", None),
+        ("", None),
+        (".", None),
+        ("*.example.com", "wide"),
+        ("a" * 300 + ".example.com", None),
+    ],
+)
+def test_the_best_host_wins(host: str, service: str | None) -> None:
+    table = hosts(wide="*.example.com", exact="shop.example.com", longer="*.api.example.com")
+    assert table.find(host) == service
+
+
+@pytest.mark.parametrize("order", [(OLD, NEW), (NEW, OLD)])
+def test_the_older_of_two_services_has_the_host(order: tuple[Claim, Claim]) -> None:
+    table = Hosts[str]()
+    for claim in order:
+        table.put(claim, ["both.com", f"{claim.name[2:]}.com"], claim.name)
+    assert table.find("both.com") == "a/old"
+    assert table.conflicts(NEW) == {"both.com": "a/old"}
+    assert table.conflicts(OLD) == {}
+    table.remove(OLD)
+    assert table.find("both.com") == "a/new"
+    assert table.conflicts(NEW) == {}
+    assert (table.find("old.com"), table.find("new.com")) == (None, "a/new")
+
+
+def test_changed_hosts_replace_the_earlier_ones() -> None:
+    table = hosts(a="one.com two.com")
+    table.put(Claim("", "a"), ["two.com", "three.com"], "a")
+    found = [table.find(host) for host in ("one.com", "two.com", "three.com")]
+    assert found == [None, "a", "a"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_any_changes_leave_the_table_of_a_new_one(seed: int) -> None:
+    chance = random.Random(seed)
+    names = ["a.com", "*.a.com", "b.a.com", "*.b.a.com", "c.b.a.com"]
+    table, model = Hosts[str](), dict[Claim, list[str]]()
+    for _ in range(300):
+        claim = Claim(str(chance.randrange(3)), chance.choice("xyz"))
+        if chance.random() < 0.3:
+            table.remove(claim)
+            model.pop(claim, None)
+        else:
+            model[claim] = chance.sample(names, chance.randrange(4))
+            table.put(claim, model[claim], claim.name)
+        fresh = Hosts[str]()
+        for each, of in model.items():
+            fresh.put(each, of, each.name)
+        asked = [*names, "x.c.b.a.com", "com"]
+        assert [table.find(host) for host in asked] == [fresh.find(host) for host in asked]
+        assert all(table.conflicts(each) == fresh.conflicts(each) for each in model)

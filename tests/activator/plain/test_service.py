@@ -1,0 +1,167 @@
+"""Which Services opt in, which port of them is buffered, and which are refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from activator.objects.fields import ManifestError, ObjectKey
+from activator.plain.annotations import Annotations
+from activator.plain.service import PlainService, Port, parse
+from tests.activator.objects.test_fields import json_values
+from tests.activator.plain.objects import service
+from throttler.model import AppProtocol
+
+HTTP1, H2C = AppProtocol.HTTP1, AppProtocol.H2C
+
+
+def parsed(annotations: Any = None, **spec: Any) -> PlainService:
+    found = parse(service(annotations, **spec))
+    assert found is not None
+    return found
+
+
+def port(name: str = "", number: int = 80, **fields: Any) -> Any:
+    return {"name": name, "port": number, "protocol": "TCP", **fields}
+
+
+def test_a_service_that_opts_in() -> None:
+    assert parsed() == PlainService(
+        ObjectKey("Service", "shop", "hello"),
+        "s1",
+        "2026-01-01T00:00:00Z",
+        {"app": "hello"},
+        Annotations(),
+        Port("", 80, 8080, HTTP1, tls=False),
+    )
+
+
+@pytest.mark.parametrize("enabled", ["false", "", None])
+def test_a_service_that_does_not_opt_in_may_be_wrong(enabled: str | None) -> None:
+    assert parse(service({"enabled": enabled, "owner": "wrong"}, ports="wrong")) is None
+
+
+@pytest.mark.parametrize(
+    ("ports", "annotation", "chosen"),
+    [
+        ([port()], "", ("", 80)),
+        ([port("odd", 5)], "", ("odd", 5)),
+        ([port("admin", 1), port("http", 2)], "", ("http", 2)),
+        ([port("grpc", 1), port("http", 2)], "", ("http", 2)),
+        ([port("admin", 1), port("grpc", 2)], "", ("grpc", 2)),
+        ([port("dns", 53, protocol="UDP"), port("web", 2)], "", ("web", 2)),
+        ([port("admin", 1), port("http", 2)], "admin", ("admin", 1)),
+        ([port("admin", 1), port("http", 2)], "1", ("admin", 1)),
+    ],
+)
+def test_the_buffered_port(ports: Any, annotation: str, chosen: tuple[str, int]) -> None:
+    found = parsed({"port": annotation}, ports=ports).port
+    assert found is not None
+    assert found[:2] == chosen
+
+
+@pytest.mark.parametrize(
+    ("fields", "protocol", "tls"),
+    [
+        ({}, HTTP1, False),
+        ({"appProtocol": "kubernetes.io/h2c"}, H2C, False),
+        ({"appProtocol": "grpc"}, H2C, False),
+        ({"appProtocol": "http"}, HTTP1, False),
+        ({"appProtocol": "kubernetes.io/ws", "name": "h2c"}, HTTP1, False),
+        ({"appProtocol": "kubernetes.io/wss"}, HTTP1, True),
+        ({"appProtocol": "https"}, HTTP1, True),
+        ({"name": "h2c"}, H2C, False),
+        ({"name": "http2"}, H2C, False),
+        ({"name": "grpc"}, H2C, False),
+        ({"name": "web"}, HTTP1, False),
+    ],
+)
+def test_the_protocol_of_the_pods(fields: Any, protocol: AppProtocol, tls: bool) -> None:
+    found = parsed(ports=[port(**fields)])
+    assert found.port is not None
+    assert (found.port.protocol, found.port.tls) == (protocol, tls)
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize(("target", "expected"), [(None, 80), (8080, 8080), ("http", "http")])
+def test_the_port_of_the_pods(target: Any, expected: str | int) -> None:
+    found = parsed(ports=[port(targetPort=target)]).port
+    assert found is not None
+    assert found.target == expected
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "reason"),
+    [
+        ({}, {"type": "ExternalName"}, "type ExternalName has no pods"),
+        ({}, {"selector": None}, "the Service has no selector"),
+        ({}, {"selector": {}}, "the Service has no selector"),
+        ({"route": "takeover"}, {"clusterIP": "None"}, "route takeover needs a ClusterIP"),
+        ({}, {"ports": []}, "the Service has no TCP port"),
+        ({}, {"ports": [port("d", 53, protocol="UDP")]}, "the Service has no TCP port"),
+        ({}, {"ports": [port("a", 1), port("b", 2)]}, "none of the ports a, b is named http,"),
+        ({"port": "c"}, {"ports": [port("a", 1)]}, "no port c; the Service has a"),
+    ],
+)
+def test_a_service_that_cannot_be_buffered(annotations: Any, spec: Any, reason: str) -> None:
+    found = parsed(annotations, **spec)
+    assert found.refused.startswith(reason)
+    assert found.port is None
+
+
+def test_a_headless_service_can_be_shared() -> None:
+    assert parsed(clusterIP="None").refused == ""
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "warning"),
+    [
+        (
+            {"hosst": "a.com"},
+            {},
+            "activator.dev/hosst is unknown; did you mean activator.dev/hosts",
+        ),
+        ({"qqqqqqq": ""}, {}, "the annotation activator.dev/qqqqqqq is unknown"),
+        ({}, {"ports": [port(appProtocol="mqtt")]}, "appProtocol mqtt is unknown"),
+        ({"route": "takeover"}, {"externalTrafficPolicy": "Local"}, "externalTrafficPolicy Local"),
+        ({"route": "takeover"}, {"internalTrafficPolicy": "Local"}, "internalTrafficPolicy Local"),
+        (
+            {"route": "takeover", "container_concurrency": "1"},
+            {"sessionAffinity": "ClientIP"},
+            "sessionAffinity ClientIP with container-concurrency",
+        ),
+    ],
+)
+def test_warnings(annotations: Any, spec: Any, warning: str) -> None:
+    [found] = parsed(annotations, **spec).warnings
+    assert warning in found
+
+
+@pytest.mark.parametrize(
+    ("spec", "where"),
+    [
+        ({"ports": "http"}, "spec.ports: expected a list, got 'http'"),
+        ({"ports": [port(number=0)]}, "spec.ports[0].port: expected an integer from 1 to 65535"),
+        ({"ports": [port(targetPort=0)]}, "spec.ports[0].targetPort: expected an integer"),
+        ({"selector": {"app": 5}}, "spec.selector[app]: expected a string, got 5"),
+        ({"selector": "app"}, "spec.selector: expected an object"),
+    ],
+)
+def test_a_broken_field_is_an_error_that_names_it(spec: Any, where: str) -> None:
+    with pytest.raises(ManifestError, match=f"^Service shop/hello: {re.escape(where)}"):
+        parse(service(**spec))
+
+
+@given(json_values)
+def test_any_value_is_read_or_refused(value: Any) -> None:
+    for spec in ({"ports": value}, {"ports": [value]}, {"selector": value}, {"type": value}):
+        try:
+            parse(service(**spec))
+        except ManifestError as error:
+            text = str(error)
+        else:
+            text = "Service"
+        assert text.startswith("Service")
