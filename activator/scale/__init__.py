@@ -1,0 +1,1 @@
+"""The program ``activator scale``: scales the workloads of annotated Services."""

@@ -1,0 +1,172 @@
+"""Keeps the load of each workload, as the activators report it over their connections.
+
+Pure: the time is an argument. An activator reports a service every second while it has requests,
+once more with zeros, and then no longer (``activator.autoscaler.concurrency``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, final
+
+from activator.kpa.window import LoadWindow
+
+#: Seconds for which a report counts. An activator reports every second; one missing report must
+#: not look like the end of all requests.
+REPORT_COUNTS: Final = 2.5
+#: Seconds for which the last report of a lost connection counts: the requests may still be there,
+#: and the activator connects again.
+LOST_COUNTS: Final = 30.0
+
+
+class Name(NamedTuple):
+    """A Service."""
+
+    namespace: str
+    name: str
+
+
+class Report(NamedTuple):
+    """The load of one Service at one activator over the last second.
+
+    Attributes:
+        concurrency: mean number of requests in flight or queued.
+        requests: how many arrived.
+    """
+
+    service: Name
+    concurrency: float
+    requests: float
+
+
+class _Latest:
+    """The last two reports of one activator about one Service."""
+
+    __slots__ = ("at", "before", "value")
+
+    def __init__(self) -> None:
+        self.at = self.value = self.before = 0.0
+
+
+@final
+class ServiceLoad:
+    """The load of one Service over all activators.
+
+    Attributes:
+        window: the load of the last minute.
+        last_busy: when a report last had a request; -inf before the first.
+    """
+
+    __slots__ = ("_latest", "last_busy", "window")
+
+    def __init__(self) -> None:
+        self.window = LoadWindow()
+        self.last_busy = float("-inf")
+        self._latest: dict[str, _Latest] = {}
+
+    def record(self, activator: str, report: Report, now: float) -> bool:
+        """Record one report; return whether it has any request.
+
+        The larger of an activator's last two reports counts as its present load: the first report
+        after an announcement leaves the announced request out, and short requests end between
+        two reports.
+        """
+        latest = self._latest.get(activator)
+        if latest is None:
+            latest = self._latest[activator] = _Latest()
+        latest.before = latest.value if now - latest.at <= REPORT_COUNTS else 0.0
+        latest.value, latest.at = report.concurrency, now
+        self.window.record(int(now), report.concurrency)
+        if report.concurrency <= 0 and report.requests <= 0:
+            return False
+        self.last_busy = now
+        return True
+
+    def current(self, now: float, lost: Mapping[str, float]) -> float:
+        """Return the requests that are in flight or queued now, over all activators.
+
+        Arguments:
+            lost: when the connection of an activator was lost, for those that have none.
+        """
+        total, expired = 0.0, []
+        for activator, latest in self._latest.items():
+            counts = REPORT_COUNTS if activator not in lost else LOST_COUNTS
+            if now - latest.at <= counts:
+                total += max(latest.value, latest.before)
+            elif now - latest.at > LOST_COUNTS:
+                expired.append(activator)
+        for activator in expired:
+            del self._latest[activator]
+        return total
+
+
+class Loads:
+    """The loads of all Services, and the connections that report them.
+
+    A connection is known by a number; the activator's name comes with its first report.
+    """
+
+    def __init__(self) -> None:
+        self._loads: dict[Name, ServiceLoad] = {}
+        self._connections: dict[int, str] = {}
+        self._lost: dict[str, float] = {}
+
+    @property
+    def activators(self) -> int:
+        """How many activators are connected."""
+        return len(self._connections)
+
+    def connected(self, connection: int) -> None:
+        """Record a new connection of an activator."""
+        self._connections[connection] = ""
+
+    def disconnected(self, connection: int, now: float) -> None:
+        """Record the end of a connection."""
+        activator = self._connections.pop(connection)
+        self._lost = {name: at for name, at in self._lost.items() if now - at <= LOST_COUNTS}
+        if activator and activator not in self._connections.values():
+            self._lost[activator] = now
+
+    def is_known(self, now: float) -> bool:
+        """Return whether the load is known: activators are connected, and none was just lost.
+
+        While it is not, the caller must not lower the replicas of any workload.
+        """
+        return bool(self._connections) and all(now - at > LOST_COUNTS for at in self._lost.values())
+
+    def record(
+        self, connection: int, activator: str, reports: Iterable[Report], now: float
+    ) -> list[Name]:
+        """Record the reports of one frame.
+
+        Arguments:
+            connection: the one that the frame came over.
+            activator: the name of its pod.
+            now: seconds, monotonic.
+
+        Returns:
+            The Services of the frame that have requests.
+        """
+        self._connections[connection] = activator
+        self._lost.pop(activator, None)
+        busy = []
+        for report in reports:
+            load = self._loads.get(report.service)
+            if load is None:
+                load = self._loads[report.service] = ServiceLoad()
+            if load.record(activator, report, now):
+                busy.append(report.service)
+        return busy
+
+    def of(self, service: Name) -> ServiceLoad | None:
+        """Return the load of a Service; None if none was reported."""
+        return self._loads.get(service)
+
+    def current(self, service: Name, now: float) -> float:
+        """Return how many requests a Service has in flight or queued now."""
+        load = self._loads.get(service)
+        return 0.0 if load is None else load.current(now, self._lost)
+
+    def remove(self, service: Name) -> None:
+        """Remove a deleted Service."""
+        self._loads.pop(service, None)
