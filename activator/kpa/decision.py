@@ -126,7 +126,7 @@ class Autoscaler:
             if kept > replicas:
                 replicas, why = kept, Why.RUNNING
             if seen.replicas == 0:
-                replicas, why = max(replicas, rules.initial_scale, 1), Why.COLD_START
+                replicas, why = max(rules.initial_scale, 1), Why.COLD_START
         elif seen.replicas == 0 or now - self.last_busy >= rules.idle:
             self.mode, self._panic_peak = Mode.STABLE, 0
             replicas, why = 0, Why.IDLE

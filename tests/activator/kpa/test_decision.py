@@ -48,7 +48,7 @@ def seen(
         pytest.param(TEN, seen(0, ready=1), 1, Why.NOT_IDLE, id="not idle yet"),
         pytest.param(TEN, seen(1, ready=0), 1, Why.COLD_START, id="cold start"),
         pytest.param(Rules(10, initial_scale=3), seen(1, ready=0), 3, Why.COLD_START, id="by 3"),
-        pytest.param(Rules(10, initial_scale=3), seen(90, ready=0), 9, Why.COLD_START, id="by 9"),
+        pytest.param(TEN, seen(90, ready=0), 1, Why.COLD_START, id="the load counts after it"),
         pytest.param(Rules(10, initial_scale=0), seen(1, ready=0), 1, Why.COLD_START, id="by 1"),
         pytest.param(Rules(10, min_scale=2), seen(10, ready=2), 2, Why.MIN_SCALE, id="at least 2"),
         pytest.param(Rules(10, min_scale=2), seen(0, ready=0), 2, Why.MIN_SCALE, id="unasked"),

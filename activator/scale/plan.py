@@ -1,0 +1,239 @@
+"""Decides what to do about one Service: its replicas, its takeover slice, its state for KEDA.
+
+Pure: one synchronous call per tick, and at once when a request arrives. The caller carries the
+plan out and passes what it sees back with the next call. Nothing here is once and for all: a plan
+that could not be carried out is decided again.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple, final
+
+from activator.kpa.decision import Autoscaler, Observation, Why
+from activator.plain.annotations import Annotations, Owner, Route
+
+#: Seconds until every proxy of a cluster has a changed slice: kube-proxy collects changes for 1 s.
+PROPAGATION: Final = 2.0
+#: Seconds for which the activators watch for requests before the last pod goes, at most. While
+#: pods are ready, clients connect to them, and nobody counts their requests.
+OBSERVATION: Final = 60.0
+#: Seconds between two attempts to scale a workload that stays at 0.
+RETRY_COLD_START: Final = 2.0
+#: Seconds for which a cold start counts as active after its pods are ready: KEDA and an HPA would
+#: otherwise undo it at their next look. KEDA's default ``pollingInterval``.
+ACTIVATION_LEASE: Final = 30.0
+
+
+class Phase(Enum):
+    """Where a workload is between asleep and awake; the value is what people read.
+
+    ASLEEP: no replicas. STARTING: replicas, and no pod is ready. AWAKE: pods are ready.
+    CLOSING: pods are ready, and the activators are about to take over.
+    """
+
+    ASLEEP = "asleep"
+    STARTING = "starting"
+    AWAKE = "awake"
+    CLOSING = "closing"
+
+
+class Hold(Enum):
+    """Why a plan does not scale although it would; the value is the reason that people read."""
+
+    NONE = ""
+    TWO_OWNERS = "two-owners"
+    LOAD_UNKNOWN = "activators-unreachable"
+    CLOSING = "taking-over"
+    RETRY = "waiting-to-retry"
+
+
+class Seen(NamedTuple):
+    """What is known of a Service and its workload.
+
+    Attributes:
+        current: requests in flight or queued, over all activators.
+        stable, panic: mean load of the two windows.
+        last_busy: when a report last had a request.
+        load_known: whether all activators report.
+        replicas: how many the workload asks for.
+        ready: pods that Kubernetes lists as ready.
+        other_owner: an HPA or ScaledObject of the same workload, as in ``HPA shop/hello``; empty
+            if there is none, or if the annotation names it as the owner.
+    """
+
+    current: float
+    stable: float
+    panic: float
+    last_busy: float
+    load_known: bool
+    replicas: int
+    ready: int
+    other_owner: str = ""
+
+
+class Plan(NamedTuple):
+    """What to do now.
+
+    Attributes:
+        replicas: how many to ask for; None to leave them as they are.
+        why: the rule behind the number of replicas, also where nothing is to be done; None where
+            another owner decides.
+        hold: why replicas stay as they are although a rule wants others.
+        takes_over: whether the takeover slice lists the activators.
+        active: whether KEDA and HPA must keep the workload awake.
+        phase: see Phase.
+        next: when to decide again at the latest, in seconds.
+    """
+
+    replicas: int | None
+    why: Why | None
+    hold: Hold
+    takes_over: bool
+    active: bool
+    phase: Phase
+    next: float
+
+
+@final
+class Planner:
+    """The plans for one Service.
+
+    Arguments:
+        now: seconds, monotonic.
+        ready: pods that are ready at the start.
+    """
+
+    __slots__ = (
+        "_autoscaler",
+        "_closing_since",
+        "_cold_start_at",
+        "_lease_until",
+        "_ready_since",
+        "phase",
+    )
+
+    def __init__(self, now: float, ready: int = 0) -> None:
+        self.phase = Phase.ASLEEP
+        self._autoscaler = Autoscaler(now, ready)
+        self._cold_start_at = float("-inf")
+        self._ready_since: float | None = now if ready else None
+        self._closing_since: float | None = None
+        self._lease_until = float("-inf")
+
+    def decide(self, asks: Annotations, seen: Seen, now: float) -> Plan:
+        """Return the plan for a Service.
+
+        Arguments:
+            asks: what its annotations ask for.
+            seen: what is known of it.
+            now: seconds, as for the constructor; never less than in an earlier call.
+        """
+        self._note(seen, now)
+        wanted, why, hold = self._wanted(asks, seen, now)
+        self._close(asks, seen, wanted, now)
+        if self._closing_since is not None and hold is Hold.NONE and now < self._closes_at(asks):
+            hold = Hold.CLOSING
+        self.phase = self._phase(seen)
+        changes = wanted is not None and wanted != seen.replicas and hold is Hold.NONE
+        if changes and not seen.replicas:
+            self._cold_start_at = now
+        return Plan(
+            wanted if changes else None,
+            why,
+            hold,
+            self._takes_over(asks, seen, now),
+            seen.current > 0 or now < self._lease_until,
+            self.phase,
+            self._next(asks, now),
+        )
+
+    # -- what was seen -----------------------------------------------------------------------------
+
+    def _note(self, seen: Seen, now: float) -> None:
+        """Record since when pods are ready, and how long a cold start counts as active."""
+        if not seen.ready:
+            self._ready_since = None
+        elif self._ready_since is None:
+            self._ready_since = now
+            self._lease_until = max(self._lease_until, now + ACTIVATION_LEASE)
+        if seen.current > 0 and not seen.ready:
+            self._lease_until = now + ACTIVATION_LEASE
+        if seen.last_busy > self._autoscaler.last_busy:
+            self._autoscaler.busy(seen.last_busy)
+
+    def _phase(self, seen: Seen) -> Phase:
+        if seen.replicas == 0:
+            return Phase.ASLEEP
+        if self._ready_since is None:
+            return Phase.STARTING
+        return Phase.AWAKE if self._closing_since is None else Phase.CLOSING
+
+    # -- replicas ----------------------------------------------------------------------------------
+
+    def _wanted(
+        self, asks: Annotations, seen: Seen, now: float
+    ) -> tuple[int | None, Why | None, Hold]:
+        """Return the replicas that a rule wants, the rule, and what holds it."""
+        if asks.owner is not Owner.SELF:
+            return self._cold_start_only(asks, seen, now)
+        observed = Observation(seen.stable, seen.panic, seen.current, seen.ready, seen.replicas)
+        decision = self._autoscaler.decide(asks.scale, observed, now)
+        wanted, why = decision.replicas, decision.why
+        hold = Hold.NONE
+        if wanted < seen.replicas:
+            if seen.other_owner:
+                hold = Hold.TWO_OWNERS
+            elif not seen.load_known and why is not Why.MAX_SCALE:
+                hold = Hold.LOAD_UNKNOWN
+        elif wanted > seen.replicas == 0 and now < self._cold_start_at + RETRY_COLD_START:
+            hold = Hold.RETRY
+        return wanted, why, hold
+
+    def _cold_start_only(
+        self, asks: Annotations, seen: Seen, now: float
+    ) -> tuple[int | None, Why | None, Hold]:
+        if seen.replicas or seen.current <= 0:
+            return None, None, Hold.NONE
+        wanted = max(asks.scale.initial_scale, asks.scale.min_scale, 1)
+        if asks.scale.max_scale:
+            wanted = min(wanted, asks.scale.max_scale)
+        is_early = now < self._cold_start_at + RETRY_COLD_START
+        return wanted, Why.COLD_START, Hold.RETRY if is_early else Hold.NONE
+
+    # -- takeover ----------------------------------------------------------------------------------
+
+    def _close(self, asks: Annotations, seen: Seen, wanted: int | None, now: float) -> None:
+        """Begin, go on with or end the takeover that comes before the last pod goes."""
+        closes = asks.route is Route.TAKEOVER and wanted == 0 and seen.ready > 0
+        if not closes:
+            self._closing_since = None
+        elif self._closing_since is None:
+            self._closing_since = now
+
+    def _closes_at(self, asks: Annotations) -> float:
+        """Return when the last pod may go: proxies have the slice, and no request came to it."""
+        assert self._closing_since is not None
+        blind = not asks.container_concurrency
+        wait = min(asks.scale.idle, OBSERVATION) if blind else 0.0
+        return self._closing_since + max(wait, PROPAGATION)
+
+    def _takes_over(self, asks: Annotations, seen: Seen, now: float) -> bool:
+        """Return whether the activators are endpoints of the Service.
+
+        They stay for a moment after pods are ready: the proxies may not have the pods yet.
+        """
+        if asks.route is not Route.TAKEOVER:
+            return False
+        if asks.container_concurrency or self._closing_since is not None:
+            return True
+        return self._ready_since is None or now < self._ready_since + PROPAGATION
+
+    def _next(self, asks: Annotations, now: float) -> float:
+        """Return when something may change without a report or an event."""
+        times = [self._cold_start_at + RETRY_COLD_START, self._lease_until]
+        if self._ready_since is not None:
+            times.append(self._ready_since + PROPAGATION)
+        if self._closing_since is not None:
+            times.append(self._closes_at(asks))
+        return min((time for time in times if time > now), default=float("inf"))
