@@ -1,0 +1,50 @@
+"""What the scaler needs of an API server: one request, one response."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple, Protocol
+
+
+class ApiUnreachable(Exception):
+    """No response: no connection, or it broke, or it took too long."""
+
+
+class ApiResponse(NamedTuple):
+    """A whole response."""
+
+    status: int
+    body: bytes
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the request succeeded."""
+        return 200 <= self.status < 300
+
+    def decoded(self) -> object:
+        """Return the body as decoded from JSON; None if it is no JSON."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+
+    def message(self) -> str:
+        """Return the text for people of a response that is not ok."""
+        status = self.decoded()
+        text = status.get("message") if isinstance(status, dict) else None
+        if isinstance(text, str) and text:
+            return text[:1000]
+        return self.body[:200].decode("utf-8", "replace").strip()
+
+
+class Api(Protocol):
+    """Sends requests to an API server, with credentials."""
+
+    async def send(
+        self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
+    ) -> ApiResponse:
+        """Return the response to a request.
+
+        Raises:
+            ApiUnreachable: there is none. The request may have been carried out.
+        """

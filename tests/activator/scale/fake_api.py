@@ -1,0 +1,73 @@
+"""An API server in memory: scale subresources, with what a test puts before them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from activator.scale.api import ApiResponse, ApiUnreachable
+
+Step = ApiResponse | ApiUnreachable | Callable[[], None]
+
+
+def status(code: int, message: str = "") -> ApiResponse:
+    """Return a Status object, as the API server sends errors."""
+    return ApiResponse(code, json.dumps({"kind": "Status", "message": message}).encode())
+
+
+class FakeApi:
+    """Scales objects that exist.
+
+    Attributes:
+        replicas: those of each path.
+        requests: method and path of all requests; patches: the bodies of PATCHes.
+        script: what happens to the next requests: an error, or a call before the response.
+    """
+
+    def __init__(self, **replicas: int) -> None:
+        self.replicas = {path_of(name): count for name, count in replicas.items()}
+        self.version = 1
+        self.requests: list[tuple[str, str]] = []
+        self.patches: list[Any] = []
+        self.script: deque[Step] = deque()
+
+    async def send(
+        self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
+    ) -> ApiResponse:
+        """See Api."""
+        self.requests.append((method, path))
+        if method == "PATCH":
+            assert content_type == "application/merge-patch+json"
+            self.patches.append(json.loads(body))
+        await asyncio.sleep(0)
+        step = self.script.popleft() if self.script else None
+        if isinstance(step, ApiUnreachable):
+            raise step
+        if isinstance(step, ApiResponse):
+            return step
+        if step is not None:
+            step()
+        if path not in self.replicas:
+            return status(404, "not found")
+        if method == "PATCH":
+            patch = self.patches[-1]
+            if patch["metadata"].get("resourceVersion", str(self.version)) != str(self.version):
+                return status(409, "the object has been modified")
+            self.set(path, patch["spec"]["replicas"])
+        replicas = self.replicas[path]
+        metadata = {"name": "w", "resourceVersion": str(self.version), "uid": "u"}
+        spec = {"replicas": replicas} if replicas else {}
+        return ApiResponse(200, json.dumps({"metadata": metadata, "spec": spec}).encode())
+
+    def set(self, path: str, replicas: int) -> None:
+        """Change an object, as any component may."""
+        self.replicas[path] = replicas
+        self.version += 1
+
+
+def path_of(name: str) -> str:
+    """Return the path of a Deployment's subresource."""
+    return f"/apis/apps/v1/namespaces/shop/deployments/{name}/scale"
