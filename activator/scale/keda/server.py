@@ -1,0 +1,158 @@
+"""Answers KEDA's calls from what the scaler knows of each Service.
+
+KEDA drops ``active`` while a ScaledObject has no metric names yet, and ignores ``inactive`` on a
+stream (keda issue 7116). So a stream repeats ``active`` while a Service is active, and ``IsActive``
+gives the state whenever KEDA polls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final, NamedTuple, Protocol
+
+import grpc
+
+from activator.scale.keda import externalscaler_pb2 as wire
+from activator.scale.load import Name
+
+#: The key of a trigger's metadata that names the Service, in the namespace of the ScaledObject.
+SERVICE: Final = "service"
+#: Seconds between two repetitions of ``active`` on a stream.
+REPEAT: Final = 0.5
+#: Streams that one scaler serves; KEDA opens one for each ScaledObject.
+MOST_STREAMS: Final = 20_000
+
+
+class Workload(NamedTuple):
+    """What KEDA may know of a Service.
+
+    Attributes:
+        active: whether its workload must not be scaled to zero.
+        load: requests in flight or queued, the largest of the last window.
+        target: concurrent requests per pod.
+    """
+
+    active: bool
+    load: float
+    target: float
+
+
+class Services(Protocol):
+    """What the scaler knows of all Services."""
+
+    def workload(self, service: Name) -> Workload | None:
+        """Return a Service's workload; None for a Service that does not opt in."""
+
+    async def changed(self, service: Name) -> None:
+        """Return when ``active`` of a Service has changed."""
+
+
+class ExternalScaler:
+    """The methods of KEDA's service.
+
+    Arguments:
+        services: what is known of all Services.
+        is_leader: returns whether this process decides; others refuse, and KEDA tries again.
+    """
+
+    def __init__(self, services: Services, is_leader: Callable[[], bool]) -> None:
+        self._services = services
+        self._is_leader = is_leader
+        self.streams = 0
+
+    async def is_active(self, ref: Any, context: Any) -> Any:
+        """Return whether the workload of a ScaledObject must not be scaled to zero."""
+        _, workload = await self._find(ref, context)
+        return wire.IsActiveResponse(result=workload.active)
+
+    async def stream_is_active(self, ref: Any, context: Any) -> AsyncIterator[Any]:
+        """Yield the state at once, each change, and ``active`` again and again while it lasts."""
+        service, workload = await self._find(ref, context)
+        if self.streams >= MOST_STREAMS:
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, f"more than {MOST_STREAMS} streams"
+            )
+        self.streams += 1
+        try:
+            while True:
+                yield wire.IsActiveResponse(result=workload.active)
+                changed = self._services.changed(service)
+                if workload.active:
+                    try:
+                        async with asyncio.timeout(REPEAT):
+                            await changed
+                    except TimeoutError:
+                        pass
+                else:
+                    await changed
+                _, workload = await self._find(ref, context)
+        finally:
+            self.streams -= 1
+
+    async def get_metric_spec(self, ref: Any, context: Any) -> Any:
+        """Return the metric's name and its target per pod."""
+        service, workload = await self._find(ref, context)
+        spec = wire.MetricSpec(
+            metricName=metric_name(service),
+            targetSize=max(round(workload.target), 1),
+            targetSizeFloat=workload.target,
+        )
+        return wire.GetMetricSpecResponse(metricSpecs=[spec])
+
+    async def get_metrics(self, request: Any, context: Any) -> Any:
+        """Return the requests in flight or queued. While active there is at least one."""
+        service, workload = await self._find(request.scaledObjectRef, context)
+        load = max(workload.load, 1.0) if workload.active else workload.load
+        value = wire.MetricValue(
+            metricName=metric_name(service), metricValue=round(load), metricValueFloat=load
+        )
+        return wire.GetMetricsResponse(metricValues=[value])
+
+    async def _find(self, ref: Any, context: Any) -> tuple[Name, Workload]:
+        """Return the Service that a trigger names; end the call if there is none."""
+        if not self._is_leader():
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "this scaler is not the leader")
+        name = ref.scalerMetadata.get(SERVICE, "")
+        service = Name(ref.namespace, name)
+        if not name:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"ScaledObject {ref.namespace}/{ref.name}: its trigger lacks the metadata "
+                f"{SERVICE}, the name of the Service",
+            )
+        workload = self._services.workload(service)
+        if workload is None:
+            await context.abort(
+                grpc.StatusCode.NOT_FOUND,
+                f"Service {ref.namespace}/{name} does not exist, or lacks the annotation "
+                f"activator.dev/enabled=true",
+            )
+        assert workload is not None
+        return service, workload
+
+
+def metric_name(service: Name) -> str:
+    """Return the name of a Service's metric; KEDA puts ``sN-`` before it."""
+    return f"activator-{service.namespace}-{service.name}"
+
+
+def handlers(scaler: ExternalScaler) -> Any:
+    """Return what a ``grpc.aio`` server needs to serve KEDA."""
+
+    def unary(method: Any, request: Any) -> Any:
+        return grpc.unary_unary_rpc_method_handler(
+            method, request.FromString, lambda message: message.SerializeToString()
+        )
+
+    methods = {
+        "IsActive": unary(scaler.is_active, wire.ScaledObjectRef),
+        "StreamIsActive": grpc.unary_stream_rpc_method_handler(
+            scaler.stream_is_active,
+            wire.ScaledObjectRef.FromString,
+            lambda message: message.SerializeToString(),
+        ),
+        "GetMetricSpec": unary(scaler.get_metric_spec, wire.ScaledObjectRef),
+        "GetMetrics": unary(scaler.get_metrics, wire.GetMetricsRequest),
+    }
+    return grpc.method_handlers_generic_handler("externalscaler.ExternalScaler", methods)
