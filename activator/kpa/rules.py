@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-#: Load of the panic window, in multiples of what the ready pods are meant for, that starts panic
-#: mode (Knative: panic-threshold-percentage, 200).
+#: Load of the panic window, in multiples of the targets of all ready pods, that starts panic mode
+#: (Knative: panic-threshold-percentage, 200).
 PANIC_THRESHOLD: Final = 2.0
 #: One decision multiplies the ready pods by no more (Knative: max-scale-up-rate).
 MAX_SCALE_UP_RATE: Final = 1000.0

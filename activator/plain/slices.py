@@ -1,4 +1,4 @@
-"""Reads EndpointSlices of plain Services: the pods behind each port, and what they may take.
+"""Reads EndpointSlices of plain Services: the pods behind each port, and their conditions.
 
 The conditions of an endpoint mean, as seen on the controllers of Kubernetes 1.36: a pod that
 terminates and still serves has ``serving: true, terminating: true``. With

@@ -42,7 +42,7 @@ class Workload:
     Attributes:
         uid: identity of the object.
         replicas: how many it asks for; absent is 1, as the API server fills in.
-        labels: those of its pod template. Pods may have more.
+        labels: the labels of its pod template. Pods may have more.
         containers: of its pod template, without the init containers that end.
     """
 

@@ -60,7 +60,7 @@ class Result(NamedTuple):
     Attributes:
         replicas: what the workload asks for now; None if that is unknown.
         problem: why the wish failed; None if it did not, or if the replicas had changed.
-        detail: the problem for people: the server's text, and what to do.
+        detail: the problem for people: the server's text, and the remedy.
     """
 
     replicas: int | None

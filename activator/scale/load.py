@@ -86,7 +86,7 @@ class ServiceLoad:
         """Return the requests that are in flight or queued now, over all activators.
 
         Arguments:
-            lost: when the connection of an activator was lost, for those that have none.
+            lost: the time at which an activator's connection was lost; connected ones are absent.
         """
         total, expired = 0.0, []
         for activator, latest in self._latest.items():

@@ -16,7 +16,7 @@ from activator.plain.annotations import Annotations, Owner, Route
 #: Seconds until every proxy of a cluster has a changed slice: kube-proxy collects changes for 1 s.
 PROPAGATION: Final = 2.0
 #: Seconds for which the activators watch for requests before the last pod goes, at most. While
-#: pods are ready, clients connect to them, and nobody counts their requests.
+#: pods are ready, clients connect to them, and no activator counts their requests.
 OBSERVATION: Final = 60.0
 #: Seconds between two attempts to scale a workload that stays at 0.
 RETRY_COLD_START: Final = 2.0
@@ -174,7 +174,7 @@ class Planner:
     def _wanted(
         self, asks: Annotations, seen: Seen, now: float
     ) -> tuple[int | None, Why | None, Hold]:
-        """Return the replicas that a rule wants, the rule, and what holds it."""
+        """Return the replicas that a rule wants, the rule, and the hold on it."""
         if asks.owner is not Owner.SELF:
             return self._cold_start_only(asks, seen, now)
         observed = Observation(seen.stable, seen.panic, seen.current, seen.ready, seen.replicas)

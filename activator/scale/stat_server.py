@@ -19,6 +19,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from activator.autoscaler.wire import decode
+from activator.knative.probes import KUBELET_AGENT
 from activator.scale.load import Loads, Name, Report
 
 logger = logging.getLogger(__name__)
@@ -29,6 +30,8 @@ MOST_BYTES: Final = 16 << 20
 MOST_CONNECTIONS: Final = 10_000
 #: Close code by which a peer knows that it should connect again (RFC 6455 section 7.4).
 _RESTARTING: Final = 1012
+#: How the User-Agent of kubelet's probes begins.
+_KUBELET: Final = KUBELET_AGENT.decode()
 #: Seconds between two pings, and to the pong.
 _PING: Final = 10.0
 
@@ -96,7 +99,7 @@ class StatServer:
 
     def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
         """Return the response to a request that becomes no connection."""
-        if request.headers.get("User-Agent", "").startswith("kube-probe/"):
+        if request.headers.get("User-Agent", "").startswith(_KUBELET):
             return connection.respond(HTTPStatus.OK, "ok\n")
         if not self._is_leader():
             return connection.respond(

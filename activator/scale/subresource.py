@@ -1,4 +1,4 @@
-"""Requests to a ``scale`` subresource, and what its responses mean.
+"""Requests to a ``scale`` subresource, and the meaning of its responses.
 
 Pure. Sources: autoscaling/v1 Scale in the Kubernetes API reference; the texts and statuses were
 seen on API server 1.36.
@@ -42,8 +42,8 @@ class Scale(NamedTuple):
     """A Scale object.
 
     Attributes:
-        replicas: how many are asked for; an absent field is 0.
-        version, uid: those of the scaled object; a PATCH must send both.
+        replicas: ``spec.replicas``; an absent field is 0.
+        version, uid: resourceVersion and uid of the scaled object; a PATCH must send both.
     """
 
     replicas: int

@@ -100,7 +100,8 @@ def slice_object(
     Arguments:
         service: not refused, so it has a buffered port.
         port: the allotted port.
-        activators: those that take its requests now, of this family; none while its pods do.
+        activators: the activators of this family that take its requests now; none while its
+            pods do.
         proxy_label: the Service's value of ``PROXY_LABEL``; empty if it has none.
     """
     assert service.port is not None

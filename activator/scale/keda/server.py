@@ -1,4 +1,4 @@
-"""Answers KEDA's calls from what the scaler knows of each Service.
+"""Serves KEDA's calls from the scaler's state of each Service.
 
 KEDA drops ``active`` while a ScaledObject has no metric names yet, and ignores ``inactive`` on a
 stream (keda issue 7116). So a stream repeats ``active`` while a Service is active, and ``IsActive``

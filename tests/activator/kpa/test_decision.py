@@ -125,7 +125,7 @@ def test_changed_rules_count_at_once() -> None:
 
 @pytest.mark.parametrize("seed", range(50))
 def test_any_walk_keeps_the_promises(seed: int) -> None:
-    """Random load, rules and pods that come late: what must hold of each decision."""
+    """Random load, rules and pods that come late: each decision keeps the rules."""
     chance = random.Random(seed)
     rules = Rules(
         chance.choice((1.0, 7.5, 100.0)),

@@ -1,4 +1,4 @@
-"""How the pods of a Service are probed, and what ``explain`` says of it."""
+"""The probe of a Service's pods, and its description in ``explain``."""
 
 from __future__ import annotations
 

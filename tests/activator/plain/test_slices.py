@@ -1,4 +1,4 @@
-"""Which pods an EndpointSlice of a plain Service lists, and what they may take."""
+"""The pods that an EndpointSlice of a plain Service lists, and their conditions."""
 
 from __future__ import annotations
 

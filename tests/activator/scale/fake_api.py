@@ -1,4 +1,4 @@
-"""An API server in memory: scale subresources, with what a test puts before them."""
+"""An API server in memory: scale subresources, and the faults that a test scripts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FakeApi:
     """Scales objects that exist.
 
     Attributes:
-        replicas: those of each path.
+        replicas: by path.
         requests: method and path of all requests; patches: the bodies of PATCHes.
         script: what happens to the next requests: an error, or a call before the response.
     """

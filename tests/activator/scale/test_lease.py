@@ -1,4 +1,4 @@
-"""Who leads, through expiry, release, conflicts and clocks that differ."""
+"""The leader, through expiry, release, conflicts and clocks that differ."""
 
 from __future__ import annotations
 

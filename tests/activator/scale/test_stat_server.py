@@ -1,4 +1,4 @@
-"""Reports of activators over a real WebSocket, and what else may come to that port."""
+"""Reports of activators over a real WebSocket, and other requests to that port."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HELLO = RevisionID("shop", "hello")
 
 
 class World:
-    """A server, and what it has passed on."""
+    """A server, and the loads that it has recorded."""
 
     def __init__(self) -> None:
         self.loads = Loads()

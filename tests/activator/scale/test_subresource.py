@@ -1,4 +1,4 @@
-"""Requests to a ``scale`` subresource, and what responses mean."""
+"""Requests to a ``scale`` subresource, and the meaning of responses."""
 
 from __future__ import annotations
 
