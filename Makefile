@@ -50,8 +50,12 @@ check: $(STAMP)  ## Check format, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# The real kubectl, to compare with. Offline its tests are skipped, in CI they fail.
+$(VENV)/tools/kubectl: tests/manifests/kubectl.txt | $(STAMP)
+	@$(BIN)/python -m tests.manifests.kubectl
+
 # More workers than cores: many tests wait for processes, or for time to pass.
-test: check  ## Run the checks above, then all tests, then the coverage gate
+test: check $(VENV)/tools/kubectl  ## Run the checks above, then all tests, then the coverage gate
 ifeq ($(PYTEST_ARGS),)
 	$(BIN)/pytest -n 5 --dist worksteal --cov --cov-report=
 	$(BIN)/python -m tests.coverage_gate

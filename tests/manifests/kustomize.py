@@ -1,8 +1,8 @@
 """The parts of kustomize that the manifests use, to test them without kustomize.
 
 It supports resources, components, ConfigMaps of files, namespace, labels, images and patches that
-add. Any other field of a kustomization is an error. Where ``kubectl`` or
-``kustomize`` is installed, test_manifests.py compares the two.
+add. Any other field of a kustomization is an error. test_manifests.py compares it with the real
+``kubectl kustomize``, which ``make test`` gets (kubectl.py).
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from activator import __version__
 from activator.settings.config import load, settings_of
 from activator.telemetry import metric_push
 from tests.manifests import knative
+from tests.manifests.kubectl import kustomize_command
 from tests.manifests.kustomize import MANIFESTS, ROOT, Object, build, find
 
 OVERLAY = MANIFESTS / "overlays" / "knative"
@@ -51,14 +52,6 @@ def environment(objects: list[Object]) -> dict[str, str]:
         else fields[entry["valueFrom"]["fieldRef"]["fieldPath"]]
         for entry in container(objects)["env"]
     }
-
-
-def kustomize_command() -> list[str]:
-    if shutil.which("kustomize"):
-        return ["kustomize", "build"]
-    if shutil.which("kubectl"):
-        return ["kubectl", "kustomize"]
-    pytest.skip("neither kustomize nor kubectl is installed: nothing to compare the loader with")
 
 
 def as_kustomization(folder: Path, **more: Any) -> Path:
