@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"
 
 #: Kinds of objects without a namespace.
-CLUSTER_WIDE = frozenset({"ClusterRole", "ClusterRoleBinding"})
+CLUSTER_WIDE = frozenset({"ClusterRole", "ClusterRoleBinding", "Namespace"})
 
 
 def build(folder: Path, components: Iterable[str] = ()) -> list[Object]:
@@ -113,6 +113,8 @@ def _namespace(objects: list[Object], namespace: str) -> None:
     for obj in objects:
         if obj["kind"] not in CLUSTER_WIDE:
             obj["metadata"]["namespace"] = namespace
+        if obj["kind"] == "Namespace":
+            obj["metadata"]["name"] = namespace
         for subject in obj.get("subjects", []):
             subject["namespace"] = namespace
 

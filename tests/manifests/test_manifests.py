@@ -29,7 +29,7 @@ OLDEST_KUBERNETES = (
 )
 
 #: Kinds that the Prometheus operator brings, whose schema Kubernetes does not have.
-FOREIGN = {"PrometheusRule", "ServiceMonitor"}
+FOREIGN = {"PodMonitor", "PrometheusRule", "ServiceMonitor"}
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +54,13 @@ def environment(objects: list[Object]) -> dict[str, str]:
     }
 
 
-def as_kustomization(folder: Path, **more: Any) -> Path:
-    """Write a kustomization on top of the overlay, in a new folder, as an operator would."""
+def as_kustomization(folder: Path, overlay: str = "knative", **more: Any) -> Path:
+    """Write a kustomization on top of an overlay, in a new folder, as an operator would."""
     folder.mkdir()
     manifests = folder.parent / "manifests"
     if not manifests.exists():
         shutil.copytree(MANIFESTS, manifests)  # kustomize takes relative paths only
-    said = {"resources": ["../manifests/overlays/knative"], **more}
+    said = {"resources": [f"../manifests/overlays/{overlay}"], **more}
     (folder / "kustomization.yaml").write_text(
         yaml.safe_dump({"apiVersion": "kustomize.config.k8s.io/v1beta1", **said})
     )
@@ -85,7 +85,7 @@ def test_kustomize_builds_the_same(folder: str) -> None:
 
 
 def test_kustomize_builds_the_same_with_components_image_and_namespace(tmp_path: Path) -> None:
-    more = {
+    more: dict[str, Any] = {
         "components": [f"../manifests/components/{name}" for name in COMPONENTS],
         "namespace": "elsewhere",
         "images": [{"name": "registry.invalid/activator", "newName": "r.example/a", "newTag": "7"}],

@@ -62,10 +62,10 @@ class Grant(NamedTuple):
         )
 
 
-def grants(objects: Iterable[Object]) -> set[Grant]:
-    """Return the permissions of the Deployment's service account in the manifests."""
+def grants(objects: Iterable[Object], deployment_name: str = "activator") -> set[Grant]:
+    """Return the permissions of a Deployment's service account in the manifests."""
     objects = list(objects)
-    deployment = find(objects, "Deployment", "activator")
+    deployment = find(objects, "Deployment", deployment_name)
     account = {
         "kind": "ServiceAccount",
         "name": deployment["spec"]["template"]["spec"]["serviceAccountName"],
