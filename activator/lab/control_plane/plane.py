@@ -1,0 +1,299 @@
+"""A control plane in memory: requests in, responses and watches out.
+
+:mod:`.writes` creates and changes objects. This module decides what a request is, and whether the
+user may send it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+from activator.lab.control_plane.documents import document
+from activator.lab.control_plane.faults import Faults, Right
+from activator.lab.control_plane.garbage import GarbageCollector
+from activator.lab.control_plane.resources import (
+    ACCESS_REVIEWS,
+    BUILT_IN,
+    Catalogue,
+    Place,
+    Resource,
+)
+from activator.lab.control_plane.scale import scale_of
+from activator.lab.control_plane.selectors import selector
+from activator.lab.control_plane.status import (
+    JSON,
+    ApiError,
+    PageNotFound,
+    Response,
+    bad_request,
+    expired,
+    forbidden,
+    not_found,
+)
+from activator.lab.control_plane.store import Store
+from activator.lab.control_plane.validation import Rules
+from activator.lab.control_plane.watch import Watch
+from activator.lab.control_plane.writes import Context, Writes, decoded
+
+Object = dict[str, Any]
+
+#: The verb of RBAC for each method on one object.
+_VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
+_HEALTH = ("/healthz", "/livez", "/readyz")
+
+
+class Request(NamedTuple):
+    """One request.
+
+    Attributes:
+        target: path and query.
+        agent: the client's user agent.
+    """
+
+    method: str
+    target: str
+    body: bytes = b""
+    content_type: str = JSON
+    agent: str = ""
+
+
+class Call(NamedTuple):
+    """A request as RBAC judges it; empty strings for all namespaces, for a list, for no part."""
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def right(self) -> Right:
+        """The right that the call needs."""
+        rest = f"/{self.subresource}" if self.subresource else ""
+        return Right(self.verb, self.group, self.resource + rest)
+
+
+def utc_now() -> datetime:
+    """Return the time of day."""
+    return datetime.now(UTC)
+
+
+class ControlPlane:
+    """The API server and its garbage collector. It needs a running loop.
+
+    Attributes:
+        store, faults, resources: its objects, its faults and its kinds.
+        calls: all requests for objects so far.
+    """
+
+    def __init__(
+        self,
+        resources: Iterable[Resource] = BUILT_IN,
+        rules: Rules = Rules(),  # noqa: B008  never changed
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        """
+        Arguments:
+            clock: the time of day, for times in objects.
+        """
+        self.store = Store()
+        self.faults = Faults()
+        self.resources = Catalogue(resources)
+        self.calls: list[Call] = []
+        self._writes = Writes(self.store, self.faults, rules, clock)
+        self._garbage = GarbageCollector(self.store)
+        self._watches: set[Watch] = set()
+        self._on_away: list[Callable[[], object]] = []
+
+    def close(self) -> None:
+        """End all watches and timers."""
+        self._garbage.close()
+        for watch in list(self._watches):
+            watch.close()
+
+    def on_away(self, action: Callable[[], object]) -> None:
+        """Call a function each time that connections break."""
+        self._on_away.append(action)
+
+    def go_away(self) -> None:
+        """Break all connections, and refuse new ones until `come_back`."""
+        self.faults.is_away = True
+        self.hang_up()
+
+    def come_back(self) -> None:
+        """End the effect of `go_away`."""
+        self.faults.is_away = False
+
+    def hang_up(self) -> None:
+        """Break all connections."""
+        for watch in list(self._watches):
+            watch.break_off()
+        self._watches.clear()
+        for action in self._on_away:
+            action()
+
+    async def send(
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        content_type: str = JSON,
+        agent: str = "",
+    ) -> Response | Watch:
+        """Return the response to a request, or a watch, which the caller must `close`.
+
+        Raises:
+            ConnectionError: the server is away.
+        """
+        if self.faults.delay:
+            await asyncio.sleep(self.faults.delay)
+        if self.faults.is_away:
+            raise ConnectionRefusedError("the API server is away")
+        return self.handle(Request(method, target, body, content_type, agent))
+
+    def handle(self, request: Request) -> Response | Watch:
+        """Return the response to a request, or a watch, at once."""
+        try:
+            return self._handled(request)
+        except ApiError as error:
+            return error.response()
+
+    def released(self, watch: Watch) -> None:
+        """Close a watch whose client has left."""
+        watch.close()
+        self._watches.discard(watch)
+
+    @property
+    def watches(self) -> int:
+        """The number of open watches."""
+        return len(self._watches)
+
+    def _handled(self, request: Request) -> Response | Watch:
+        path, _, query_text = request.target.partition("?")
+        path, query = unquote(path), dict(parse_qsl(query_text, keep_blank_values=True))
+        if path in _HEALTH:
+            return Response(200, b"ok", "text/plain; charset=utf-8")
+        if request.method == "GET" and (found := document(self.resources, path)):
+            return _json(found)
+        place = self.resources.find(path)
+        if place is None or request.method not in _VERBS:
+            raise PageNotFound
+        call = _call(request.method, place, query)
+        self.calls.append(call)
+        if place.resource == ACCESS_REVIEWS:
+            return self._reviewed(decoded(request.body))
+        self._authorize(call, place)
+        scripted = self.faults.scripted(call.verb, call.right.resource)
+        if scripted is not None:
+            return scripted
+        if call.verb == "watch":
+            return self._watch(place, query)
+        context = Context(place, query, request.content_type, request.agent)
+        return self._answered(call.verb, context, request.body)
+
+    def _answered(self, verb: str, context: Context, body: bytes) -> Response:
+        place, writes = context.place, self._writes
+        if place.subresource not in ("", "scale") or (
+            place.subresource and not place.resource.scalable
+        ):
+            raise not_found(place.resource, place.name)
+        match verb:
+            case "list":
+                return self._list(context)
+            case "get":
+                found = writes.existing(place)
+                return _json(scale_of(place.resource, found) if place.subresource else found)
+            case "create":
+                return _json(writes.create(context, body), 201)
+            case "update":
+                return _json(*writes.update(context, body))
+            case "patch":
+                return _json(writes.patch(context, body))
+            case "delete":
+                return _json(writes.delete(context, body))
+        raise ApiError(405, "MethodNotAllowed", "the server does not allow this method")
+
+    def _authorize(self, call: Call, place: Place) -> None:
+        if not self.faults.may(call.right):
+            raise forbidden(
+                place.resource,
+                call.name,
+                self.faults.user,
+                call.verb,
+                call.subresource,
+                call.namespace,
+            )
+
+    def _reviewed(self, review: Object) -> Response:
+        asked = (review.get("spec") or {}).get("resourceAttributes") or {}
+        words = [asked.get(name, "") for name in ("verb", "group", "resource")]
+        part = asked.get("subresource", "")
+        right = Right(words[0], words[1], f"{words[2]}/{part}" if part else words[2])
+        status = {"allowed": self.faults.may(right)}
+        kind = {"kind": ACCESS_REVIEWS.kind, "apiVersion": ACCESS_REVIEWS.api_version}
+        return _json({**kind, **review, "status": status}, 201)
+
+    def _watch(self, place: Place, query: dict[str, str]) -> Watch:
+        if place.name:
+            query = {**query, "fieldSelector": f"metadata.name={place.name}"}
+        version = query.get("resourceVersion", "")
+        if version and not version.isdigit():
+            raise bad_request(f'resourceVersion: Invalid value: "{version}": strconv.ParseUint')
+        watch = Watch(self.store, place, query, self.faults.bookmark_period)
+        self._watches.add(watch)
+        return watch
+
+    def _list(self, context: Context) -> Response:
+        place, query = context.place, context.query
+        found = self.store.select(place.resource, place.namespace, selector(query))
+        start, version = _continued(query.get("continue", ""), self.store.version)
+        if version < self.store.oldest:
+            raise expired(version, self.store.oldest)
+        end = start + (int(query.get("limit") or 0) or len(found) or 1)
+        metadata: Object = {"resourceVersion": str(version)}
+        if end < len(found):
+            metadata["continue"] = f"{version}:{end}"
+            metadata["remainingItemCount"] = len(found) - end
+        left_out = () if place.resource.is_custom else ("kind", "apiVersion")
+        items = [
+            {key: value for key, value in each.items() if key not in left_out}
+            for each in found[start:end]
+        ]
+        resource = place.resource
+        head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version}
+        return _json({**head, "metadata": metadata, "items": items})
+
+
+def _continued(token: str, current: int) -> tuple[int, int]:
+    """Return where a page begins, and the version of its list."""
+    if not token:
+        return 0, current
+    version, _, start = token.partition(":")
+    if not (version.isdigit() and start.isdigit()):
+        raise bad_request("continue key is not valid")
+    return int(start), int(version)
+
+
+def _call(method: str, place: Place, query: dict[str, str]) -> Call:
+    verb = _VERBS[method]
+    watches = query.get("watch") in ("true", "1")
+    if method == "GET" and (watches or not place.name):
+        verb = "watch" if watches else "list"
+    if method == "DELETE" and not place.name:
+        verb = "deletecollection"
+    resource = place.resource
+    name = place.name
+    if not name and verb in ("list", "watch"):
+        field = query.get("fieldSelector", "")
+        name = field.removeprefix("metadata.name=") if field.startswith("metadata.name=") else ""
+    return Call(verb, resource.group, resource.plural, place.namespace, name, place.subresource)
+
+
+def _json(found: Object, status: int = 200) -> Response:
+    return Response(status, json.dumps(found, separators=(",", ":")).encode())

@@ -1,0 +1,160 @@
+"""The kinds of objects that the stand-in serves, and the API paths that lead to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+
+class Resource(NamedTuple):
+    """One kind of objects.
+
+    Attributes:
+        scalable: whether it has a ``scale`` subresource.
+        has_generation: whether the server counts changes of ``spec``.
+        needs_version: whether PUT without ``resourceVersion`` is refused.
+        put_creates: whether PUT creates an object that does not exist.
+        is_custom: whether a CustomResourceDefinition has added it.
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+    scalable: bool = False
+    has_generation: bool = False
+    needs_version: bool = False
+    put_creates: bool = False
+    is_custom: bool = False
+
+    @property
+    def qualified(self) -> str:
+        """The name in error texts: the plural, with the group if there is one."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def api_version(self) -> str:
+        """Group and version as objects have them."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def root(self) -> str:
+        """The path of the group's version."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Return the path of an object or of a list; empty arguments are left out."""
+        where = f"/namespaces/{namespace}" if namespace else ""
+        rest = "".join(f"/{part}" for part in (name, subresource) if part)
+        return f"{self.root}{where}/{self.plural}{rest}"
+
+
+SERVICES: Final = Resource("", "v1", "services", "Service", put_creates=True)
+PODS: Final = Resource("", "v1", "pods", "Pod")
+NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
+SECRETS: Final = Resource("", "v1", "secrets", "Secret")
+ENDPOINTS: Final = Resource("", "v1", "endpoints", "Endpoints", put_creates=True)
+SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+DEPLOYMENTS: Final = Resource(
+    "apps", "v1", "deployments", "Deployment", scalable=True, has_generation=True
+)
+STATEFUL_SETS: Final = Resource(
+    "apps", "v1", "statefulsets", "StatefulSet", scalable=True, has_generation=True
+)
+REPLICA_SETS: Final = Resource(
+    "apps", "v1", "replicasets", "ReplicaSet", scalable=True, has_generation=True
+)
+LEASES: Final = Resource(
+    "coordination.k8s.io", "v1", "leases", "Lease", needs_version=True, put_creates=True
+)
+EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", put_creates=True)
+AUTOSCALERS: Final = Resource(
+    "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"
+)
+ACCESS_REVIEWS: Final = Resource(
+    "authorization.k8s.io",
+    "v1",
+    "selfsubjectaccessreviews",
+    "SelfSubjectAccessReview",
+    namespaced=False,
+)
+
+BUILT_IN: Final = (
+    *(SERVICES, PODS, NODES, NAMESPACES, CONFIG_MAPS, SECRETS, ENDPOINTS),
+    *(SLICES, DEPLOYMENTS, STATEFUL_SETS, REPLICA_SETS),
+    *(LEASES, EVENTS, AUTOSCALERS, ACCESS_REVIEWS),
+)
+
+#: KEDA's custom resource, for control planes of clusters with KEDA.
+SCALED_OBJECTS: Final = Resource(
+    "keda.sh", "v1alpha1", "scaledobjects", "ScaledObject", has_generation=True, is_custom=True
+)
+#: Knative's custom resource, for control planes of clusters with Knative Serving.
+REVISIONS: Final = Resource(
+    "serving.knative.dev", "v1", "revisions", "Revision", has_generation=True, is_custom=True
+)
+
+
+class Place(NamedTuple):
+    """Where a path leads.
+
+    Attributes:
+        namespace: empty for all namespaces.
+        name: empty for a list.
+        subresource: empty for the object itself.
+    """
+
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+class Catalogue:
+    """All kinds of objects of one control plane."""
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self._by_root: dict[str, dict[str, Resource]] = {}
+        for resource in resources:
+            self.add(resource)
+
+    def add(self, resource: Resource) -> None:
+        """Serve one more kind, as after the creation of a CustomResourceDefinition."""
+        self._by_root.setdefault(resource.root, {})[resource.plural] = resource
+
+    def remove(self, resource: Resource) -> None:
+        """Serve a kind no longer."""
+        known = self._by_root[resource.root]
+        del known[resource.plural]
+        if not known:
+            del self._by_root[resource.root]
+
+    def __iter__(self) -> Iterator[Resource]:
+        return (each for known in self._by_root.values() for each in known.values())
+
+    def of_root(self, root: str) -> list[Resource]:
+        """Return the kinds of one group's version; empty if the server does not have it."""
+        return list(self._by_root.get(root, {}).values())
+
+    def of_kind(self, api_version: str, kind: str) -> Resource | None:
+        """Return the kind with these fields of an object; None if the server does not have it."""
+        return next(
+            (each for each in self if (each.api_version, each.kind) == (api_version, kind)), None
+        )
+
+    def find(self, path: str) -> Place | None:
+        """Return where a path leads; None for a path that the server does not have."""
+        parts = path.strip("/").split("/")
+        cut = 2 if parts[0] == "api" else 3
+        known = self._by_root.get("/" + "/".join(parts[:cut]), {})
+        rest, namespace = parts[cut:], ""
+        if rest[:1] == ["namespaces"] and len(rest) > 2:
+            namespace, rest = rest[1], rest[2:]
+        resource = known.get(rest[0]) if rest else None
+        if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
+            return None
+        name, subresource = [*rest[1:], "", ""][:2]
+        return Place(resource, namespace, name, subresource)

@@ -1,0 +1,231 @@
+"""Refuses wrong objects with the API server's own texts.
+
+Kubernetes' counterpart: pkg/apis/*/validation/validation.go. Only rules are here that a program
+which writes these kinds can break.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from ipaddress import ip_address
+from typing import Any, Final, NamedTuple
+
+from activator.lab.control_plane.resources import (
+    DEPLOYMENTS,
+    EVENTS,
+    LEASES,
+    SERVICES,
+    SLICES,
+    STATEFUL_SETS,
+    Resource,
+)
+from activator.lab.control_plane.selectors import matches
+
+Object = dict[str, Any]
+
+MOST_ENDPOINTS: Final = 1000
+_MOST_ADDRESSES: Final = 100
+_LONGEST_NOTE: Final = 1024
+_LONGEST_WORD: Final = 128
+
+_MICRO_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)$")
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+_SUBDOMAIN: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    "'.', and must start and end with an alphanumeric character"
+)
+
+
+class Rules(NamedTuple):
+    """The rules of one control plane.
+
+    Attributes:
+        allows_loopback: accept loopback addresses in EndpointSlices. Kubernetes refuses them. The
+            lab needs them, because its pods are processes of one machine.
+    """
+
+    allows_loopback: bool = False
+
+
+def wrong_type(resource: Resource, found: Object) -> str:
+    """Return why an object's JSON does not fit the kind's type; empty if it does."""
+    version = found.get("metadata", {}).get("resourceVersion", "")
+    if not isinstance(version, str):
+        return _unmarshal(version, "ObjectMeta.metadata.resourceVersion", "string")
+    spec = found.get("spec")
+    if resource.scalable and isinstance(spec, dict):
+        replicas = spec.get("replicas", 0)
+        if isinstance(replicas, bool) or not isinstance(replicas, int | None):
+            return _unmarshal(replicas, f"{resource.kind}Spec.spec.replicas", "int32")
+    for time in _times(resource, found):
+        if not isinstance(time, str) or not _MICRO_TIME.match(time):
+            layout = "2006-01-02T15:04:05.000000Z07:00"
+            return f'parsing time "{time}" as "{layout}": cannot parse "{time}" as "{layout}"'
+    return ""
+
+
+def _times(resource: Resource, found: Object) -> Iterator[object]:
+    if resource == LEASES:
+        spec = found.get("spec") or {}
+        yield from (spec[name] for name in ("acquireTime", "renewTime") if spec.get(name))
+    if resource == EVENTS and found.get("eventTime"):
+        yield found["eventTime"]
+
+
+def _unmarshal(value: object, field: str, wanted: str) -> str:
+    kinds = {bool: "bool", int: "number", float: "number", str: "string", list: "array"}
+    kind = kinds.get(type(value), "object")
+    return f"json: cannot unmarshal {kind} into Go struct field {field} of type {wanted}"
+
+
+def causes(resource: Resource, new: Object, old: Object | None, rules: Rules) -> list[str]:
+    """Return why an object is refused, a text for each wrong field; empty if it is accepted.
+
+    Arguments:
+        new: the object, with defaults.
+        old: the object that it replaces; None if it is created.
+    """
+    found = list(_metadata(new))
+    if check := _CHECKS.get(resource):
+        found += check(new, old, rules)
+    return found
+
+
+def _metadata(new: Object) -> Iterator[str]:
+    name = new["metadata"].get("name", "")
+    if not name:
+        yield "metadata.name: Required value: name or generateName is required"
+    elif not _NAME.match(name):
+        yield f'metadata.name: Invalid value: "{name}": {_SUBDOMAIN}'
+    for key, value in (new["metadata"].get("annotations") or {}).items():
+        if not isinstance(value, str):
+            yield f"metadata.annotations[{key}]: Invalid value: {value}: must be a string"
+
+
+def _service(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
+    spec = new["spec"]
+    ports = spec.get("ports") or []
+    if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
+        yield "spec.ports: Required value"
+    for n, port in enumerate(ports):
+        if not 1 <= (port.get("port") or 0) <= 65_535:
+            yield (
+                f"spec.ports[{n}].port: Invalid value: {port.get('port')}: "
+                "must be between 1 and 65535, inclusive"
+            )
+        if len(ports) > 1 and not port.get("name"):
+            yield f"spec.ports[{n}].name: Required value"
+
+
+def _workload(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
+    spec = new["spec"]
+    if spec["replicas"] < 0:
+        yield (
+            f"spec.replicas: Invalid value: {spec['replicas']}: must be greater than or equal to 0"
+        )
+    labels = (spec.get("selector") or {}).get("matchLabels") or {}
+    if not labels:
+        yield "spec.selector: Required value"
+    elif not matches(labels, {"metadata": {}, **spec.get("template", {})}):
+        yield (
+            "spec.template.metadata.labels: Invalid value: "
+            f"{json.dumps(spec.get('template', {}).get('metadata', {}).get('labels'))}: "
+            "`selector` does not match template `labels`"
+        )
+    if old is not None and spec.get("selector") != old["spec"].get("selector"):
+        yield f"spec.selector: Invalid value: {json.dumps(spec['selector'])}: field is immutable"
+
+
+def _slice(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
+    kind = new.get("addressType", "")
+    if not kind:
+        yield "addressType: Required value"
+    elif kind not in ("IPv4", "IPv6", "FQDN"):
+        known = '"FQDN", "IPv4", "IPv6"'
+        yield f'addressType: Unsupported value: "{kind}": supported values: {known}'
+    if old is not None and kind != old.get("addressType"):
+        yield f'addressType: Invalid value: "{kind}": field is immutable'
+    endpoints = new["endpoints"] or []
+    if len(endpoints) > MOST_ENDPOINTS:
+        yield f"endpoints: Too many: {len(endpoints)}: must have at most {MOST_ENDPOINTS} items"
+        return
+    for n, endpoint in enumerate(endpoints):
+        addresses = endpoint.get("addresses") or []
+        if not addresses:
+            yield f"endpoints[{n}].addresses: Required value: must contain at least 1 address"
+        if len(addresses) > _MOST_ADDRESSES:
+            yield (
+                f"endpoints[{n}].addresses: Too many: {len(addresses)}: must have at most "
+                f"{_MOST_ADDRESSES} items"
+            )
+        for m, address in enumerate(addresses):
+            if kind != "FQDN" and (why := wrong_address(address, kind, rules)):
+                where = f"endpoints[{n}].addresses[{m}]"
+                yield f'{where}: Invalid value: "{address}": {why}'
+
+
+def wrong_address(address: str, kind: str, rules: Rules) -> str:
+    """Return why an EndpointSlice of an address type cannot have an address; empty if it can."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+    if f"IPv{parsed.version}" != kind:
+        return f"must be a valid {kind} address"
+    if parsed.is_unspecified:
+        return f"may not be unspecified ({parsed})"
+    if parsed.is_loopback and not rules.allows_loopback:
+        return "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+    if parsed.is_link_local:
+        return "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+    if parsed.is_multicast:
+        return "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
+    return ""
+
+
+def _lease(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
+    spec = new["spec"]
+    seconds = spec.get("leaseDurationSeconds")
+    if seconds is not None and seconds <= 0:
+        yield f"spec.leaseDurationSeconds: Invalid value: {seconds}: must be greater than 0"
+    transitions = spec.get("leaseTransitions") or 0
+    if transitions < 0:
+        yield (
+            f"spec.leaseTransitions: Invalid value: {transitions}: "
+            "must be greater than or equal to 0"
+        )
+
+
+def _event(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
+    namespace = new["metadata"].get("namespace", "")
+    regarded = (new.get("regarding") or {}).get("namespace", "")
+    if regarded != namespace and (regarded or namespace != "default"):
+        yield f'regarding.namespace: Invalid value: "{regarded}": does not match event.namespace'
+    if not new.get("eventTime"):
+        yield "eventTime: Required value"
+    for name in ("reportingController", "reportingInstance", "action", "reason"):
+        value = new.get(name, "")
+        if not value:
+            yield f"{name}: Required value"
+        elif name != "reportingController" and len(value) > _LONGEST_WORD:
+            yield f'{name}: Invalid value: "": can have at most {_LONGEST_WORD} characters'
+    if new.get("type") not in ("Normal", "Warning"):
+        yield f'type: Invalid value: "": has invalid value: {new.get("type", "")}'
+    if len(new.get("note", "").encode()) > _LONGEST_NOTE:
+        yield f'note: Invalid value: "": can have at most {_LONGEST_NOTE} bytes'
+    if old is not None:
+        for name in ("eventTime", "reportingController", "reportingInstance", "action", "reason"):
+            if new.get(name) != old.get(name):
+                yield f'{name}: Invalid value: "{new.get(name)}": field is immutable'
+
+
+_CHECKS: Final[dict[Resource, Callable[[Object, Object | None, Rules], Iterator[str]]]] = {
+    SERVICES: _service,
+    DEPLOYMENTS: _workload,
+    STATEFUL_SETS: _workload,
+    SLICES: _slice,
+    LEASES: _lease,
+    EVENTS: _event,
+}

@@ -1,0 +1,298 @@
+"""Creates, changes and deletes objects, as the API server does.
+
+Kubernetes' counterpart: staging/src/k8s.io/apiserver/pkg/registry/generic/registry/store.go and
+pkg/endpoints/handlers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+from activator.lab.control_plane import managers
+from activator.lab.control_plane.defaults import fill
+from activator.lab.control_plane.faults import Faults, Right
+from activator.lab.control_plane.merge_patch import merge
+from activator.lab.control_plane.resources import PODS, SLICES, Place, Resource
+from activator.lab.control_plane.scale import replicas_of, scale_of
+from activator.lab.control_plane.status import (
+    ApiError,
+    already_exists,
+    bad_request,
+    conflict,
+    forbidden,
+    internal,
+    invalid,
+    not_found,
+    undecodable,
+    undecodable_patch,
+)
+from activator.lab.control_plane.store import Store
+from activator.lab.control_plane.validation import Rules, causes, wrong_type
+
+Object = dict[str, Any]
+
+MERGE_PATCH: Final = "application/merge-patch+json"
+#: Metadata that only the server sets.
+_SERVER_SETS: Final = ("uid", "creationTimestamp", "generation", "deletionTimestamp")
+#: The right that OpenShift demands for addresses in EndpointSlices.
+_RESTRICTED: Final = Right("create", SLICES.group, "endpointslices/restricted")
+
+
+class Context(NamedTuple):
+    """What a write knows about its request."""
+
+    place: Place
+    query: Mapping[str, str]
+    content_type: str
+    agent: str
+
+    @property
+    def manager(self) -> str:
+        """The name under which the server records the write."""
+        return self.query.get("fieldManager") or self.agent.partition("/")[0] or "unknown"
+
+
+class Writes:
+    """The writing part of one API server."""
+
+    def __init__(
+        self, store: Store, faults: Faults, rules: Rules, clock: Callable[[], datetime]
+    ) -> None:
+        self._store = store
+        self._faults = faults
+        self._rules = rules
+        self._clock = clock
+
+    def existing(self, place: Place) -> Object:
+        """Return a copy of an object.
+
+        Raises:
+            ApiError: it does not exist.
+        """
+        found = self._store.get(place.resource, place.namespace, place.name)
+        if found is None:
+            raise not_found(place.resource, place.name)
+        return found
+
+    def create(self, context: Context, body: bytes) -> Object:
+        """Create the object in a request's body, and return it.
+
+        Raises:
+            ApiError: the server refuses it.
+        """
+        place, new = context.place, decoded(body)
+        resource = place.resource
+        if why := wrong_type(resource, new):
+            raise undecodable(resource, why)
+        metadata = _identified(resource, new, place.namespace)
+        if metadata.get("resourceVersion"):
+            raise internal("resourceVersion should not be set on objects to be created")
+        if not metadata.get("name") and (prefix := metadata.get("generateName")):
+            metadata["name"] = f"{prefix}{uuid4().hex[:5]}"
+        for name in _SERVER_SETS:
+            metadata.pop(name, None)
+        self._check(resource, new, None)
+        if self._store.get(resource, place.namespace, metadata["name"]) is not None:
+            raise already_exists(resource, metadata["name"])
+        metadata["uid"] = str(uuid4())
+        metadata["creationTimestamp"] = self._now()
+        if resource.has_generation:
+            metadata["generation"] = 1
+        managers.record(resource, new, None, context.manager, self._now())
+        return self._store.put(resource, new)
+
+    def update(self, context: Context, body: bytes) -> tuple[Object, int]:
+        """Replace an object by that of a PUT; return the object and the status.
+
+        Raises:
+            ApiError: the server refuses it.
+        """
+        place, new = context.place, decoded(body)
+        if place.subresource:
+            return self._scaled(context, self.existing(place), new), 200
+        if why := wrong_type(place.resource, new):
+            raise undecodable(place.resource, why)
+        metadata = _identified(place.resource, new, place.namespace)
+        if metadata.get("name") != place.name:
+            raise bad_request(
+                f"the name of the object ({metadata.get('name')}) does not match the name on the "
+                f"URL ({place.name})"
+            )
+        old = self._store.get(place.resource, place.namespace, place.name)
+        if old is None and place.resource.put_creates and not metadata.get("resourceVersion"):
+            return self.create(context, body), 201
+        if old is None:
+            raise not_found(place.resource, place.name)
+        if not metadata.get("resourceVersion") and place.resource.needs_version:
+            why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+            raise invalid(place.resource, place.name, [why])
+        return self._replaced(context, old, new), 200
+
+    def patch(self, context: Context, body: bytes) -> Object:
+        """Apply a merge patch, and return the object or its Scale.
+
+        Raises:
+            ApiError: the server refuses it, or it is another kind of patch.
+        """
+        if context.content_type.partition(";")[0] != MERGE_PATCH:
+            raise ApiError(
+                415,
+                "UnsupportedMediaType",
+                "the body of the request was in an unknown format - accepted media types include: "
+                f"{MERGE_PATCH}",
+            )
+        place, change = context.place, decoded(body)
+        old = self.existing(place)
+        if place.subresource:
+            base = scale_of(place.resource, old, for_patch=True)
+            return self._scaled(context, old, merge(base, change))
+        new = merge(old, change)
+        if why := wrong_type(place.resource, new):
+            raise undecodable_patch(why)
+        if new["metadata"].get("name") != place.name:
+            raise bad_request("the name of the object does not match the name on the URL")
+        return self._replaced(context, old, new)
+
+    def delete(self, context: Context, body: bytes) -> Object:
+        """Delete an object; return the Status of a success, or a pod that is now terminating.
+
+        Raises:
+            ApiError: it does not exist, or the request names another version or uid.
+        """
+        place = context.place
+        old, options = self.existing(place), decoded(body or b"{}")
+        for name, value in (options.get("preconditions") or {}).items():
+            self._expect(place, name, value, old["metadata"].get(name))
+        grace = options.get("gracePeriodSeconds", context.query.get("gracePeriodSeconds"))
+        metadata = old["metadata"]
+        waits = metadata.get("finalizers") or (
+            place.resource == PODS and old["spec"].get("nodeName") and str(grace) != "0"
+        )
+        if waits:
+            if "deletionTimestamp" not in metadata:
+                metadata["deletionTimestamp"] = self._now()
+                seconds = old.get("spec", {}).get("terminationGracePeriodSeconds", 0)
+                metadata["deletionGracePeriodSeconds"] = seconds if grace is None else int(grace)
+                return self._store.put(place.resource, old)
+            return old
+        self._store.delete(place.resource, place.namespace, place.name)
+        details = {"name": place.name, "group": place.resource.group, "kind": place.resource.plural}
+        status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        return {**status, "details": {**details, "uid": metadata["uid"]}}
+
+    def _scaled(self, context: Context, old: Object, scale: Object) -> Object:
+        place = context.place
+        version = (scale.get("metadata") or {}).get("resourceVersion", "")
+        if not isinstance(version, str):
+            raise undecodable_patch(wrong_type(place.resource, scale))
+        replicas = replicas_of(scale)
+        new = deepcopy(old)
+        new.setdefault("spec", {})["replicas"] = replicas
+        for name in ("uid", "resourceVersion"):
+            if value := scale["metadata"].get(name):
+                new["metadata"][name] = value
+        written = self._replaced(context, old, new, scales=True)
+        return scale_of(place.resource, written, for_patch=True)
+
+    def _replaced(
+        self, context: Context, old: Object, new: Object, *, scales: bool = False
+    ) -> Object:
+        place, metadata = context.place, new["metadata"]
+        resource = place.resource
+        if (uid := metadata.get("uid")) and uid != old["metadata"]["uid"]:
+            self._expect(place, "uid", uid, old["metadata"]["uid"])
+        self._expect_version(place, metadata.get("resourceVersion", ""), old)
+        if self._faults.takes_conflict(resource):
+            raise conflict(resource, place.name)
+        for name in _SERVER_SETS:
+            metadata.pop(name, None)
+            if name in old["metadata"]:
+                metadata[name] = old["metadata"][name]
+        if "status" in old:  # only controllers write it
+            new["status"] = old["status"]
+        self._check(resource, new, old)
+        if resource.has_generation and new.get("spec") != old.get("spec"):
+            metadata["generation"] = old["metadata"].get("generation", 0) + 1
+        if scales:
+            managers.scaled(new)
+        else:
+            managers.record(resource, new, old, context.manager, self._now())
+        metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
+        if new == old:
+            return old
+        waited = "deletionTimestamp" in metadata and old["metadata"].get("finalizers")
+        if waited and not metadata.get("finalizers"):
+            return self._store.delete(resource, place.namespace, place.name)
+        return self._store.put(resource, new)
+
+    def _expect_version(self, place: Place, version: str, old: Object) -> None:
+        if not version:
+            return
+        if not version.isdigit():
+            raise internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
+        if version != old["metadata"]["resourceVersion"]:
+            raise conflict(place.resource, place.name)
+
+    def _expect(self, place: Place, name: str, value: str, actual: str) -> None:
+        if value != actual:
+            field = {"uid": "UID", "resourceVersion": "ResourceVersion"}.get(name, name)
+            why = (
+                f"Precondition failed: {field} in precondition: {value}, "
+                f"{field} in object meta: {actual}"
+            )
+            raise conflict(place.resource, place.name, why)
+
+    def _check(self, resource: Resource, new: Object, old: Object | None) -> None:
+        fill(resource, new)
+        name = new["metadata"].get("name", "")
+        if found := causes(resource, new, old, self._rules):
+            raise invalid(resource, name, found)
+        if resource != SLICES or self._faults.may(_RESTRICTED):
+            return
+        same = old is not None and all(new[part] == old[part] for part in ("endpoints", "ports"))
+        if new["endpoints"] and not same:
+            namespace = new["metadata"].get("namespace", "")
+            user = self._faults.user
+            raise forbidden(resource, name, user, "create", "restricted", namespace)
+
+    def _now(self) -> str:
+        return self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def decoded(body: bytes) -> Object:
+    """Return the JSON object of a body.
+
+    Raises:
+        ApiError: the body is no JSON object.
+    """
+    try:
+        found = json.loads(body)
+    except ValueError as error:
+        raise bad_request(f"error decoding: {error}") from None
+    if not isinstance(found, dict):
+        raise bad_request("error decoding: json: cannot unmarshal into an object")
+    return found
+
+
+def _identified(resource: Resource, new: Object, namespace: str) -> Object:
+    """Set an object's kind and namespace, and return its metadata."""
+    kind, version = new.get("kind", resource.kind), new.get("apiVersion", resource.api_version)
+    if (kind, version) != (resource.kind, resource.api_version):
+        raise bad_request(
+            f"the API version in the data ({version}) does not match the expected API version "
+            f"({resource.api_version})"
+        )
+    new["kind"], new["apiVersion"] = resource.kind, resource.api_version
+    metadata: Object = new.setdefault("metadata", {})
+    if metadata.get("namespace", namespace) != namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if resource.namespaced:
+        metadata["namespace"] = namespace
+    return metadata

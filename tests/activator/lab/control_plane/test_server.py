@@ -1,0 +1,97 @@
+"""The stand-in over its socket, with the activator's own client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from activator.discovery.api_server import ApiServer
+from activator.discovery.backoff import Timings
+from activator.discovery.listing import Resource, pages
+from activator.discovery.wire import ConnectionLostError, Lines
+from activator.lab.control_plane.server import Server
+from tests.activator.lab.control_plane.world import SERVICES, World, service
+
+LISTED = Resource("Service", "/api/v1/services")
+
+
+@asynccontextmanager
+async def served(world: World, folder) -> AsyncIterator[tuple[Server, ApiServer]]:
+    server = Server(world.plane)
+    await server.start()
+    client = ApiServer(str(server.write_kubeconfig(folder)), Timings(), {})
+    await client.connect()
+    try:
+        yield server, client
+    finally:
+        await client.close()
+        await server.close()
+
+
+async def names(client: ApiServer) -> list[str]:
+    return [
+        json.loads(bytes(item))["metadata"]["name"]
+        async for page in pages(client, LISTED, Timings())
+        for item in page.items or ()
+    ]
+
+
+async def test_activator_lists_and_watches(world, tmp_path):
+    await world.send("POST", SERVICES, service("a"))
+    async with served(world, tmp_path) as (_, client):
+        assert await names(client) == ["a"]
+        params = {"watch": "true", "resourceVersion": str(world.plane.store.version)}
+        async with client.get("/api/v1/services", params, 1e4) as response:
+            assert response.status == 200
+            await world.send("POST", SERVICES, service("b"))
+            lines, found = Lines(), list[bytes]()
+            async for chunk in response.chunks():
+                if found := list(lines.feed(chunk)):
+                    break
+            assert json.loads(found[0])["object"]["metadata"]["name"] == "b"
+            assert world.plane.watches == 1
+
+
+async def test_watch_ends_when_its_client_leaves(world, tmp_path):
+    async with served(world, tmp_path) as (server, _):
+        reader, writer = await asyncio.open_connection(server.host, server.port)
+        writer.write(b"GET /api/v1/services?watch=1 HTTP/1.1\r\nHost: a\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        assert world.plane.watches == 1
+        writer.close()
+        await writer.wait_closed()
+        while world.plane.watches:  # noqa: ASYNC110  # the kernel delivers the end
+            await asyncio.sleep(0)
+
+
+async def test_server_that_is_away_breaks_connections_and_comes_back(world, tmp_path):
+    async with served(world, tmp_path) as (_, client):
+        assert await names(client) == []
+        async with client.get("/api/v1/services", {"watch": "true"}, 1e4) as response:
+            world.plane.go_away()
+            with pytest.raises(ConnectionLostError):
+                async for _chunk in response.chunks():
+                    pass
+        with pytest.raises(ConnectionLostError):
+            await names(client)
+        world.plane.come_back()
+        assert await names(client) == []
+
+
+async def test_requests_follow_each_other_on_one_connection(world, tmp_path):
+    async with served(world, tmp_path) as (server, _):
+        reader, writer = await asyncio.open_connection(server.host, server.port)
+        for path, status in (("/healthz", b"200"), ("/apis/none/v1/x", b"404")):
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.split()[1] == status
+            length = int(head.lower().partition(b"content-length: ")[2].split()[0])
+            await reader.readexactly(length)
+        writer.write(b"broken\r\n\r\n")
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await reader.readexactly(1)
+        writer.close()

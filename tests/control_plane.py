@@ -1,0 +1,86 @@
+"""Clients of a stand-in control plane in this process, without a socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from urllib.parse import urlencode
+
+from activator.discovery.wire import ConnectionLostError
+from activator.lab.control_plane.plane import ControlPlane
+from activator.lab.control_plane.status import Response
+from activator.lab.control_plane.watch import Watch
+from activator.scale.api import ApiResponse, ApiUnreachable
+
+
+class InProcessClient:
+    """Sends the requests of the scaler (scale.api.Api) and of discovery (discovery.wire.Cluster).
+
+    Attributes:
+        renewals: how often the credentials were to be read again.
+    """
+
+    def __init__(self, plane: ControlPlane, agent: str = "activator") -> None:
+        self._plane = plane
+        self._agent = agent
+        self.renewals = 0
+
+    async def send(
+        self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
+    ) -> ApiResponse:
+        """See Api."""
+        try:
+            response = await self._plane.send(method, path, body, content_type, self._agent)
+        except ConnectionError as error:
+            raise ApiUnreachable(str(error)) from None
+        assert isinstance(response, Response), "a watch: use get"
+        return ApiResponse(response.status, response.body)
+
+    @asynccontextmanager
+    async def get(
+        self, path: str, params: Mapping[str, str], silence: float
+    ) -> AsyncIterator[InProcessResponse]:
+        """See Cluster."""
+        target = f"{path}?{urlencode(params)}" if params else path
+        try:
+            response = await self._plane.send("GET", target, agent=self._agent)
+        except ConnectionError as error:
+            raise ConnectionLostError(str(error)) from None
+        try:
+            yield InProcessResponse(response)
+        finally:
+            if isinstance(response, Watch):
+                self._plane.released(response)
+
+    def renew_credentials(self) -> None:
+        """See Cluster."""
+        self.renewals += 1
+
+
+class InProcessResponse:
+    """A response (discovery.wire.Response)."""
+
+    retry_after = 0.0
+
+    def __init__(self, response: Response | Watch) -> None:
+        self._response = response
+
+    @property
+    def status(self) -> int:
+        """See Response."""
+        return 200 if isinstance(self._response, Watch) else self._response.status
+
+    async def read(self, limit: int) -> bytes:
+        """See Response."""
+        return b"".join([chunk async for chunk in self.chunks()])[:limit]
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """See Response."""
+        if isinstance(self._response, Response):
+            yield self._response.body
+            return
+        try:
+            async for line in self._response.lines():
+                yield line
+        except ConnectionError as error:
+            raise ConnectionLostError(str(error)) from None
