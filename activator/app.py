@@ -33,7 +33,8 @@ from activator.settings.config import Settings
 from activator.tls.metrics_port import MetricsTlsError
 from throttler.model import RevisionID
 
-if TYPE_CHECKING:  # imported where it is needed
+if TYPE_CHECKING:
+    from activator.autoscaler.concurrency import Stat  # imported where it is needed
     from activator.lab.demo import Demo
 
 logger = logging.getLogger(__name__)
@@ -78,9 +79,14 @@ class _Stop:
         self.requested.set()
 
 
+def _show(demo: Demo, stats: list[Stat]) -> None:
+    """Pass the load of revisions to the demo."""
+    demo.on_stats((each.revision_id[:2], *each[1:]) for each in stats)
+
+
 async def _run(settings: Settings, outputs: Outputs | None = None, demo: Demo | None = None) -> int:
     stop = _Stop()
-    sinks = (demo.on_stats,) if demo is not None else ()
+    sinks = (partial(_show, demo),) if demo is not None else ()
     runtime = Runtime(settings, sinks, outputs=outputs)
     servers = Servers(runtime)
     if demo is not None and not logger.isEnabledFor(logging.INFO):

@@ -14,14 +14,14 @@ from typing import Protocol
 
 from activator.records.change_log import ChangeLog
 from activator.records.cold_starts import ColdStarts
-from activator.records.entries import Entries, Entry, Load
+from activator.records.entries import Entries, Entry, Hosts, Load
 from activator.records.events import EventKind, Events
 from activator.records.failures import Failed
 from activator.records.narration import Narration
 from throttler.changes import Changes
 from throttler.config import RevisionConfig
 from throttler.health import PodState
-from throttler.model import AppProtocol, ListedEndpoints, MeshMode, Revision, RevisionID
+from throttler.model import AppProtocol, ListedEndpoints, MeshMode, Revision, RevisionID, Route
 from throttler.pod import PodTracker
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
@@ -60,6 +60,7 @@ class Driver:
         clock: seconds, monotonic, with the same base as the loop's clock.
         cluster_domain: the suffix of hosts that name a revision.
         remove_load: called for a deleted revision, which may still have requests.
+        hosts: the hosts of plain Services; None if there are none.
 
     The caller sets ``prober`` and ``pools`` before the first revision exists.
 
@@ -68,6 +69,7 @@ class Driver:
         events: passes events of revisions and pods to listeners.
         autoscaler_lost: returns whether an autoscaler is configured but not connected.
         on_waiting: called when the first request of a revision is queued.
+        on_route: called when a plain Service has another route.
         cold_starts: the cold starts of revisions.
     """
 
@@ -81,14 +83,16 @@ class Driver:
         clock: Callable[[], float] = time.monotonic,
         cluster_domain: str = "cluster.local",
         remove_load: Callable[[RevisionID], None] = lambda _: None,
+        hosts: Hosts | None = None,
     ) -> None:
         self.throttler = throttler
         self.clock = clock
-        self.entries = Entries(throttler, load_for, cluster_domain)
+        self.entries = Entries(throttler, load_for, cluster_domain, hosts)
         self._remove_load = remove_load
         self.events = Events()
         self.autoscaler_lost: Callable[[], bool] = lambda: False
         self.on_waiting: Callable[[], None] = lambda: None
+        self.on_route: Callable[[RevisionID, Route], None] = lambda _revision, _route: None
         self._change_log = ChangeLog(clock, self.why)
         self._narration = Narration(throttler, self.events, self._change_log, clock, self.why)
         self.cold_starts = ColdStarts(self.events)
@@ -286,6 +290,11 @@ class Driver:
         self.cold_starts.remove(revision)
         if self.entries.remove(revision):
             self._remove_load(revision)
+
+    def set_route(self, revision: RevisionID, route: Route) -> None:
+        """Set the hosts of a plain Service, and the port that is its alone."""
+        self.entries.set_route(revision, route)
+        self.on_route(revision, route)
 
     def set_endpoints(
         self, revision: RevisionID, endpoints: Mapping[AppProtocol, ListedEndpoints]

@@ -127,9 +127,13 @@ class Backends:
         """Replace the list of endpoints.
 
         Arguments:
-            endpoints: all that Kubernetes lists, not a difference.
+            endpoints: all that Kubernetes lists, not a difference. Pods that terminate count as
+                ready while there is no other pod, and else as delisted.
         """
         listed = dict.fromkeys(endpoints.ready, True) | dict.fromkeys(endpoints.not_ready, False)
+        self._config.last_resort = not listed
+        if not listed:
+            listed = dict.fromkeys(endpoints.terminating, True)
         for endpoint, pod in list(self.pods.items()):
             if endpoint not in listed and pod.state is not PodState.DRAINING:
                 pod.apply(PodEvent.DELISTED, now)
@@ -191,7 +195,7 @@ class Backends:
 
     def _request_probe(self, pod: PodTracker, changes: Changes, now: float) -> None:
         """Probe a pod, unless Kubernetes' list is enough or the pod is bypassed."""
-        if not self._accept_listing(pod, now) and pod.is_reachable:
+        if not self._accept_listing(pod, now) and pod.wants_probe:
             changes.probe.append(pod)
 
     def _accept_listing(self, pod: PodTracker, now: float) -> bool:

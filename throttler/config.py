@@ -19,10 +19,12 @@ class RevisionConfig:
     Attributes:
         revision: its specification.
         reach: the destinations that requests may have.
+        last_resort: whether Kubernetes lists only pods that terminate and still serve.
     """
 
-    __slots__ = ("reach", "revision")
+    __slots__ = ("last_resort", "reach", "revision")
 
     def __init__(self, revision: Revision, reach: Reach) -> None:
         self.revision = revision
         self.reach = reach
+        self.last_resort = False

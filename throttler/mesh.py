@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from throttler.model import MeshMode
+from throttler.model import MeshMode, ReadinessRule, Revision
 
 #: Seconds of failed probes after which a pod no longer proves that pods can be reached. By default
 #: Kubernetes takes half of this to list a broken pod as not ready: three readiness probes, 10 s
@@ -37,6 +37,10 @@ DEFAULT_REACH: Final = Reach()
 
 _A, _E, _D = MeshMode.AUTO, MeshMode.ENABLED, MeshMode.DISABLED
 
+#: Pods without queue-proxy. The ClusterIP may lead back to the activator.
+_PLAIN: Final = Reach(pods=True, service=False, trusted=False)
+_PLAIN_TRUSTED: Final = _PLAIN._replace(trusted=True)
+
 #: By mode, and by whether pods are addressable in spite of the mesh. Each request to an addressable
 #: pod names its Service in a header field, so the ClusterIP is not needed.
 REACH: Final[dict[tuple[MeshMode, bool], Reach]] = {
@@ -47,6 +51,17 @@ REACH: Final[dict[tuple[MeshMode, bool], Reach]] = {
     (_E, True): Reach(pods=True, service=False, trusted=False),
     (_D, True): Reach(pods=True, service=False, trusted=True),
 }
+
+
+def reach_of(revision: Revision, knative: Reach) -> Reach:
+    """Return the destinations that requests of a revision may have.
+
+    Arguments:
+        knative: for pods with queue-proxy, by the network ConfigMap.
+    """
+    if revision.behind_queue_proxy:
+        return knative
+    return _PLAIN_TRUSTED if revision.readiness is ReadinessRule.NO_PROBE else _PLAIN
 
 
 def looks_like_mesh(status: int | None) -> bool:

@@ -7,17 +7,31 @@ counterparts: pkg/apis/serving/v1 (Revision) and pkg/activator/net/revision_back
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Final, NamedTuple
 
 from throttler.probe_spec import ProbeSpec
 
 
+class RevisionKind(StrEnum):
+    """The kind of object behind a revision; the API shows the value.
+
+    REVISION: a Revision of Knative. SERVICE: a Service of Kubernetes that opts in.
+    """
+
+    REVISION = "revision"
+    SERVICE = "service"
+
+
 class RevisionID(NamedTuple):
-    """Namespace and name of a revision; each revision has a queue and pods of its own."""
+    """Namespace, name and kind of a revision; each has a queue and pods of its own.
+
+    A Revision and a Service with one name are two revisions.
+    """
 
     namespace: str
     name: str
+    kind: RevisionKind = RevisionKind.REVISION
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -47,14 +61,16 @@ class ReadinessRule(Enum):
     """The rule that makes a pod of a revision usable; the API shows the value.
 
     PROBE: the pod passed a probe of the activator. With every other rule, Kubernetes must also list
-    the pod as ready. The reason is a container probe that queue-proxy does not run, or the
-    readiness policy of the revision.
+    the pod as ready. The reason is a container probe that only kubelet runs, or the readiness
+    policy. NO_PROBE: Kubernetes' list is enough, and the activator does not probe.
     """
 
     PROBE = "probe"
     EXEC_READINESS_PROBE = "exec-readiness-probe"
     STARTUP_PROBE = "startup-probe"
+    SIDECAR_READINESS_PROBE = "sidecar-readiness-probe"
     KUBERNETES_POLICY = "kubernetes-policy"
+    NO_PROBE = "no-probe"
 
 
 _TCP: Final = ProbeSpec()
@@ -106,7 +122,11 @@ class Revision:
         full_duplex: whether the application usually responds while it still reads the request.
         service: name of the Knative Service; configuration: name of the Configuration.
         probe: how the activator probes a pod.
+        probe_why: why it probes that way; sentences for people, empty for a Revision.
         policies: the policies that its annotations select.
+        behind_queue_proxy: whether queue-proxy receives the requests of a pod. If not, no rule
+            about its probes, its responses and Knative's network settings applies.
+        tls: whether pods without queue-proxy serve TLS; certificates are not verified.
     """
 
     id: RevisionID
@@ -121,7 +141,10 @@ class Revision:
     service: str = ""
     configuration: str = ""
     probe: ProbeSpec = _TCP
+    probe_why: str = ""
     policies: Policies = NO_POLICIES
+    behind_queue_proxy: bool = True
+    tls: bool = False
 
     @property
     def probe_suffices(self) -> bool:
@@ -141,11 +164,35 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListedEndpoints:
-    """All endpoints of a revision that Kubernetes lists. An address is in one of the two sets.
+    """All endpoints of a revision that Kubernetes lists. An address is in one of the sets.
 
     Attributes:
         ready: from ``addresses``; not_ready: from ``notReadyAddresses``.
+        terminating: pods that end but still serve. They get no new requests, unless both other
+            sets are empty.
     """
 
     ready: frozenset[Endpoint] = field(default_factory=frozenset)
     not_ready: frozenset[Endpoint] = field(default_factory=frozenset)
+    terminating: frozenset[Endpoint] = field(default_factory=frozenset)
+
+    def __len__(self) -> int:
+        """Return the number of endpoints."""
+        return len(self.ready) + len(self.not_ready) + len(self.terminating)
+
+
+class Route(NamedTuple):
+    """How requests without header fields of an ingress reach a Service.
+
+    Attributes:
+        created: ``creationTimestamp`` of the Service; of two that claim a host, the older has it.
+        hosts: its hosts, in lower case without a dot at the end; ``*.`` may come first.
+        port: where the activator listens for this Service alone; 0 for nowhere.
+        reconnect: whether new connections would reach the pods directly. Then the activator asks
+            clients on ``port`` to reconnect.
+    """
+
+    created: str = ""
+    hosts: tuple[str, ...] = ()
+    port: int = 0
+    reconnect: bool = False

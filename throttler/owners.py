@@ -9,12 +9,21 @@ no counterpart; kube-proxy's is kubernetes/kubernetes#135593.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from itertools import chain
 from typing import NamedTuple
 
 from throttler.model import AppProtocol, Endpoint, ListedEndpoints, RevisionID
 
 _Listed = Mapping[AppProtocol, ListedEndpoints]
+
+
+class _Listing(Enum):
+    """The set of a ListedEndpoints that has an endpoint."""
+
+    READY = "ready"
+    NOT_READY = "not-ready"
+    TERMINATING = "terminating"
 
 
 class _Claim(NamedTuple):
@@ -49,7 +58,7 @@ class Owners:
 
         An address is news if the revision did not list it before, or with another readiness. A list
         that repeats an address is no news: this object may be older than that of the other
-        revision.
+        revision. An address of a pod that terminates belongs to any other revision that lists it.
 
         Arguments:
             before: the endpoints that the revision listed until now, by protocol; after: from now
@@ -63,11 +72,13 @@ class Owners:
         for endpoint in old.keys() - new.keys():
             self._remove(_Claim(revision, endpoint))
             self._find_owner(endpoint.address, changed)
-        for endpoint, ready in new.items():
-            if old.get(endpoint) is not ready:
+        for endpoint, listing in new.items():
+            if old.get(endpoint) is not listing:
                 claim = _Claim(revision, endpoint)
                 self._remove(claim)
-                self._claims[endpoint.address] = (*self._claims.get(endpoint.address, ()), claim)
+                others = self._claims.get(endpoint.address, ())
+                is_last = listing is not _Listing.TERMINATING
+                self._claims[endpoint.address] = (*others, claim) if is_last else (claim, *others)
                 self._find_owner(endpoint.address, changed)
         return changed
 
@@ -76,16 +87,20 @@ class Owners:
         lost = self._lost.get(revision)
         if not lost:
             return listed
-        return ListedEndpoints(listed.ready.difference(lost), listed.not_ready.difference(lost))
+        return ListedEndpoints(
+            listed.ready.difference(lost),
+            listed.not_ready.difference(lost),
+            listed.terminating.difference(lost),
+        )
 
     def taken(self, revision: RevisionID, listed: ListedEndpoints) -> dict[Endpoint, Taken]:
         """Return the endpoints of a list that another revision owns, with that revision."""
         lost = self._lost.get(revision, {})
-        both = listed.ready | listed.not_ready
+        listed_at_all = listed.ready | listed.not_ready | listed.terminating
         return {
             endpoint: Taken(owner, endpoint in listed.ready)
             for endpoint, owner in lost.items()
-            if endpoint in both
+            if endpoint in listed_at_all
         }
 
     def _remove(self, claim: _Claim) -> None:
@@ -126,8 +141,13 @@ class Owners:
         return True
 
 
-def _by_endpoint(listed: _Listed) -> dict[Endpoint, bool]:
-    """Return the readiness of each endpoint, of all protocols."""
-    found = dict.fromkeys(chain(*(endpoints.not_ready for endpoints in listed.values())), False)
-    found.update(dict.fromkeys(chain(*(endpoints.ready for endpoints in listed.values())), True))
+def _by_endpoint(listed: _Listed) -> dict[Endpoint, _Listing]:
+    """Return how each endpoint is listed, of all protocols."""
+    lists = listed.values()
+    terminating = chain(*(endpoints.terminating for endpoints in lists))
+    found = dict.fromkeys(terminating, _Listing.TERMINATING)
+    not_ready = chain(*(endpoints.not_ready for endpoints in lists))
+    found.update(dict.fromkeys(not_ready, _Listing.NOT_READY))
+    ready = chain(*(endpoints.ready for endpoints in lists))
+    found.update(dict.fromkeys(ready, _Listing.READY))
     return found

@@ -7,15 +7,17 @@ pkg/activator/net/throttler.go.
 from __future__ import annotations
 
 from math import inf
+from typing import Final
 
 from throttler.capacity import SLOW_START
 from throttler.config import RevisionConfig
 from throttler.free_pods import FreePods
 from throttler.health import WITHDRAWN, PodEvent, PodState, transition
-from throttler.model import Endpoint, RevisionID
+from throttler.model import Endpoint, ReadinessRule, RevisionID
 from throttler.pod_records import Ejection, ProbeRecord
 from throttler.slow_start import Ramp
 
+NO_PROBE: Final = ReadinessRule.NO_PROBE
 _PROBING, _HEALTHY = PodState.PROBING, PodState.HEALTHY
 
 
@@ -122,6 +124,8 @@ class PodTracker:
         """Whether to probe it again when the time has come."""
         if self.state is _HEALTHY and self.is_trusted:
             return False
+        if self.config.revision.readiness is NO_PROBE and not self.ready:
+            return False  # Kubernetes alone decides when it is used
         return self.state in (_PROBING, _HEALTHY) and self.is_reachable
 
     def apply(self, event: PodEvent, now: float) -> None:

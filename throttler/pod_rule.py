@@ -32,7 +32,9 @@ class Rule(Enum):
     KUBERNETES_READY = "kubernetes-ready"
     EXEC_READINESS_PROBE = "exec-readiness-probe"
     STARTUP_PROBE = "startup-probe"
+    SIDECAR_READINESS_PROBE = "sidecar-readiness-probe"
     KUBERNETES_POLICY = "kubernetes-policy"
+    NO_PROBE = "no-probe"
     AWAITING_PROBE = "awaiting-probe"
     PROBE_FAILED = "probe-failed"
     ANSWERED_BADLY = "answered-badly"
@@ -40,6 +42,7 @@ class Rule(Enum):
     BEYOND_SHARE = "beyond-share"
     MESH = "mesh"
     DELISTED = "delisted"
+    TERMINATING = "terminating"
     TAKEN = "taken"
 
 
@@ -124,11 +127,28 @@ _TAKEN: Final = Verdict(
     "that listed it last owns it.",
 )
 
+_LAST_RESORT: Final = Verdict(
+    _USE,
+    Rule.TERMINATING,
+    "Used although it terminates: Kubernetes lists no other pod, and this one still serves.",
+)
+_LISTED: Final = Verdict(
+    _USE,
+    Rule.NO_PROBE,
+    "Used: Kubernetes lists it as ready, which is enough because the activator does not probe it.",
+)
+_NOT_LISTED: Final = Verdict(
+    _WAIT,
+    Rule.NO_PROBE,
+    "Waits: Kubernetes does not list it as ready, and the activator does not probe it.",
+)
+
 #: Why Kubernetes also has to list a pod as ready.
 _BLIND: Final = {
-    ReadinessRule.EXEC_READINESS_PROBE: "a container has an exec readiness probe, which "
-    "queue-proxy cannot run",
-    ReadinessRule.STARTUP_PROBE: "a container has a startup probe, which queue-proxy does not run",
+    ReadinessRule.EXEC_READINESS_PROBE: "a container has an exec readiness probe, which only "
+    "kubelet can run",
+    ReadinessRule.STARTUP_PROBE: "a container has a startup probe, which only kubelet runs",
+    ReadinessRule.SIDECAR_READINESS_PROBE: "another container has a readiness probe of its own",
     ReadinessRule.KUBERNETES_POLICY: "the readiness policy of the revision is kubernetes",
 }
 _BOTH_SAY_YES: Final = {
@@ -155,6 +175,8 @@ VERDICTS: Final[tuple[Verdict, ...]] = (
     _PROBE_PASSED,
     _KUBERNETES_READY,
     *(both[readiness] for readiness in _BLIND for both in (_BOTH_SAY_YES, _KUBERNETES_SAYS_NO)),
+    _LISTED,
+    _NOT_LISTED,
     _AWAITING_PROBE,
     _PROBE_FAILED,
     _ANSWERED_BADLY,
@@ -163,6 +185,7 @@ VERDICTS: Final[tuple[Verdict, ...]] = (
     _OF_OTHERS,
     _MESH,
     _DELISTED,
+    _LAST_RESORT,
     _TAKEN,
 )
 
@@ -176,6 +199,8 @@ def verdict(pod: PodTracker) -> Verdict:
         return _of_use(pod)
     if not (reach.pods or pod.is_service):
         return _MESH
+    if revision.readiness is ReadinessRule.NO_PROBE and not pod.ready:
+        return _NOT_LISTED
     if pod.state is PodState.HEALTHY:
         if pod.ready or revision.probe_suffices:
             return _OF_OTHERS
@@ -195,6 +220,10 @@ def _of_use(pod: PodTracker) -> Verdict:
         return _ON_TRIAL
     if not pod.in_share:
         return _BORROWED
+    if pod.config.last_resort:
+        return _LAST_RESORT
+    if revision.readiness is ReadinessRule.NO_PROBE:
+        return _LISTED
     if pod.is_service or (revision.probe_suffices and not reach.trusted):
         return _PROBE_PASSED
     if reach.trusted and pod.ready:

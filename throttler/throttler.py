@@ -18,8 +18,15 @@ from throttler.config import RevisionConfig
 from throttler.deadlines import Deadlines
 from throttler.errors import RevisionNotFound
 from throttler.forecast import retry_after
-from throttler.mesh import DEFAULT_REACH, REACH
-from throttler.model import AppProtocol, ListedEndpoints, MeshMode, Revision, RevisionID
+from throttler.mesh import DEFAULT_REACH, REACH, reach_of
+from throttler.model import (
+    AppProtocol,
+    ListedEndpoints,
+    MeshMode,
+    Revision,
+    RevisionID,
+    RevisionKind,
+)
 from throttler.owners import Owners
 from throttler.revision import RevisionThrottler
 from throttler.silence import Silence
@@ -70,9 +77,9 @@ class Throttler:
         self._deadlines = Deadlines()
         self._slow_starts: set[SlowStart] = set()
         self._silence = Silence()
-        self._revisions: dict[tuple[str, str], RevisionThrottler] = {}
+        self._revisions: dict[tuple[str, str, str], RevisionThrottler] = {}
         # Deleted revisions with requests left. They keep their name, in case the revision returns.
-        self._deleted: dict[tuple[str, str], RevisionThrottler] = {}
+        self._deleted: dict[tuple[str, str, str], RevisionThrottler] = {}
         # The listed endpoints, also of revisions that are not known (yet).
         self._endpoints: dict[RevisionID, Mapping[AppProtocol, ListedEndpoints]] = {}
         self._owners = Owners()
@@ -81,26 +88,30 @@ class Throttler:
 
     # -- lookup ---------------------------------------------------------------------------------
 
-    def find(self, namespace: str, name: str) -> RevisionThrottler:
+    def find(
+        self, namespace: str, name: str, kind: RevisionKind = RevisionKind.REVISION
+    ) -> RevisionThrottler:
         """Return the throttler of a revision.
 
         Raises:
             RevisionNotFound: no such revision is known.
         """
         # A plain tuple equals the RevisionID with its fields, and is cheaper to make.
-        throttler = self._revisions.get((namespace, name))
+        throttler = self._revisions.get((namespace, name, kind))
         if throttler is None:
             raise RevisionNotFound(name, namespace)
         return throttler
 
-    def find_any(self, namespace: str, name: str) -> RevisionThrottler:
+    def find_any(
+        self, namespace: str, name: str, kind: RevisionKind = RevisionKind.REVISION
+    ) -> RevisionThrottler:
         """Return the throttler of a revision that is known, or deleted with requests left.
 
         Raises:
             RevisionNotFound: there is no such revision.
         """
-        deleted = self._deleted.get((namespace, name))
-        return self.find(namespace, name) if deleted is None or deleted.idle else deleted
+        deleted = self._deleted.get((namespace, name, kind))
+        return self.find(namespace, name, kind) if deleted is None or deleted.idle else deleted
 
     def of(self, config: RevisionConfig) -> RevisionThrottler | None:
         """Return the throttler of a pod or a request, by its ``config``.
@@ -136,6 +147,7 @@ class Throttler:
             # First without pods: otherwise queued requests would go to pods of the former protocol.
             changes.add(throttler.set_endpoints(_NO_ENDPOINTS, now))
         changes.add(throttler.set_revision(revision, now))
+        changes.add(self._update_reach(throttler, now))
         if joined := self._update_share(throttler, now):
             changes.add(joined)
         changes.add(throttler.set_service(self._service_of(revision), now))
@@ -162,7 +174,7 @@ class Throttler:
             endpoints: all endpoints by protocol; empty if the object is deleted.
         """
         others = self._owners.change(revision, self._endpoints.get(revision, {}), endpoints)
-        if any(d.ready or d.not_ready for d in endpoints.values()):
+        if any(endpoints.values()):
             self._endpoints[revision] = endpoints
         else:
             self._endpoints.pop(revision, None)
@@ -219,13 +231,10 @@ class Throttler:
             mode, pod_addressability: of the network ConfigMap, see throttler.mesh.
         """
         changes = Changes()
-        reach = REACH[mode, pod_addressability]
-        if reach == self._reach:
-            return changes
-        self._reach = reach
+        self._reach = REACH[mode, pod_addressability]
         # Also a deleted one without requests: its Revision may return before it is removed.
         for throttler in (*self._revisions.values(), *self._deleted.values()):
-            changes.add(throttler.set_reach(reach, now))
+            changes.add(self._update_reach(throttler, now))
         return changes
 
     # -- time -----------------------------------------------------------------------------------
@@ -272,10 +281,15 @@ class Throttler:
             self._slow_starts,
             self._random,
             self._borrow,
-            self._reach,
+            reach_of(revision, self._reach),
             self.limits.shed_early,
             self._silence,
         )
+
+    def _update_reach(self, throttler: RevisionThrottler, now: float) -> Changes:
+        """Pass a revision where its requests may go, if that has changed."""
+        reach = reach_of(throttler.revision, self._reach)
+        return Changes() if reach == throttler.reach else throttler.set_reach(reach, now)
 
     def _service_of(self, revision: Revision) -> str:
         return self._services.get(revision.id, {}).get(revision.protocol, "")
@@ -313,9 +327,7 @@ class Throttler:
 def _count_misnamed(endpoints: Mapping[AppProtocol, ListedEndpoints], protocol: AppProtocol) -> int:
     """Return how many addresses are listed if none is under this protocol's port name, else 0."""
     listed = endpoints.get(protocol, _NO_ENDPOINTS)
-    if listed.ready or listed.not_ready:
-        return 0
-    return sum(len(each.ready) + len(each.not_ready) for each in endpoints.values())
+    return 0 if listed else sum(map(len, endpoints.values()))
 
 
 def revision_from_host(host: str, cluster_domain: str) -> RevisionID | None:

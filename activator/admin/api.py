@@ -59,6 +59,7 @@ def revision_view(
     return {
         "namespace": revision.id.namespace,
         "name": revision.id.name,
+        "kind": revision.id.kind.value,
         "uid": revision.uid,
         "deleted": throttler.deleted,
         "containerConcurrency": revision.container_concurrency,

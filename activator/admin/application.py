@@ -8,7 +8,7 @@ has none.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
@@ -43,6 +43,8 @@ from activator.admin.views import ActivatorView, RevisionView
 from activator.build import running
 from activator.driver import Driver
 from activator.records.source_status import SourceStatus
+from throttler.errors import RevisionNotFound
+from throttler.model import RevisionKind
 from throttler.revision import RevisionThrottler
 
 #: https://prometheus.io/docs/instrumenting/exposition_formats/
@@ -126,8 +128,7 @@ class _Handlers:
 
     async def revision(self, request: Request) -> Response:
         driver = self._runtime.driver
-        wanted = request.path_params
-        throttler = driver.throttler.find_any(wanted["namespace"], wanted["name"])
+        throttler = self._one(request.path_params, _kind(request.query_params))
         lost = driver.autoscaler_lost()
         failures = driver.entries.failures_of(throttler.revision.id)
         source = self._runtime.source_status()
@@ -162,10 +163,30 @@ class _Handlers:
         """Return a list: revisions may come and go while the response is written."""
         throttlers = list(self._runtime.driver.throttler)
         if wanted := _named(query):
-            throttlers = [one for one in throttlers if one.revision.id in wanted]
+            throttlers = [one for one in throttlers if one.revision.id[:2] in wanted]
         if (namespace := query.get("namespace")) is not None:
             throttlers = [one for one in throttlers if one.revision.id.namespace == namespace]
+        if (kind := _kind(query)) is not None:
+            throttlers = [one for one in throttlers if one.revision.id.kind is kind]
         return throttlers
+
+    def _one(self, wanted: Mapping[str, str], kind: RevisionKind | None) -> RevisionThrottler:
+        """Return a revision; without a kind the Revision, and if there is none the Service.
+
+        Raises:
+            RevisionNotFound: there is no such revision.
+        """
+        find, namespace, name = self._runtime.driver.throttler.find_any, *wanted.values()
+        if kind is not None:
+            return find(namespace, name, kind)
+        try:
+            return find(namespace, name)
+        except RevisionNotFound:
+            try:
+                return find(namespace, name, RevisionKind.SERVICE)
+            except RevisionNotFound:
+                pass
+            raise
 
     def _views(self, throttlers: list[RevisionThrottler]) -> Iterator[RevisionView | None]:
         driver = self._runtime.driver
@@ -197,8 +218,6 @@ class _Handlers:
 def _named(query: QueryParams) -> frozenset[tuple[str, str]]:
     """Return the namespaces and names of ``?revision=NAMESPACE/NAME``.
 
-    A plain tuple equals the RevisionID with its fields.
-
     Raises:
         HTTPException: a value has another form.
     """
@@ -207,6 +226,22 @@ def _named(query: QueryParams) -> frozenset[tuple[str, str]]:
         raise HTTPException(400, event_stream.NAMED_AS)
     parts = (each.partition("/") for each in named)
     return frozenset((namespace, name) for namespace, _, name in parts)
+
+
+def _kind(query: QueryParams) -> RevisionKind | None:
+    """Return ``?kind=``; None if the query has none.
+
+    Raises:
+        HTTPException: there is no such kind.
+    """
+    kind = query.get("kind")
+    if kind is None:
+        return None
+    try:
+        return RevisionKind(kind)
+    except ValueError:
+        known = " or ".join(RevisionKind)
+        raise HTTPException(400, f"kind must be {known}, as in ?kind=service.") from None
 
 
 def _steps(wanted: str) -> int:

@@ -21,7 +21,7 @@ from activator.admin.streaming import in_order
 from activator.admin.views import PastView, RevisionPastView
 from activator.records.counters import OUTCOMES
 from activator.records.entries import Entry
-from throttler.model import RevisionID
+from throttler.model import RevisionID, RevisionKind
 
 #: Seconds of a step. A burst during a cold start fits into one step, and a response is short.
 STEP: Final = 5.0
@@ -239,14 +239,24 @@ class History:
         Arguments:
             wanted: namespaces and names, each once; empty for all.
         """
-        named = [name for name in map(RevisionID._make, wanted) if name in self._watched]
+        named = [
+            revision
+            for kind in RevisionKind
+            for name in wanted
+            if (revision := RevisionID(*name, kind)) in self._watched
+        ]
         for name in in_order(named if wanted else list(self._watched), "\0".join):
             watched = None if name is None else self._watched.get(name)
             if name is None or watched is None or not watched.series.within(window):
                 yield None  # or the history has removed it
                 continue
             past = watched.series.view(window)
-            yield {"namespace": name.namespace, "name": name.name, **past}
+            yield {
+                "namespace": name.namespace,
+                "name": name.name,
+                "kind": name.kind.value,
+                **past,
+            }
 
     def end(self, window: Window) -> str:
         """Return the end of the last step, in RFC 3339, UTC."""

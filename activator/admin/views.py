@@ -182,11 +182,19 @@ class FailureView(TypedDict):
     ]
 
 
+#: The meaning of the field ``kind``.
+_KIND: Final = (
+    "`revision` for a Revision of Knative, `service` for a Service of Kubernetes that opts in; "
+    "both may have one name"
+)
+
+
 class RevisionView(TypedDict):
     """A revision with its limits, its requests and its pods."""
 
     namespace: Annotated[str, says("namespace of the Revision object")]
     name: Annotated[str, says("name of the Revision object")]
+    kind: Annotated[str, says(_KIND)]
     uid: Annotated[
         str, says("uid of the Revision object; the same name with another uid is another revision")
     ]
@@ -473,6 +481,7 @@ class RevisionPastView(PastView):
 
     namespace: Annotated[str, says("namespace of the Revision object")]
     name: Annotated[str, says("name of the Revision object")]
+    kind: Annotated[str, says(_KIND)]
 
 
 class HistoryView(TypedDict):

@@ -24,7 +24,7 @@ def encode(stats: Iterable[Stat], pod_name: str) -> bytes:
     frame = stat_pb2.WireStatMessages()
     for stat in stats:
         message = frame.messages.add()
-        message.namespace, message.name = stat.revision_id
+        message.namespace, message.name, _ = stat.revision_id
         # Setting a field, even to an empty value, makes the stat present. The autoscaler drops a
         # message without stat.
         message.stat.pod_name = pod_name

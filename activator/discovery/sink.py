@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID
+from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID, Route
 
 
 class Sink(Protocol):
@@ -36,6 +36,12 @@ class Sink(Protocol):
 
     def set_service(self, revision_id: RevisionID, addresses: Mapping[AppProtocol, str]) -> None:
         """Replace the addresses, ``ip:port``, of the private Service; empty if it has none."""
+
+    def set_route(self, revision_id: RevisionID, route: Route) -> None:
+        """Replace the hosts and the port of a plain Service; ``Route()`` if it has none.
+
+        May come before the revision. The caller also resets it when the Service is deleted.
+        """
 
 
 class SystemSink(Protocol):

@@ -18,6 +18,7 @@ QUEUE_PROXY: Final = ProbeSpec(
     least_status=200,
     most_status=200,
     body=b"queue",
+    interval=0.025,  # queue-proxy checks the application for each probe
 )
 
 #: Values of K-Network-Probe in probes of the activator: by the ingress, and by the autoscaler.

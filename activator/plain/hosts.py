@@ -32,15 +32,15 @@ class Hosts(Generic[Service]):
     """The hosts of all Services."""
 
     def __init__(self) -> None:
-        self._claims: dict[str, dict[Claim, Service]] = {}
+        self._claims: dict[str, dict[tuple[str, str], Service]] = {}
         self._winners: dict[str, Service] = {}
-        self._of: dict[Claim, tuple[str, ...]] = {}
+        self._of: dict[tuple[str, str], tuple[str, ...]] = {}
 
-    def put(self, claim: Claim, hosts: Iterable[str], service: Service) -> None:
+    def put(self, claim: tuple[str, str], hosts: Iterable[str], service: Service) -> None:
         """Replace the hosts of a Service.
 
         Arguments:
-            claim: identifies the Service.
+            claim: identifies the Service, see ``Claim``.
             hosts: in lower case, without a dot at the end; ``*.`` may come first.
             service: returned by ``find``.
         """
@@ -51,7 +51,7 @@ class Hosts(Generic[Service]):
             claims[claim] = service
             self._winners[host] = claims[min(claims)]
 
-    def remove(self, claim: Claim) -> None:
+    def remove(self, claim: tuple[str, str]) -> None:
         """Remove the hosts of a Service; an unknown one is no error."""
         for host in self._of.pop(claim, ()):
             claims = self._claims[host]
@@ -74,10 +74,14 @@ class Hosts(Generic[Service]):
             found = self._winners.get(f"*{host[dot:]}") if dot else None
         return found
 
-    def conflicts(self, claim: Claim) -> Mapping[str, str]:
+    def is_exact(self, host: str) -> bool:
+        """Return whether a Service has this host itself, not by a wildcard."""
+        return host in self._winners
+
+    def conflicts(self, claim: tuple[str, str]) -> Mapping[str, str]:
         """Return the hosts of a Service that another one has, and the name of that one."""
         return {
-            host: winner.name
+            host: winner[1]
             for host in self._of.get(claim, ())
             if (winner := min(self._claims[host])) != claim
         }

@@ -6,13 +6,13 @@ an entry, so invented names take no memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from activator.records.counters import RevisionCounters
 from activator.records.failures import Failures
 from throttler.errors import RevisionNotFound
-from throttler.model import RevisionID
+from throttler.model import RevisionID, RevisionKind, Route
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler, revision_from_host
 
@@ -39,12 +39,33 @@ class Entry:
         self.load = load
 
 
+class Hosts(Protocol):
+    """The hosts of plain Services (activator.plain.hosts.Hosts)."""
+
+    def put(self, claim: tuple[str, str], hosts: Iterable[str], service: RevisionID) -> None:
+        """Replace the hosts of a Service.
+
+        Arguments:
+            claim: ``creationTimestamp`` and ``namespace/name`` of the Service.
+        """
+
+    def remove(self, claim: tuple[str, str]) -> None:
+        """Remove the hosts of a Service; an unknown one is no error."""
+
+    def find(self, host: str) -> RevisionID | None:
+        """Return the Service that a host without a port names; None if none does."""
+
+    def is_exact(self, host: str) -> bool:
+        """Return whether a Service has this host itself, not by a wildcard."""
+
+
 class Entries:
     """The entries of all revisions.
 
     Arguments:
         load_for: returns the load record of a revision.
         cluster_domain: the suffix of hosts that name a revision.
+        hosts: the hosts of plain Services; None if there are none.
     """
 
     def __init__(
@@ -52,18 +73,24 @@ class Entries:
         throttler: Throttler,
         load_for: Callable[[RevisionID], Load],
         cluster_domain: str = "cluster.local",
+        hosts: Hosts | None = None,
     ) -> None:
         self._throttler = throttler
         self._load_for = load_for
         self._cluster_domain = cluster_domain
+        self._hosts = hosts
+        self._routes: dict[RevisionID, Route] = {}
+        self._entries: dict[RevisionID, Entry] = {}
+        # The same entries by the bytes that name them in requests.
         self._by_name: dict[tuple[bytes, bytes], Entry] = {}
+        self._by_service: dict[bytes, Entry] = {}
         self._by_host: dict[bytes, Entry] = {}
 
     def __len__(self) -> int:
-        return len(self._by_name)
+        return len(self._entries)
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(self._by_name.values())
+        return iter(self._entries.values())
 
     def find(self, namespace: bytes, name: bytes) -> Entry:
         """Return the entry of a revision; makes it on the first request.
@@ -73,10 +100,37 @@ class Entries:
         """
         entry = self._by_name.get((namespace, name))
         if entry is None:
-            throttler = self._throttler.find(namespace.decode("latin-1"), name.decode("latin-1"))
-            load = self._load_for(throttler.revision.id)
-            entry = Entry(throttler, RevisionCounters(), load)
+            entry = self.of(RevisionID(namespace.decode("latin-1"), name.decode("latin-1")))
             self._by_name[namespace, name] = entry
+        return entry
+
+    def find_service(self, full_name: bytes) -> Entry:
+        """Return the entry of a plain Service; makes it on the first request.
+
+        Arguments:
+            full_name: ``namespace/name``.
+
+        Raises:
+            RevisionNotFound: no such Service opts in.
+        """
+        entry = self._by_service.get(full_name)
+        if entry is None:
+            namespace, _, name = full_name.decode("latin-1").partition("/")
+            entry = self.of(RevisionID(namespace, name, RevisionKind.SERVICE))
+            self._by_service[full_name] = entry
+        return entry
+
+    def of(self, revision: RevisionID) -> Entry:
+        """Return the entry of a revision, whatever its kind; makes it on the first request.
+
+        Raises:
+            RevisionNotFound: there is no such revision.
+        """
+        entry = self._entries.get(revision)
+        if entry is None:
+            throttler = self._throttler.find(*revision)
+            load = self._load_for(throttler.revision.id)
+            entry = self._entries[revision] = Entry(throttler, RevisionCounters(), load)
         return entry
 
     def find_host(self, host: bytes, name: bytes = b"") -> Entry:
@@ -89,22 +143,50 @@ class Entries:
             RevisionNotFound: the host names no revision, or one that does not exist.
         """
         entry = self._by_host.get(host)
-        if entry is None:
-            # Host names ignore case, and may end with the root's dot (RFC 9110 section 4.2.3).
-            known_as = host.decode("latin-1").lower().partition(":")[0].rstrip(".")
-            revision = revision_from_host(known_as, self._cluster_domain)
-            if revision is None:
-                raise RevisionNotFound(name.decode("latin-1"))
-            entry = self.find(*_key(revision))
+        return self._search_host(host, name) if entry is None else entry
+
+    def _search_host(self, host: bytes, name: bytes) -> Entry:
+        """Return the entry of a revision by its host: one of Knative's first, then a Service."""
+        # Host names ignore case, and may end with the root's dot (RFC 9110 section 4.2.3).
+        known_as = host.decode("latin-1").lower().partition(":")[0].rstrip(".")
+        revision = revision_from_host(known_as, self._cluster_domain)
+        service = None if self._hosts is None else self._hosts.find(known_as)
+        if revision is None and service is None:
+            raise RevisionNotFound(name.decode("latin-1"))
+        if service is None or (revision is not None and self._exists(revision)):
+            assert revision is not None
+            entry = self.of(revision)
             # One host for each revision: spellings with ports, cases and dots take no memory.
-            canonical = f"{revision.name}.{revision.namespace}.svc.{self._cluster_domain}"
-            if host == canonical.encode("latin-1", "replace"):
-                self._by_host[host] = entry
+            exact = f"{revision.name}.{revision.namespace}.svc.{self._cluster_domain}"
+        else:
+            entry = self.of(service)
+            exact = known_as if self._hosts is not None and self._hosts.is_exact(known_as) else ""
+        if host == exact.encode("latin-1", "replace"):
+            self._by_host[host] = entry
         return entry
+
+    def _exists(self, revision: RevisionID) -> bool:
+        """Return whether a Revision exists, with or without an entry."""
+        try:
+            self._throttler.find(*revision)
+        except RevisionNotFound:
+            return False
+        return True
+
+    def set_route(self, revision: RevisionID, route: Route) -> None:
+        """Replace the hosts of a plain Service; ``Route()`` removes them."""
+        hosts, before = self._hosts, self._routes.pop(revision, Route())
+        if hosts is None or before.hosts == route.hosts == ():
+            return
+        hosts.remove((before.created, str(revision)))
+        if route.hosts:
+            self._routes[revision] = route
+            hosts.put((route.created, str(revision)), route.hosts, revision)
+        self._by_host.clear()
 
     def known(self, revision: RevisionID) -> Entry | None:
         """Return the entry of an existing revision that has had a request; else None."""
-        return self._by_name.get(_key(revision))
+        return self._entries.get(revision)
 
     def failures_of(self, revision: RevisionID) -> Failures:
         """Return the failed requests of a revision; no failures for an unknown revision."""
@@ -113,10 +195,16 @@ class Entries:
 
     def remove(self, revision: RevisionID) -> bool:
         """Remove the entry of a deleted revision; return whether it had one."""
-        entry = self._by_name.pop(_key(revision), None)
+        entry = self._entries.pop(revision, None)
+        if entry is None:
+            return False
+        if revision.kind is RevisionKind.SERVICE:
+            self._by_service.pop(str(revision).encode("latin-1", "replace"), None)
+        else:
+            self._by_name.pop(_key(revision), None)
         for host in [host for host, known in self._by_host.items() if known is entry]:
             del self._by_host[host]
-        return entry is not None
+        return True
 
 
 def _key(revision: RevisionID) -> tuple[bytes, bytes]:

@@ -96,14 +96,19 @@ def check_known(fed: Fed, ledger: Ledger, others: set[Endpoint], claimed: set[En
     assert live <= set(fed.listed)
     for endpoint in live - others:
         assert endpoint.address not in {one.address for one in claimed}, f"{endpoint} is replaced"
+    staying = {one for one, ready in fed.listed.items() if ready is not None}
+    if live & staying:
+        assert live <= staying, "in use though it terminates, and another pod does not"
     if not fed.deleted:
         elsewhere = {one.address for one in others}
-        assert all(one.address in elsewhere for one in set(fed.listed) - live)
+        expected = staying if live & staying else set(fed.listed)
+        assert all(one.address in elsewhere for one in expected - live)
     for pod in fed.real.pods():
         if pod.state is PodState.DRAINING:
             assert ledger.count(pod), f"{pod.endpoint} drains without a request"
         else:
-            assert pod.ready == fed.listed[pod.endpoint]
+            assert pod.ready == (fed.listed[pod.endpoint] is not False)
+            assert pod.config.last_resort == (fed.listed[pod.endpoint] is None)
 
 
 def half_is_left(fed: Fed) -> bool:

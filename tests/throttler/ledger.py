@@ -14,6 +14,9 @@ from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 from throttler.ticket import ASSIGNED, QUEUED, Ticket
 
+#: Whether each endpoint is ready; None for one that terminates.
+Listed = dict[Endpoint, bool | None]
+
 
 @dataclass(eq=False)
 class Fed:
@@ -21,13 +24,13 @@ class Fed:
 
     Attributes:
         spec: its specification; real: its throttler.
-        listed: the endpoints of its protocol that Kubernetes lists, and whether each is ready.
+        listed: the endpoints of its protocol that Kubernetes lists.
         share: the index of this activator, and the number of activators; -1 and 0 if not known.
     """
 
     spec: Revision
     real: RevisionThrottler
-    listed: dict[Endpoint, bool] = field(default_factory=dict)
+    listed: Listed = field(default_factory=dict)
     share: tuple[int, int] = (-1, 0)
     deleted: bool = False
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.throttler import invariants
-from tests.throttler.ledger import Fed
+from tests.throttler.ledger import Fed, Listed
 from tests.throttler.walk import ENDS, IDS, LIMITS, OWN_IP, SHORT_SILENCE, Asked, Walk
 from tests.throttler.world import endpoints
 from throttler.balancing import POLICIES
@@ -39,6 +39,7 @@ PLACES = [
     for uid in ("", "u1", "u2")
 ]
 CONCURRENCIES = (0, 1, 3, 10)
+NO_PROBE = ReadinessRule.NO_PROBE
 READINESS = (ReadinessRule.EXEC_READINESS_PROBE, ReadinessRule.PROBE)
 #: As by containerConcurrency, and every policy.
 BALANCING = ("", *POLICIES)
@@ -237,7 +238,7 @@ class Steps(Walk):
         """Return whether the result of a probe may change anything."""
         if pod.state is PodState.GONE or epoch != pod.epoch or pod not in self.pods():
             return False
-        return self.reach.pods or pod.is_service
+        return pod.config.reach.pods or pod.is_service
 
     # -- what Kubernetes says -------------------------------------------------------------------
 
@@ -250,21 +251,26 @@ class Steps(Walk):
             self.list_pods(id, {})
         else:
             old = self.listed[id].get(protocol, {})
-            new = {endpoint: ready for endpoint, ready in old.items() if chance.random() < 0.8}
-            new.update(dict.fromkeys(chance.sample(PLACES, chance.randrange(4)), True))
-            new = {endpoint: chance.random() < 0.7 for endpoint in new}
+            kept = [endpoint for endpoint in old if chance.random() < 0.8]
+            places = dict.fromkeys((*kept, *chance.sample(PLACES, chance.randrange(4))))
+            words = (True, True, True, False, None) if chance.random() < 0.9 else (None,)
+            new: Listed = {endpoint: chance.choice(words) for endpoint in places}
             self.list_pods(id, self.listed[id] | {protocol: new})
 
-    def list_pods(self, id: RevisionID, now: dict[AppProtocol, dict[Endpoint, bool]]) -> None:
+    def list_pods(self, id: RevisionID, now: dict[AppProtocol, Listed]) -> None:
         before, self.listed[id] = self.all_listed(id), now
         after = self.all_listed(id)
-        self.claimed = (id, {one for one in after if before.get(one) != after[one]})
+        self.claimed = (
+            id,
+            {one for one, ready in after.items() if ready is not None and before.get(one) != ready},
+        )
         if id in self.feds:
             self.feds[id].listed = now.get(self.feds[id].spec.protocol, {})
         listed = {
             protocol: endpoints(
                 [endpoint for endpoint, ready in each.items() if ready],
-                [endpoint for endpoint, ready in each.items() if not ready],
+                [endpoint for endpoint, ready in each.items() if ready is False],
+                [endpoint for endpoint, ready in each.items() if ready is None],
             )
             for protocol, each in now.items()
         }
@@ -273,12 +279,14 @@ class Steps(Walk):
     def revise(self, a: int, b: int) -> None:
         """A Revision is created, changed, replaced under its name, or created again."""
         id = IDS[a % 2]
+        plain = self.plain and id is IDS[1]
         spec = Revision(
             id,
             uid=f"uid-{b % 2}",
             container_concurrency=CONCURRENCIES[b // 2 % 4],
             protocol=AppProtocol.H2C if b // 8 % 8 == 0 else AppProtocol.HTTP1,
-            readiness=READINESS[b // 64 % 4 != 0],
+            readiness=NO_PROBE if plain and b // 4096 % 4 == 0 else READINESS[b // 64 % 4 != 0],
+            behind_queue_proxy=not plain,
             policies=Policies(BALANCING[b // 256 % len(BALANCING)], HashKey(b"x-user")),
         )
         changes = self.throttler.set_revision(spec, self.now)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.throttler.world import One, addresses
+from tests.throttler.world import Many, One, addresses, revision
 from throttler.health import PodState
-from throttler.model import MeshMode
+from throttler.model import MeshMode, ReadinessRule
 from throttler.ticket import QUEUED
 
 A, B = addresses(2)
@@ -87,3 +87,67 @@ def test_a_pod_that_comes_back_with_requests_is_used_at_once(one: One) -> None:
     one.set_endpoints([])
     assert one.set_endpoints([A]).probe == []
     assert one.pod(A).state is PodState.HEALTHY
+
+
+def test_a_pod_that_terminates_gets_no_new_requests_and_finishes_its_own() -> None:
+    one = One(1)
+    pods = one.healthy([A, B])
+    first, second = one.requests(2)
+    one.set_endpoints([A], [], [B])
+    waiting = one.request()
+    assert waiting.state is QUEUED
+    running = first if first.pod is pods[1] else second
+    assert one.release(running) == []
+    assert [pod.address for pod in one.throttler.pods()] == [A]
+
+
+@pytest.mark.parametrize("other", ["ready", "not ready"])
+def test_a_pod_that_terminates_waits_behind_any_other_pod(other: str) -> None:
+    one = One(1)
+    one.set_endpoints([A] if other == "ready" else [], [] if other == "ready" else [A], [B])
+    assert [pod.address for pod in one.throttler.pods()] == [A]
+
+
+def test_pods_that_terminate_serve_on_without_a_probe_while_there_is_no_other() -> None:
+    one = One(1)
+    one.healthy([A, B])
+    changes = one.set_endpoints([], [], [A, B])
+    assert changes.probe == changes.gone == []
+    assert {request.pod for request in one.requests(2)} == set(one.throttler.pods())
+    one.set_endpoints([], ["10.0.0.9:8012"], [A, B])
+    assert one.request().state is QUEUED
+
+
+def test_a_pod_that_terminates_must_pass_a_probe_if_it_was_not_used_before() -> None:
+    one = One(1)
+    waiting = one.request()
+    changes = one.set_endpoints([], [], [A])
+    assert [pod.address for pod in changes.probe] == [A]
+    one.passed(one.pod(A))
+    assert waiting.pod is one.pod(A)
+
+
+def test_a_pod_is_not_probed_where_kubernetes_alone_decides() -> None:
+    many = Many()
+    plain = revision(1, readiness=ReadinessRule.NO_PROBE, behind_queue_proxy=False)
+    many.throttler.set_revision(plain, 0.0)
+    waiting = many.request()
+    changes = many.set_endpoints([], [A])
+    assert changes is not None
+    assert changes.probe == []
+    assert waiting.state is QUEUED
+    many.set_endpoints([A])
+    (pod,) = many.find().pods()
+    assert waiting.pod is pod
+    assert not pod.wants_probe
+    assert many.find().connect_failed(pod, "refused", 0.0) is not None
+    assert pod.wants_probe, "whether it accepts a connection again"
+
+
+def test_the_readiness_of_a_plain_service_is_followed_live() -> None:
+    many = Many()
+    many.throttler.set_revision(revision(1, behind_queue_proxy=False), 0.0)
+    many.set_endpoints([A])
+    assert many.request().state is QUEUED
+    plain = revision(1, readiness=ReadinessRule.NO_PROBE, behind_queue_proxy=False)
+    assert len(many.throttler.set_revision(plain, 0.0).assigned) == 1

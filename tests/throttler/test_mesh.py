@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
-from throttler.mesh import REACH, Reach, looks_like_mesh
-from throttler.model import MeshMode
+from tests.throttler.world import revision
+from throttler.mesh import REACH, Reach, looks_like_mesh, reach_of
+from throttler.model import MeshMode, ReadinessRule
 
 A, E, D = MeshMode.AUTO, MeshMode.ENABLED, MeshMode.DISABLED
 
@@ -32,6 +33,18 @@ def test_the_two_settings_say_what_is_reached(
 def test_no_setting_leaves_a_revision_without_any_way() -> None:
     assert REACH.keys() == set(itertools.product(MeshMode, (False, True)))
     assert all(reach.pods or reach.service for reach in REACH.values())
+
+
+@pytest.mark.parametrize("knative", REACH.values())
+@pytest.mark.parametrize(
+    ("readiness", "trusted"), [(ReadinessRule.PROBE, False), (ReadinessRule.NO_PROBE, True)]
+)
+def test_pods_without_queue_proxy_are_reached_themselves_whatever_knative_says(
+    knative: Reach, readiness: ReadinessRule, trusted: bool
+) -> None:
+    plain = revision(readiness=readiness, behind_queue_proxy=False)
+    assert reach_of(plain, knative) == Reach(pods=True, service=False, trusted=trusted)
+    assert reach_of(revision(), knative) is knative
 
 
 @pytest.mark.parametrize("status", [None, 502, 503])

@@ -6,16 +6,36 @@ import dataclasses
 
 import pytest
 
-from throttler.model import AppProtocol, Endpoint, HashKey, ListedEndpoints, Revision, RevisionID
+from throttler.model import (
+    AppProtocol,
+    Endpoint,
+    HashKey,
+    ListedEndpoints,
+    Revision,
+    RevisionID,
+    RevisionKind,
+)
 
 
 def test_a_revision_is_written_as_people_write_it() -> None:
     assert str(RevisionID("default", "hello-00001")) == "default/hello-00001"
 
 
-def test_a_plain_pair_finds_what_is_kept_under_a_revision_id() -> None:
-    kept: dict[tuple[str, str], int] = {RevisionID("ns", "name"): 1}
-    assert kept["ns", "name"] == 1
+def test_a_plain_tuple_finds_what_is_kept_under_a_revision_id() -> None:
+    kept: dict[tuple[str, str, str], int] = {RevisionID("ns", "name"): 1}
+    assert kept["ns", "name", "revision"] == 1
+    assert ("ns", "name", RevisionKind.SERVICE) not in kept
+
+
+def test_a_service_is_written_without_its_kind() -> None:
+    assert str(RevisionID("default", "hello", RevisionKind.SERVICE)) == "default/hello"
+
+
+def test_a_list_counts_pods_that_terminate() -> None:
+    a, b = Endpoint("10.0.0.1:8080"), Endpoint("10.0.0.2:8080")
+    assert not ListedEndpoints()
+    assert len(ListedEndpoints(frozenset((a,)), terminating=frozenset((b,)))) == 2
+    assert ListedEndpoints(terminating=frozenset((b,)))
 
 
 @pytest.mark.parametrize(

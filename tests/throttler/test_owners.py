@@ -75,6 +75,26 @@ def test_it_is_back_when_it_is_listed_again_or_otherwise_than_before() -> None:
     assert (known(many), known(many, OTHER)) == ({OLD}, set())
 
 
+def test_a_pod_that_terminates_loses_its_address_to_the_pod_that_has_it_next() -> None:
+    many = two()
+    many.set_endpoints([OLD])
+    many.set_endpoints([], [NEW], id=OTHER)
+    many.set_endpoints([], [], [OLD])
+    assert (known(many), known(many, OTHER)) == (set(), {NEW})
+    many.set_endpoints([], [], [Endpoint(A, "older")])
+    assert (known(many), known(many, OTHER)) == (set(), {NEW}), "even if it is news"
+    many.set_endpoints([OLD])
+    assert (known(many), known(many, OTHER)) == ({OLD}, set())
+
+
+def test_a_pod_that_begins_to_terminate_gives_way_to_an_older_claim() -> None:
+    many = two()
+    many.set_endpoints([NEW], id=OTHER)
+    many.set_endpoints([OLD])
+    many.set_endpoints([], [], [OLD])
+    assert (known(many), known(many, OTHER)) == (set(), {NEW})
+
+
 def test_one_pod_in_two_lists_is_one_pod() -> None:
     many = two()
     many.set_endpoints([OLD])

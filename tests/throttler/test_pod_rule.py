@@ -59,7 +59,9 @@ def test_a_pod_is_left_alone_for_its_responses() -> None:
     assert said(pod) == ("wait", "probe-failed")
 
 
-@pytest.mark.parametrize("readiness", [rule for rule in ReadinessRule if rule.value != "probe"])
+@pytest.mark.parametrize(
+    "readiness", [rule for rule in ReadinessRule if rule.value not in ("probe", "no-probe")]
+)
 def test_kubernetes_has_the_last_word_and_the_rule_says_why(readiness: ReadinessRule) -> None:
     one = One(1, probe_suffices=False)
     spec = revision(1, readiness=readiness)
@@ -102,6 +104,26 @@ def test_kubernetes_word_is_enough_where_no_mesh_is() -> None:
     assert said(one.pod(A)) == ("use", "kubernetes-ready")
     one.passed(one.pod(B))
     assert said(one.pod(B)) == ("use", "probe-passed")
+
+
+def test_kubernetes_word_is_enough_where_the_activator_does_not_probe() -> None:
+    many = Many()
+    many.throttler.set_revision(
+        revision(1, readiness=ReadinessRule.NO_PROBE, behind_queue_proxy=False), 0.0
+    )
+    many.set_endpoints([A], [B])
+    a, b = sorted(many.find().pods(), key=lambda pod: pod.address)
+    assert (said(a), said(b)) == (("use", "no-probe"), ("wait", "no-probe"))
+    many.find().connect_failed(a, "refused", 0.0)
+    assert said(a) == ("wait", "probe-failed")
+
+
+def test_a_pod_that_terminates_is_the_last_resort() -> None:
+    one = One(1)
+    one.healthy([A, B])
+    one.set_endpoints([A], [], [B])
+    one.set_endpoints([], [], [A])
+    assert said(one.pod(A)) == ("use", "terminating")
 
 
 def test_pods_behind_a_mesh_are_left_to_the_cluster_ip() -> None:

@@ -83,7 +83,7 @@ class TestFinding:
         ],
     )
     def test_a_host_may_name_a_revision(self, host: str, found: tuple[str, str] | None) -> None:
-        assert revision_from_host(host, "cluster.local") == found
+        assert revision_from_host(host, "cluster.local") == (RevisionID(*found) if found else None)
 
     def test_the_clusters_own_domain_counts(self) -> None:
         assert revision_from_host("a.b.svc.corp", "corp") == RevisionID("b", "a")

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 
 from tests.throttler import invariants
-from tests.throttler.ledger import Fed, Ledger, Seen
+from tests.throttler.ledger import Fed, Ledger, Listed, Seen
 from tests.throttler.world import Tickets
 from throttler.balancing import policy_name
 from throttler.changes import Changes
@@ -21,6 +21,7 @@ from throttler.model import (
     Endpoint,
     MeshMode,
     RevisionID,
+    RevisionKind,
 )
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
@@ -28,7 +29,8 @@ from throttler.throttler import Limits, Throttler
 from throttler.ticket import ASSIGNED, QUEUED, Ticket
 
 OWN_IP = "10.9.0.2"
-IDS = (RevisionID("default", "a"), RevisionID("default", "b"))
+#: A Revision and a Service with the same name; see ``Walk.plain``.
+IDS = (RevisionID("default", "a"), RevisionID("default", "a", RevisionKind.SERVICE))
 LIMITS = Limits(queue_depth=9, queue_bytes=120, queue_depth_total=14, queue_bytes_total=180)
 #: Small numbers instead of the throttler's: see ``small_numbers`` of the test.
 SMALL_START, SMALL_END, SHORT_PROOF, SHORT_SILENCE = 2, 8, 0.5, 1.0
@@ -43,6 +45,7 @@ class Walk:
     def __init__(self, seed: int) -> None:
         self.borrow = seed % 3 != 0
         self.sheds = seed % 2 == 0
+        self.plain = seed % 5 == 1  # the pods of the Service have no queue-proxy
         self.throttler = Throttler(
             replace(LIMITS, shed_early=self.sheds),
             random.Random(seed).random,
@@ -52,9 +55,7 @@ class Walk:
         self.now = 100.0
         self.step = 1
         self.feds: dict[RevisionID, Fed] = {}
-        self.listed: dict[RevisionID, dict[AppProtocol, dict[Endpoint, bool]]] = {
-            id: {} for id in IDS
-        }
+        self.listed: dict[RevisionID, dict[AppProtocol, Listed]] = {id: {} for id in IDS}
         self.claimed: tuple[RevisionID, set[Endpoint]] = (IDS[0], set())
         self.activators: dict[RevisionID, list[str]] = {id: [] for id in IDS}
         self.reach = REACH[MeshMode.AUTO, False]
@@ -132,10 +133,14 @@ class Walk:
             assert self.ledger.count(pod) >= before
             self.been["widened"] += 1
 
-    def all_listed(self, id: RevisionID) -> dict[Endpoint, bool]:
+    def all_listed(self, id: RevisionID) -> Listed:
         """Return a revision's listed endpoints of all protocols."""
-        listed = self.listed[id].values()
-        return {d: any(one.get(d) for one in listed) for each in listed for d in each}
+        found: Listed = {}
+        for each in self.listed[id].values():
+            for endpoint, ready in each.items():
+                if not found.get(endpoint):
+                    found[endpoint] = found.get(endpoint) if ready is None else ready
+        return found
 
     def carry_out(self, changes: Changes | None) -> None:
         changes = changes or Changes()
@@ -163,7 +168,7 @@ class Walk:
             if pod.state is PodState.PROBING and (new or before is not PodState.PROBING):
                 seen.void = self.step
                 seen.errors = 0
-                if pod.is_service or pod.config.reach.pods:
+                if pod.wants_probe:
                     assert pod in probed, f"{pod.endpoint} is not probed"
             if before is PodState.DRAINING and pod.state is PodState.PROBING:
                 seen.passed_at = -1000.0
@@ -183,6 +188,8 @@ class Walk:
             others = {one for other in IDS if other != id for one in self.all_listed(other)}
             claimed = self.claimed[1] if self.claimed[0] != id else set()
             invariants.check_known(fed, self.ledger, others, claimed)
+            pods = fed.real.pods()
+            self.been["last resort"] += any(pod.config.last_resort and pod.in_use for pod in pods)
             service, before = fed.real.service, self.services.get(id)
             self.services[id] = service
             invariants.check_service(fed, self.seen, before is None)

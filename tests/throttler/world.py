@@ -95,6 +95,7 @@ def revision(
     uid: str = "uid-1",
     protocol: AppProtocol = HTTP1,
     readiness: ReadinessRule = _PROBE,
+    behind_queue_proxy: bool = True,
 ) -> Revision:
     return Revision(
         id=id,
@@ -102,16 +103,19 @@ def revision(
         container_concurrency=container_concurrency,
         protocol=protocol,
         readiness=readiness,
+        behind_queue_proxy=behind_queue_proxy,
     )
 
 
 def endpoints(
-    ready: Iterable[Endpoint | str] = (), not_ready: Iterable[Endpoint | str] = ()
+    ready: Iterable[Endpoint | str] = (),
+    not_ready: Iterable[Endpoint | str] = (),
+    terminating: Iterable[Endpoint | str] = (),
 ) -> ListedEndpoints:
     def one(endpoint: Endpoint | str) -> Endpoint:
         return endpoint if isinstance(endpoint, Endpoint) else Endpoint(endpoint)
 
-    return ListedEndpoints(frozenset(map(one, ready)), frozenset(map(one, not_ready)))
+    return ListedEndpoints(*(frozenset(map(one, each)) for each in (ready, not_ready, terminating)))
 
 
 def addresses(count: int, first: int = 0) -> list[str]:
@@ -161,9 +165,13 @@ class One:
         return self.throttler.queue.slow_start.at
 
     def set_endpoints(
-        self, ready: Iterable[Endpoint | str] = (), not_ready: Iterable[Endpoint | str] = ()
+        self,
+        ready: Iterable[Endpoint | str] = (),
+        not_ready: Iterable[Endpoint | str] = (),
+        terminating: Iterable[Endpoint | str] = (),
     ) -> Changes:
-        return self.throttler.set_endpoints(endpoints(ready, not_ready), self.now)
+        listed = endpoints(ready, not_ready, terminating)
+        return self.throttler.set_endpoints(listed, self.now)
 
     def pod(self, address: str, uid: str = "") -> PodTracker:
         """Return the pod at an address."""
@@ -222,14 +230,16 @@ class Many:
         self,
         ready: Iterable[Endpoint | str] = (),
         not_ready: Iterable[Endpoint | str] = (),
+        terminating: Iterable[Endpoint | str] = (),
         *,
         id: RevisionID = NAME,
         protocol: AppProtocol = HTTP1,
     ) -> Changes | None:
-        return self.throttler.set_endpoints(id, {protocol: endpoints(ready, not_ready)}, self.now)
+        listed = endpoints(ready, not_ready, terminating)
+        return self.throttler.set_endpoints(id, {protocol: listed}, self.now)
 
     def find(self, id: RevisionID = NAME) -> RevisionThrottler:
-        return self.throttler.find(id.namespace, id.name)
+        return self.throttler.find(*id)
 
     def pass_all(self, changes: Changes | None) -> list[Ticket]:
         """Pass the probes that are due; return the tickets that got a pod."""

@@ -32,6 +32,7 @@ def test_a_revision_at_zero(world):
     assert view(world, throttler) == {
         "namespace": "default",
         "name": "hello",
+        "kind": "revision",
         "uid": "u1",
         "deleted": False,
         "containerConcurrency": 2,

@@ -90,6 +90,7 @@ async def test_a_queue_that_was_gone_in_a_moment_is_seen(past):
     assert await past.of() == {
         "namespace": "default",
         "name": "hello",
+        "kind": "revision",
         "queued": [5, 0],
         "inFlight": [2, 0],
         "outcomes": {"served": [7, 0]},

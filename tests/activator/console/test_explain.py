@@ -74,7 +74,7 @@ def test_kubernetes_says_no_our_probe_says_yes_and_the_rule_is_named(world):
         "",
         "exec-readiness-probe  (1) Waits: it passed the activator's own probe, but Kubernetes does "
         "not list it as ready. Its readiness counts because a container has an exec readiness "
-        "probe, which queue-proxy cannot run.",
+        "probe, which only kubelet can run.",
         "awaiting-probe        (1) Waits for the activator's own probe: none has ended since "
         "Kubernetes lists it as it does.",
     ]

@@ -7,7 +7,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID
+from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID, Route
 
 A = RevisionID("default", "a")
 B = RevisionID("default", "b")
@@ -23,6 +23,7 @@ class RecordingSink:
         self.endpoints: dict[RevisionID, Mapping[AppProtocol, ListedEndpoints]] = {}
         self.activators: dict[RevisionID, Mapping[AppProtocol, frozenset[str]]] = {}
         self.services: dict[RevisionID, Mapping[AppProtocol, str]] = {}
+        self.routes: dict[RevisionID, Route] = {}
         self.config_maps: dict[str, Mapping[str, str]] = {}
         self.secrets: dict[str, Mapping[str, bytes]] = {}
         self.trust_bundles: tuple[str, ...] = ()
@@ -46,6 +47,10 @@ class RecordingSink:
     ) -> None:
         self._note(("set_activators", revision_id))
         self.activators[revision_id] = addresses
+
+    def set_route(self, revision_id: RevisionID, route: Route) -> None:
+        self._note(("set_route", revision_id, route))
+        self.routes[revision_id] = route
 
     def set_config_map(self, name: str, data: Mapping[str, str]) -> None:
         self._note(("set_config_map", name))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from activator.plain.hosts import Hosts
 from activator.records.entries import Entries
 from throttler.errors import RevisionNotFound
-from throttler.model import Revision, RevisionID
+from throttler.model import Revision, RevisionID, RevisionKind, Route
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 
@@ -109,3 +110,97 @@ def test_a_deleted_revision_is_removed_by_all_its_names() -> None:
 
     world.revise()
     assert world.entries.find_host(HOST) is not before
+
+
+SERVICE = RevisionID("default", "app", RevisionKind.SERVICE)
+
+
+class Plain(World):
+    """A world with the hosts of plain Services."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries = Entries(self.throttler, self._load, "cluster.local", Hosts[RevisionID]())
+
+    def serve(self, *hosts: str, id: RevisionID = SERVICE, created: str = "2026-01-01") -> None:
+        self.throttler.set_revision(Revision(id, behind_queue_proxy=False), 0.0)
+        self.entries.set_route(id, Route(created, hosts))
+
+    def host(self, host: bytes) -> RevisionID:
+        return self.entries.find_host(host).throttler.revision.id
+
+
+def test_a_service_is_found_by_its_name_and_its_hosts() -> None:
+    world = Plain()
+    world.serve("web.example.com", "*.shop.example.com")
+    entry = world.entries.find_service(b"default/app")
+    assert entry.throttler.revision.id == SERVICE
+    assert world.entries.find_service(b"default/app") is entry
+    for host in (b"web.example.com", b"WEB.example.com.:8080", b"a.b.shop.example.com"):
+        assert world.entries.find_host(host) is entry
+        assert world.entries.find_host(host) is entry
+    with pytest.raises(RevisionNotFound):
+        world.host(b"shop.example.com")
+    assert list(world.entries) == [entry]
+    assert world.entries.known(SERVICE) is entry
+    assert world.entries.known(APP) is None
+
+
+@pytest.mark.parametrize("name", [b"", b"/", b"app", b"default/", b"default/other", b"\xff/\xfe"])
+def test_unknown_services_are_not_found_and_leave_nothing_behind(name: bytes) -> None:
+    world = Plain()
+    world.revise()
+    with pytest.raises(RevisionNotFound):
+        world.entries.find_service(name)
+    assert not world.entries
+
+
+def test_a_revision_and_a_service_with_one_name_have_an_entry_each() -> None:
+    world = Plain()
+    world.serve("app.default.svc.cluster.local", "app.default")
+    assert world.host(HOST) == SERVICE
+    world.revise()
+    world.entries.set_route(SERVICE, Route("2026-01-01", ("app.default", HOST.decode())))
+    assert world.host(HOST) == APP, "the names of revisions come first"
+    assert world.host(b"app.default") == SERVICE
+    assert world.entries.find(b"default", b"app").throttler.revision.id == APP
+    assert world.loads == [SERVICE, APP]
+
+
+def test_invented_hosts_below_a_wildcard_take_no_memory() -> None:
+    world = Plain()
+    world.serve("*.example.com")
+    for number in range(100):
+        assert world.host(b"%d.example.com" % number) == SERVICE
+    assert not world.entries._by_host
+
+
+def test_hosts_are_followed_live_and_the_older_service_has_them() -> None:
+    world = Plain()
+    younger = RevisionID("default", "younger", RevisionKind.SERVICE)
+    world.serve("web.example.com", id=younger, created="2026-02-01")
+    assert world.host(b"web.example.com") == younger
+    world.serve("web.example.com")
+    assert world.host(b"web.example.com") == SERVICE
+    world.entries.set_route(SERVICE, Route())
+    assert world.host(b"web.example.com") == younger
+
+
+def test_a_deleted_service_is_removed_by_all_its_names() -> None:
+    world = Plain()
+    world.serve("web.example.com")
+    world.host(b"web.example.com")
+    world.entries.find_service(b"default/app")
+    world.throttler.delete_revision(SERVICE)
+    assert world.entries.remove(SERVICE)
+    with pytest.raises(RevisionNotFound):
+        world.host(b"web.example.com")
+    with pytest.raises(RevisionNotFound):
+        world.entries.find_service(b"default/app")
+
+
+def test_without_plain_services_routes_have_no_effect() -> None:
+    world = World()
+    world.entries.set_route(SERVICE, Route("", ("web.example.com",)))
+    with pytest.raises(RevisionNotFound):
+        world.entries.find_host(b"web.example.com")

@@ -126,5 +126,4 @@ class World:
 
     def entry(self, throttler: RevisionThrottler) -> Entry:
         """Return the revision's entry, as a request would."""
-        namespace, name = throttler.revision.id
-        return self.driver.entries.find(namespace.encode(), name.encode())
+        return self.driver.entries.of(throttler.revision.id)
