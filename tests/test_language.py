@@ -95,7 +95,7 @@ ROOMS: Final[tuple[str, ...]] = (
     "tests/monitoring/*.py",
     "tests/throttler/*.py",
 )
-#: What the measurement prints besides: every text that a reader of the project may meet.
+#: The texts that the measurement also reads: all that a reader of the project may see.
 MEASURED: Final[tuple[str, ...]] = ("*.md", "*.py")
 
 #: Text of others, and text whose words are tests of words.
@@ -167,6 +167,7 @@ DIALECT: Final[tuple[Word, ...]] = (
     Word(r"nor had been|nor has it|nor is it", "a sentence of its own"),
     Word(r"as (?:that|those|these) (?:does|do|is|are|has|have)", "the noun"),
     Word(r"for ever", "until the process ends"),
+    Word(r"besides", "in addition to; except; without; also"),
 )
 
 #: Words of a sentence; a tenth of the sentences of a room may have more.

@@ -37,7 +37,7 @@ SIBLINGS: Final = frozenset(
 )
 BELOW_SIBLINGS: Final = frozenset({"throttler", "activator", "activator.driver"}) | BASE
 
-#: The parts that each part may import besides itself. A part is a package, or a module of
+#: The parts that each part may import in addition to itself. A part is a package, or a module of
 #: ``activator/``. The part ``activator`` is the package's own file, with the version.
 ARROWS: Final[dict[str, frozenset[str]]] = {
     "throttler": frozenset(),
@@ -68,7 +68,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.__main__": frozenset({"activator.cli"}),
 }
 
-#: The rooms of the byte path that each room of it may import besides itself, for types too.
+#: The rooms of the byte path that each room of it may import, except itself; for types too.
 ROOMS: Final[dict[str, frozenset[str]]] = {
     "": frozenset(),
     "message": frozenset(),

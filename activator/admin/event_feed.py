@@ -30,7 +30,7 @@ MOST_READERS: Final = 100
 LINGER: Final = 60.0
 #: Milliseconds after which a client connects again when its stream ended.
 RETRY: Final = 2000
-#: Maximum bytes of a piece. A reader that reads nothing holds one piece in memory, besides the
+#: Maximum bytes of a piece. A reader that reads nothing holds one piece in memory, and the
 #: transport's 64 KiB.
 PIECE: Final = 32 << 10
 

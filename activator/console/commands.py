@@ -20,17 +20,17 @@ class Question(Protocol):
 
     Attributes:
         path: path of the request to the admin port.
-        besides: path of a second request; empty for none.
+        second_path: path of a second request; empty for none.
     """
 
     path: str
-    besides: str
+    second_path: str
 
-    def page(self, response: Node, besides: Node, for_terminal: bool) -> Page:
+    def page(self, response: Node, second: Node, for_terminal: bool) -> Page:
         """Return the page.
 
         Arguments:
-            besides: the second response; without fields if there is none.
+            second: the second response; without fields if there is none.
 
         Raises:
             ValueError: the response is not from an activator.
@@ -46,7 +46,7 @@ class Question(Protocol):
 class Status:
     """All revisions, or all of one namespace."""
 
-    besides = ""
+    second_path = ""
 
     def __init__(self, namespace: str | None) -> None:
         self._namespace = namespace
@@ -54,7 +54,7 @@ class Status:
         if namespace is not None:
             self.path += f"?namespace={quote(namespace, safe='')}"
 
-    def page(self, response: Node, besides: Node, for_terminal: bool) -> Page:
+    def page(self, response: Node, second: Node, for_terminal: bool) -> Page:
         """See Question."""
         return status.page(status.read_rows(response), for_terminal)
 
@@ -72,15 +72,15 @@ class Status:
 class Explain:
     """One revision."""
 
-    besides = ACTIVATOR
+    second_path = ACTIVATOR
 
     def __init__(self, namespace: str, name: str) -> None:
         self._namespace, self._name = namespace, name
         self.path = f"{REVISIONS}/{quote(namespace, safe='')}/{quote(name, safe='')}"
 
-    def page(self, response: Node, besides: Node, for_terminal: bool) -> Page:
+    def page(self, response: Node, second: Node, for_terminal: bool) -> Page:
         """See Question."""
-        return explain.page(response, besides)
+        return explain.page(response, second)
 
     def warnings(self, response: Node) -> list[str]:
         """See Question."""
@@ -130,19 +130,19 @@ def _look(admin: Admin, question: Question, out: TextIO) -> Seen:
     except NotKnown:
         raise question.not_known(admin) from None
     response = _read(admin, question.path, text)
-    besides = _besides(admin, question)
+    second = _second_response(admin, question)
     try:
-        return Seen(text, question.page(response, parse(besides), out.isatty()), besides)
+        return Seen(text, question.page(response, parse(second), out.isatty()), second)
     except ValueError as error:
         raise UnexpectedResponse(unexpected(admin.url + question.path, str(error))) from None
 
 
-def _besides(admin: Admin, question: Question) -> str:
+def _second_response(admin: Admin, question: Question) -> str:
     """Return the second response; an object without fields if an old activator has none."""
-    if not question.besides:
+    if not question.second_path:
         return "{}"
     try:
-        text = admin.get(question.besides)
+        text = admin.get(question.second_path)
         parse(text)
     except (NotKnown, UnexpectedResponse, ValueError):
         return "{}"

@@ -133,7 +133,7 @@ class _Fitting:
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """See rich.console.ConsoleRenderable."""
-        # Each column has two blanks and a line besides its cells.
+        # Each column has two blanks and a line in addition to its cells.
         room = options.max_width - 3 * len(self._table.columns) - 1
         columns = zip(self._table.columns, *self._table.rows, strict=True)
         if sum(max(map(len, column)) for column in columns) <= room:

@@ -33,7 +33,7 @@ class Seen(NamedTuple):
 
     text: str
     page: Page
-    besides: str = "{}"
+    second: str = "{}"
 
 
 class Screen(Protocol):
@@ -66,8 +66,8 @@ class Blocks:
     def show(self, seen: Seen) -> None:
         """See Screen."""
         values = json.loads(seen.text)
-        besides = None if self._as_json else without_ages(json.loads(seen.besides))
-        if (this := (without_ages(values), besides)) == self._last:
+        second = None if self._as_json else without_ages(json.loads(seen.second))
+        if (this := (without_ages(values), second)) == self._last:
             return
         self._last = this
         if self._as_json:

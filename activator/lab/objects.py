@@ -47,7 +47,7 @@ def revision(
         timeout: seconds from a request's arrival to the end of its response.
         exec_readiness: give the container an exec readiness probe, which queue-proxy cannot run.
         readiness_port: the port of the readiness probe; 0 for the port of requests.
-        sidecar: fields of a second container besides name and image; None for no such container.
+        sidecar: fields of a second container, without name and image; None for no such container.
         uid: the object's uid; a new one if empty.
         h2c: the pods accept HTTP/2.
     """

@@ -290,12 +290,12 @@ async def test_request_log_follows_its_configmap_and_is_whole_at_the_end(tmp_pat
     template = "{{.Revision.Name}} {{.Request.RequestURI}} {{.Response.Code}} {{.Response.Size}}"
     switch = "logging.enable-request-log"
 
-    async def configure(running: Activator, told: str, **data: str) -> None:
+    async def configure(running: Activator, level: str, **data: str) -> None:
         """Write the ConfigMap, and wait until a line of the log shows that it was read."""
-        mark = {"loglevel.activator": told}  # the activator refuses the value, and logs it
+        mark = {"loglevel.activator": level}  # the activator refuses the value, and logs it
         write_object(folder, config_map("config-observability", **data))
         write_object(folder, config_map("config-logging", **mark))
-        await running.logged(repr(told))
+        await running.logged(repr(level))
 
     with written.open("wb") as stdout:
         async with Pod() as pod, local(folder, stdout=stdout) as running:
@@ -635,7 +635,7 @@ class Autoscaler:
         revision_id = RevisionID("default", name)
         return [stat for stat in self.stats if stat.revision_id == revision_id]
 
-    async def told(self, name: str, times: int = 1) -> None:
+    async def reported(self, name: str, times: int = 1) -> None:
         """Wait until that many reports had a revision."""
         async with asyncio.timeout(PATIENCE):
             while len(self.of(name)) < times:
@@ -667,7 +667,7 @@ async def test_request_in_a_cluster_pokes_the_autoscaler_and_waits_for_an_endpoi
             async with cluster_activator(api, tmp_path, f"ws://127.0.0.1:{port}") as running:
                 await running.logged("listening: ")
                 asking = asyncio.ensure_future(running.ask("hello"))
-                await autoscaler.told("hello")
+                await autoscaler.reported("hello")
                 assert autoscaler.pods == {"activator-1"}
                 await running.queued("hello", 1)
 
@@ -698,7 +698,7 @@ async def test_autoscaler_gets_reports_of_requests_until_the_end_and_then_a_clos
                 await pod.arrived.wait()
                 running.tell(signal.SIGTERM)
                 await until(lambda: _is_closed(running), "no new connection is taken")
-                await autoscaler.told("hello", len(autoscaler.of("hello")) + 2)
+                await autoscaler.reported("hello", len(autoscaler.of("hello")) + 2)
                 assert autoscaler.of("hello")[-1].concurrency == pytest.approx(1.0, abs=0.01)
                 assert autoscaler.close_codes == []
                 pod.open.set()
@@ -767,7 +767,7 @@ async def test_traffic_continues_without_api_server_and_autoscaler_and_the_api_s
         url = f"ws://127.0.0.1:{port}"
         async with gone, cluster_activator(api, tmp_path, url) as running:
             assert await running.ask("hello") == (200, "queue")
-            await autoscaler.told("hello")
+            await autoscaler.reported("hello")
             before = await _control_planes(running)
             assert before["autoscaler"]["connected"]
             await api.stop()

@@ -71,12 +71,12 @@ def test_demo_needs_nothing(app):
 
 def test_all_wrong_settings_are_reported_and_nothing_starts(app, capsys):
     assert cli.main(["run", "--http-port", "80x", "--pod-ip", "here"]) == 2
-    told = capsys.readouterr()
+    captured = capsys.readouterr()
     assert app.started == []
-    assert told.out == ""
-    assert "activator run: 4 settings are wrong or missing" in told.err
+    assert captured.out == ""
+    assert "activator run: 4 settings are wrong or missing" in captured.err
     for part in ("--http-port", "'80x'", "--pod-ip", "POD_NAME", "SYSTEM_NAMESPACE"):
-        assert part in told.err
+        assert part in captured.err
 
 
 def test_an_empty_flag_turns_the_autoscaler_off(app, tmp_path, monkeypatch):
@@ -100,13 +100,13 @@ def test_misuse_is_status_2_and_points_to_help(args, capsys):
 @pytest.mark.parametrize("command", [*SERVERS, "status", "explain"])
 def test_help_teaches(command, capsys):
     assert cli.main([command, "--help"]) == 0
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for row in settings_of(command):
-        assert row.flag in told
-        assert row.variable in told
-        assert f"{row.section}:" in told
-    assert "Exit status:" in told
-    assert f"activator {command}" in told
+        assert row.flag in printed
+        assert row.variable in printed
+        assert f"{row.section}:" in printed
+    assert "Exit status:" in printed
+    assert f"activator {command}" in printed
 
 
 @pytest.mark.parametrize("columns", [80, 100])
@@ -126,9 +126,9 @@ def test_help_of_one_command_does_not_offer_what_it_ignores(capsys):
 
 def test_the_first_page_names_each_command(capsys):
     assert cli.main(["--help"]) == 0
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for command in cli.cli.commands:
-        assert f"activator {command} " in told
+        assert f"activator {command} " in printed
 
 
 def test_help_imports_nothing_heavy():
@@ -188,9 +188,9 @@ def test_status_asks_where_the_environment_says(monkeypatch):
 def test_status_of_something_else_is_1(options, capsys):
     respx.get(URL + "/api/v1/revisions").respond(text="<html>")
     assert cli.main(["status", "--admin-url", URL, *options]) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "not an activator's admin port" in told.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "not an activator's admin port" in captured.err
 
 
 def test_status_without_an_activator_exits_with_3(capsys):
@@ -209,9 +209,9 @@ def test_lab_lists_what_there_is(capsys):
 @pytest.mark.parametrize("args", [["13"], ["1", "--keep", "--json"], ["--keep"]])
 def test_lab_refuses_what_it_cannot_do(args, capsys):
     assert cli.main(["lab", *args]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "activator lab --help" in told.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "activator lab --help" in captured.err
 
 
 def test_lab_passes_on_what_it_is_asked(monkeypatch):
@@ -259,9 +259,9 @@ def test_explain_of_a_revision_that_is_not_known_is_4_and_offers_others(capsys):
     respx.get(f"{URL}/api/v1/revisions/default/hello").respond(**NOT_FOUND)
     respx.get(f"{URL}/api/v1/revisions").respond(text=f'{{"revisions": [{HELLO}]}}')
     assert cli.main(["explain", "hello", "--admin-url", URL]) == 4
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "knows no revision default/hello. Did you mean default/hello-00001?" in told.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "knows no revision default/hello. Did you mean default/hello-00001?" in captured.err
 
 
 def test_explain_of_no_revision_at_all_is_2(capsys):
@@ -281,6 +281,6 @@ def test_ctrl_c_ends_a_watch_quietly_with_130(words, capsys, monkeypatch):
     respx.get(f"{URL}/api/v1/revisions/default/hello-00001").respond(text=HELLO)
     respx.get(f"{URL}/api/v1/activator").respond(**NOT_FOUND)
     assert cli.main([*words, "--watch", "--admin-url", URL]) == 130
-    told = capsys.readouterr()
-    assert "default/hello-00001" in told.out
-    assert told.err.strip() == ""
+    captured = capsys.readouterr()
+    assert "default/hello-00001" in captured.out
+    assert captured.err.strip() == ""

@@ -15,7 +15,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 STAGE: Final = ROOT / "build" / "tests"
-#: Files and folders that tests read besides their own folder.
+#: Files and folders that tests read, except their own folder.
 LINKED: Final = (
     *("pyproject.toml", "README.md", "LICENSE", "setup.py", "Dockerfile", ".dockerignore"),
     *("requirements.lock", "requirements-build.lock"),

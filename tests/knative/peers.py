@@ -1,4 +1,4 @@
-"""Peers of the activator besides pods: clients, and the autoscaler, which decodes the stats."""
+"""Peers of the activator that are no pods: clients, and the autoscaler, which decodes the stats."""
 
 from __future__ import annotations
 

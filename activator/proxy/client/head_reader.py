@@ -14,7 +14,7 @@ from activator.proxy.message.request import RequestLimits
 
 #: Any beginning of a request line.
 _METHOD_BEGINS: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}(?: |\Z)|\r?\n?\Z")
-#: Bytes of a request line besides its target: the longest method and the version.
+#: Bytes of a request line without its target: the longest method and the version.
 _LINE_WITHOUT_TARGET: Final = 80
 
 

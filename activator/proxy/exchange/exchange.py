@@ -65,7 +65,7 @@ class Exchange(Requester):
             CRLF.
         body: the buffered body of the request.
         entry: the entry of its revision.
-        limits: its limits besides the deadline; None for most requests.
+        limits: its limits except the deadline; None for most requests.
         pod_side: the pod's side; None while no pod has the request.
         state: assigned directly. ``states.FOLLOWS`` has the allowed changes, and the tests of the
             byte path check each change against it.

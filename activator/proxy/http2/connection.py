@@ -37,7 +37,7 @@ _MAX_UNREAD_ACKS: Final = 1000
 #: Frames without effect that a peer may send: at once, per second, and per opened stream (which is
 #: far more work). They are PRIORITY, empty DATA, unknown types, and frames for ended streams.
 _IDLE_FRAMES: Final = (10_000, 330.0, 8.0)
-#: Bytes that may wait for the kernel besides payload, which has a limit per stream.
+#: Bytes that may wait for the kernel without payload, which has a limit per stream.
 MAX_BACKLOG: Final = 256 << 10
 #: Seconds until the connection to a peer that broke a rule is aborted, after its GOAWAY.
 CLOSE_SECONDS: Final = 5.0

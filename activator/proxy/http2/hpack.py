@@ -22,7 +22,7 @@ from activator.proxy.message.grammar import FramingError
 #: SETTINGS_HEADER_TABLE_SIZE by default (RFC 9113 section 6.5.2). Encoders use no more, even if
 #: offered more (Go, nghttp2, Envoy). It limits the memory of a connection's table.
 DEFAULT_TABLE_SIZE: Final = 4096
-#: Bytes that a field counts besides its name and value (RFC 7541 section 4.1).
+#: Bytes that a field counts in addition to its name and value (RFC 7541 section 4.1).
 FIELD_OVERHEAD: Final = 32
 #: Most bytes of a decoded header list, counted that way (nginx: 32 KiB; Envoy: 60 KiB).
 MAX_LIST_BYTES: Final = 64 << 10

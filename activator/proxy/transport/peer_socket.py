@@ -60,7 +60,7 @@ def is_tls(transport: asyncio.Transport) -> bool:
 def limit_tls_buffer(transport: asyncio.Transport) -> None:
     """Make a TLS connection report a slow reader as early as a plain one.
 
-    asyncio lets 512 KiB wait for encryption, besides the bytes that wait for the kernel.
+    asyncio lets 512 KiB wait for encryption, in addition to the bytes that wait for the kernel.
     """
     transport.set_write_buffer_limits(_TLS_BUFFER)
 

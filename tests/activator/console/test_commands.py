@@ -143,7 +143,7 @@ def test_a_watch_tells_of_files_that_are_wrong_while_they_are(question, monkeypa
         answers = [{"revisions": [HELLO], "activator": one} for one in answers]
     else:
         respx.get(URL + question.path).respond(json=HELLO)
-    asked = respx.get(URL + (question.besides or question.path))
+    asked = respx.get(URL + (question.second_path or question.path))
     asked.side_effect = [httpx.Response(200, json=one) for one in answers]
     blocks = watched(question, monkeypatch, looks=3).split("--- ")[1:]
     assert ["a.yaml: line 3" in block for block in blocks] == [False, True, False]

@@ -23,8 +23,8 @@ class Script:
         found = self.finds.pop(0)
         if isinstance(found, Exception):
             raise found
-        besides = found.pop("besides", {})
-        return Seen(json.dumps(found), (f"state {found['state']}",), json.dumps(besides))
+        second = found.pop("second", {})
+        return Seen(json.dumps(found), (f"state {found['state']}",), json.dumps(second))
 
     def wait(self) -> bool:
         return not self.finds
@@ -75,8 +75,8 @@ def test_json_is_a_line_a_change_and_missed_changes_are_reported_aside_once():
     assert aside.getvalue() == f"{NOW}no\n"
 
 
-def test_what_was_asked_besides_is_a_change_on_a_page_and_none_in_json():
-    finds = [{"state": 1, "besides": {"error": error, "ageSeconds": 1}} for error in "aab"]
+def test_a_second_response_is_a_change_on_a_page_and_none_in_json():
+    finds = [{"state": 1, "second": {"error": error, "ageSeconds": 1}} for error in "aab"]
     assert watched(*map(dict, finds)).count("state 1") == 2
     assert watched(*map(dict, finds), as_json=True) == '{"state":1}\n'
 

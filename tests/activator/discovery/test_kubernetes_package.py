@@ -24,7 +24,7 @@ def run(program: str, *path: Path) -> str:
 
 def test_only_credentials_and_tls_are_imported() -> None:
     """Fail where another version of the package imports more for them: see ``_light``."""
-    told = run(
+    printed = run(
         "imported = set()\n"
         "class Finder:\n"
         "    find_spec = lambda name, *_: imported.add(name)\n"
@@ -35,7 +35,7 @@ def test_only_credentials_and_tls_are_imported() -> None:
         "print(*{'urllib3.util', 'dateutil', 'multiprocessing.pool', 'zipfile'} & imported)\n"
         "print(*{'kubernetes_asyncio', 'urllib3'} & set(sys.modules))\n"
     )
-    origin, imported, besides, left = told.splitlines()
+    origin, imported, unneeded, left = printed.splitlines()
     assert origin == "kubernetes_asyncio.client.configuration kubernetes_asyncio.client.rest"
     names = {name.removeprefix("kubernetes_asyncio") for name in imported.split()}
     of_client = {name for name in names if not name.startswith(".config")}
@@ -43,11 +43,11 @@ def test_only_credentials_and_tls_are_imported() -> None:
         *("", ".client"),
         *(".client.configuration", ".client.exceptions", ".client.rest"),
     }
-    assert besides == left == ""
+    assert unneeded == left == ""
 
 
 def test_the_rest_of_the_package_can_be_imported_as_ever() -> None:
-    told = run(
+    printed = run(
         "package = load()\n"
         "import kubernetes_asyncio, urllib3\n"
         "from kubernetes_asyncio import client, dynamic, watch\n"
@@ -57,7 +57,7 @@ def test_the_rest_of_the_package_can_be_imported_as_ever() -> None:
         "print(V1Pod(kind='Pod').kind, CoreV1Api.__name__, watch.Watch.__name__)\n"
         "print(kubernetes_asyncio.__version__ == client.__version__)\n"
     )
-    assert told.splitlines() == ["True PoolManager", "Pod CoreV1Api Watch", "True"]
+    assert printed.splitlines() == ["True PoolManager", "Pod CoreV1Api Watch", "True"]
 
 
 @pytest.mark.parametrize("name", ["client", "config", "dynamic", "watch", "client.models"])
@@ -67,7 +67,7 @@ def test_each_module_of_the_package_can_be_the_first_that_others_import(name: st
 
 def test_a_client_of_the_package_can_be_made_by_its_config() -> None:
     """The package itself uses ``ApiClient`` in one place only; the activator does not use it."""
-    told = run(
+    printed = run(
         "import asyncio\n"
         "config = {'current-context': 'x', 'contexts': [{'name': 'x', 'context': {'cluster': 'c',"
         " 'user': 'u'}}], 'users': [{'name': 'u', 'user': {'token': 't'}}],"
@@ -78,22 +78,22 @@ def test_a_client_of_the_package_can_be_made_by_its_config() -> None:
         "    await client.close()\n"
         "asyncio.run(main())\n"
     )
-    assert told.splitlines() == ["ApiClient http://127.0.0.1:9"]
+    assert printed.splitlines() == ["ApiClient http://127.0.0.1:9"]
 
 
 def test_passwords_of_http_basic_are_written() -> None:
-    told = run("print(load().configuration(username='u', password='p').get_basic_auth_token())")
-    assert told.strip() == "Basic dTpw"
+    printed = run("print(load().configuration(username='u', password='p').get_basic_auth_token())")
+    assert printed.strip() == "Basic dTpw"
 
 
 def test_a_package_that_is_imported_as_a_whole_is_used_as_it_is() -> None:
-    told = run(
+    printed = run(
         "import kubernetes_asyncio.client as client\n"
         "package = load()\n"
         "print(package.configuration is client.Configuration, package.config.__name__)\n"
         "print(package.rest_client is client.rest.RESTClientObject)\n"
     )
-    assert told.splitlines() == ["True kubernetes_asyncio.config", "True"]
+    assert printed.splitlines() == ["True kubernetes_asyncio.config", "True"]
 
 
 def package(folder: Path, client: str, config: str, **more: str) -> Path:
@@ -113,13 +113,13 @@ def package(folder: Path, client: str, config: str, **more: str) -> Path:
 
 def test_a_version_whose_parts_are_elsewhere_is_imported_as_a_whole(tmp_path: Path) -> None:
     client = "from kubernetes_asyncio.client import rest\nclass Configuration: pass"
-    told = run(
+    printed = run(
         "package = load()\n"
         "import kubernetes_asyncio\n"
         "print(package.configuration is kubernetes_asyncio.client.Configuration)\n",
         package(tmp_path, client, "from kubernetes_asyncio.client import Configuration"),
     )
-    log, same = told.splitlines()
+    log, same = printed.splitlines()
     assert "kubernetes_asyncio is imported as a whole" in log
     assert "client.configuration" in log
     assert same == "True"
@@ -131,7 +131,7 @@ def test_a_version_whose_config_wants_more_is_imported_as_a_whole(tmp_path: Path
         "from kubernetes_asyncio.client.configuration import Configuration\n"
         "class V1Pod: pass"
     )
-    told = run(
+    printed = run(
         "package = load()\n"
         "import kubernetes_asyncio\n"
         "print(package.config.V1Pod is kubernetes_asyncio.client.V1Pod)\n",
@@ -140,14 +140,14 @@ def test_a_version_whose_config_wants_more_is_imported_as_a_whole(tmp_path: Path
             configuration="class Configuration: pass",
         ),
     )
-    log, same = told.splitlines()
+    log, same = printed.splitlines()
     assert "kubernetes_asyncio is imported as a whole" in log
     assert "V1Pod" in log
     assert same == "True"
 
 
 def test_without_the_package_the_error_is_pythons() -> None:
-    told = run(
+    printed = run(
         "class Nowhere:\n"
         "    def find_spec(name, *_):\n"
         "        if name.startswith('kubernetes_asyncio'):\n"
@@ -158,4 +158,4 @@ def test_without_the_package_the_error_is_pythons() -> None:
         "except ModuleNotFoundError as error:\n"
         "    print(error)\n"
     )
-    assert told == "No module named 'kubernetes_asyncio'\n"
+    assert printed == "No module named 'kubernetes_asyncio'\n"
