@@ -10,7 +10,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -276,6 +276,22 @@ SLEEPS: Final[dict[str, tuple[int, str]]] = {
     ),
     "tests/activator/discovery/test_waiting_requests.py": (4, "virtual time: minutes of an outage"),
 }
+
+#: Tests that may be skipped: how many marks and calls, and why. May only shrink.
+SKIPS: Final[dict[str, tuple[int, str]]] = {
+    "tests/activator/discovery/test_listener.py": (1, "inotify is Linux's"),
+    "tests/activator/proxy/test_states.py": (1, "for the source, which make test runs"),
+    "tests/compiled/test_installed.py": (1, "for the compiled build: make test-compiled"),
+    "tests/e2e/test_lab.py": (1, "it reads Linux's /proc"),
+    "tests/fuzz/test_fuzz.py": (2, "one test for the compiled build, one for the source"),
+    "tests/manifests/test_manifests.py": (1, "Debian has neither kustomize nor a recent kubectl"),
+    "tests/programs.py": (1, "a missing program; an error in CI"),
+    "tests/test_programs.py": (1, "it tests the skip"),
+    "tests/throttler/test_balancing.py": (1, "for the source, which make test runs"),
+    "tests/throttler/test_rendezvous.py": (1, "for the source, which make test runs"),
+}
+#: The names that skip a test, or let it fail.
+SKIPPING: Final = frozenset({"skip", "skipif", "xfail", "importorskip"})
 
 
 class Import(NamedTuple):
@@ -595,14 +611,39 @@ def test_each_source_file_has_its_test_file() -> None:
 
 def test_no_test_sleeps() -> None:
     """Tests use virtual time or wait for an event; a sleep guesses the duration."""
-    found: dict[str, int] = {}
-    for path in sorted((ROOT / "tests").rglob("*.py")):
-        if "sleep" not in path.read_text():
-            continue
-        count = sum(_is_sleep(node) for node in ast.walk(tree_of(path)))
-        if count:
-            found[relative(path)] = count
-    assert found == {name: count for name, (count, _) in SLEEPS.items()}
+    assert _per_test_file("sleep", _is_sleep) == {
+        name: count for name, (count, _) in SLEEPS.items()
+    }
+
+
+def test_each_skipped_test_has_its_reason() -> None:
+    """A skipped test is not noticed: each has a build or a platform that runs it."""
+    assert _per_test_file("|".join(SKIPPING), _is_skip) == {
+        name: count for name, (count, _) in SKIPS.items()
+    }
+
+
+def _per_test_file(words: str, matches: Callable[[ast.AST], bool]) -> dict[str, int]:
+    """Return how many nodes of the syntax match, for each file of tests that has any.
+
+    Arguments:
+        words: a pattern; files without it are not parsed.
+    """
+    counts = {
+        relative(path): sum(map(matches, ast.walk(tree_of(path))))
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if re.search(words, path.read_text())
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
+def _is_skip(node: ast.AST) -> bool:
+    """Return whether pytest would skip a test: ``pytest.skip``, ``pytest.mark.skipif``, …"""
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr in SKIPPING
+        and ast.unparse(node.value) in ("pytest", "pytest.mark")
+    )
 
 
 def _is_sleep(node: ast.AST) -> bool:

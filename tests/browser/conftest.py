@@ -11,10 +11,11 @@ import pytest
 import uvloop
 from playwright.async_api import Browser, Page, expect
 
-from tests.browser.chromium import Missing, chromium
+from tests.browser.chromium import chromium
 from tests.browser.faults import Faults
 from tests.browser.site import App, Site
 from tests.process import PATIENCE
+from tests.programs import need
 
 Open = Callable[..., Awaitable[Page]]
 
@@ -30,11 +31,9 @@ def anyio_backend() -> Any:
 @pytest.fixture(scope="package")
 async def browser(anyio_backend: Any) -> AsyncIterator[Browser]:
     """Provide the browser; each test opens its own contexts in it."""
-    try:
-        async with chromium() as running:
-            yield running
-    except Missing as missing:
-        pytest.skip(str(missing))
+    need("chromium", "chromium")
+    async with chromium() as running:
+        yield running
 
 
 @pytest.fixture(scope="package")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Sequence
@@ -15,11 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from activator.lab.client import fetch
 from tests.ports import hold, port_of
 from tests.process import until
+from tests.programs import need
 
 #: The service's host, and the revision that the route names for it.
 HOST, REVISION = "app.example.com", "app-00001"
@@ -64,16 +62,8 @@ http {{
 
 
 def need_nginx() -> str:
-    """Return the path of nginx.
-
-    Raises:
-        pytest.skip.Exception: nginx is not installed.
-    """
-    # Debian installs it in /usr/sbin, which some paths lack.
-    program = shutil.which("nginx", path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin")
-    if program is None:
-        pytest.skip("nginx is missing; on Debian: apt-get install nginx-light")
-    return program
+    """Return the path of nginx; see ``tests.programs.need``."""
+    return need("nginx", "nginx-light")
 
 
 class Ingress:

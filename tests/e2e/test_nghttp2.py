@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,14 +13,9 @@ import pytest
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from tests.activator.proxy.http2.peers import Message, Peer
 from tests.process import ANY_PORTS, PATIENCE, Activator, activator, addresses
+from tests.programs import need
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.skipif(
-        shutil.which("nghttp") is None or shutil.which("h2load") is None,
-        reason="nghttp and h2load are missing; on Debian: apt-get install nghttp2-client",
-    ),
-]
+pytestmark = pytest.mark.e2e
 
 AUTHORITY = "app.default.svc.cluster.local"
 BOTH_PORTS = pytest.mark.parametrize("listener", ["http", "h2c"])
@@ -70,9 +64,10 @@ async def running(tmp_path: Path) -> AsyncIterator[Activator]:
     server.close()
 
 
-async def told(program: str, *arguments: str) -> str:
+async def printed(program: str, *arguments: str) -> str:
     """Return the output and the errors that a program prints."""
-    process = await asyncio.create_subprocess_exec(program, *arguments, stdout=PIPE, stderr=STDOUT)
+    path = need(program, "nghttp2-client")
+    process = await asyncio.create_subprocess_exec(path, *arguments, stdout=PIPE, stderr=STDOUT)
     async with asyncio.timeout(PATIENCE):
         said, _ = await process.communicate()
     return said.decode()
@@ -81,7 +76,7 @@ async def told(program: str, *arguments: str) -> str:
 @BOTH_PORTS
 async def test_h2load_has_each_of_its_requests_answered(running: Activator, listener: str) -> None:
     host, port = await running.address(listener)
-    said = await told(
+    said = await printed(
         *("h2load", "-n", "2000", "-c", "8", "-m", "16", "-H", f":authority: {AUTHORITY}"),
         f"http://{host}:{port}/",
     )
@@ -97,7 +92,7 @@ async def test_nghttp_posts_and_both_sides_have_their_trailers(
     host, port = await running.address(listener)
     body = tmp_path / "body"
     body.write_bytes(b"0123456789" * 20_000)
-    said = await told(
+    said = await printed(
         *("nghttp", "-v", "-n", "-d", str(body), "--trailer", "x-checksum: 1"),
         *("-H", f":authority: {AUTHORITY}", f"http://{host}:{port}/upload"),
     )

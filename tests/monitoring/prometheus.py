@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import shutil
 import subprocess
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from datetime import datetime
@@ -13,25 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 import yaml
 
 from tests.manifests.kustomize import MANIFESTS
 from tests.process import PATIENCE, until
+from tests.programs import need
 
 RULES = MANIFESTS / "monitoring" / "rules.yaml"
-
-
-def need(program: str) -> str:
-    """Return the path of the program.
-
-    Raises:
-        pytest.skip.Exception: it is not to be had here.
-    """
-    path = shutil.which(program)
-    if path is None:
-        pytest.skip(f"{program} is missing; on Debian: apt-get install prometheus")
-    return path
+#: The Debian package of both programs.
+PACKAGE = "prometheus"
 
 
 def promtool(*arguments: str | Path, given: str = "") -> str:
@@ -40,7 +29,7 @@ def promtool(*arguments: str | Path, given: str = "") -> str:
     Raises:
         AssertionError: promtool found an error.
     """
-    command = [need("promtool"), *map(str, arguments)]
+    command = [need("promtool", PACKAGE), *map(str, arguments)]
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
@@ -68,7 +57,7 @@ class Prometheus:
     """
 
     def __init__(self, folder: Path, target: str) -> None:
-        self._program = need("prometheus")
+        self._program = need("prometheus", PACKAGE)
         self._folder = folder
         self._target = target
         self._process: Process | None = None
