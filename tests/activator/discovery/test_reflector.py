@@ -356,6 +356,7 @@ async def test_endless_garbage_leads_to_a_new_list(
     assert server.count("Endpoints", "watch") == RELIST_AFTER_FAILURES
 
 
+@in_virtual_time
 async def test_a_server_that_is_away_is_watched_again_without_a_list(
     server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
 ) -> None:
