@@ -1,0 +1,282 @@
+"""The examples are valid, and name objects, ports and annotations that exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate  # type: ignore[import-untyped] # it has no types
+import pytest
+import yaml
+
+from activator.objects.fields import root
+from activator.plain.annotations import Annotations, Owner, Route, is_enabled, parse, unknown
+from activator.scale.keda.server import SERVICE
+from tests.guards import expect_none
+from tests.manifests.kustomize import MANIFESTS, Object, build
+from tests.manifests.test_manifests import OLDEST_KUBERNETES
+from tests.programs import need
+
+EXAMPLES = MANIFESTS / "examples"
+ACTIVATOR = ("activator-system", "activator-service")
+SCALER = ("activator-system", "activator-scale")
+
+#: The fields of kinds that Kubernetes' own schema does not have, from the references of Gateway
+#: API 1.3, Traefik 3 and KEDA 2.18. A list holds the shape of its elements; None is any scalar.
+SHAPES: dict[tuple[str, str], Any] = {
+    ("gateway.networking.k8s.io/v1", "HTTPRoute"): {
+        "parentRefs": [{"name": None, "namespace": None}],
+        "hostnames": [None],
+        "rules": [
+            {
+                "filters": [
+                    {
+                        "type": None,
+                        "requestHeaderModifier": {"set": [{"name": None, "value": None}]},
+                    }
+                ],
+                "backendRefs": [{"name": None, "namespace": None, "port": None}],
+            }
+        ],
+    },
+    ("gateway.networking.k8s.io/v1beta1", "ReferenceGrant"): {
+        "from": [{"group": None, "kind": None, "namespace": None}],
+        "to": [{"group": None, "kind": None, "name": None}],
+    },
+    ("traefik.io/v1alpha1", "IngressRoute"): {
+        "entryPoints": [None],
+        "routes": [
+            {
+                "kind": None,
+                "match": None,
+                "middlewares": [{"name": None}],
+                "services": [{"name": None, "namespace": None, "port": None}],
+            }
+        ],
+    },
+    ("traefik.io/v1alpha1", "Middleware"): {
+        "headers": {"customRequestHeaders": {"Activator-Service": None}}
+    },
+    ("keda.sh/v1alpha1", "ScaledObject"): {
+        "scaleTargetRef": {"name": None},
+        "minReplicaCount": None,
+        "maxReplicaCount": None,
+        "pollingInterval": None,
+        "cooldownPeriod": None,
+        "triggers": [{"type": None, "metadata": {"scalerAddress": None, "service": None}}],
+    },
+}
+
+
+def objects(name: str) -> list[Object]:
+    return [*yaml.safe_load_all((EXAMPLES / name).read_text())]
+
+
+def every_object() -> Iterator[tuple[str, Object]]:
+    for path in sorted(EXAMPLES.glob("*.yaml")):
+        yield from ((path.name, obj) for obj in objects(path.name))
+
+
+def asked(service: Object) -> Annotations:
+    return parse(root(service, "Service")["metadata"])
+
+
+@pytest.fixture(scope="module")
+def installed() -> dict[tuple[str, str], Object]:
+    """Return the Services of the overlay by namespace and name."""
+    return {
+        (obj["metadata"]["namespace"], obj["metadata"]["name"]): obj["spec"]
+        for obj in build(MANIFESTS / "overlays" / "services")
+        if obj["kind"] == "Service"
+    }
+
+
+# -- schemas ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [OLDEST_KUBERNETES, kubernetes_validate.latest_version()])
+def test_objects_of_kubernetes_are_valid(version: str) -> None:
+    for _, obj in every_object():
+        if (obj["apiVersion"], obj["kind"]) not in SHAPES:
+            kubernetes_validate.validate(obj, version, strict=True)
+
+
+def test_objects_of_other_projects_have_known_fields() -> None:
+    expect_none(
+        f"{name}: {obj['kind']}: {finding}"
+        for name, obj in every_object()
+        if (shape := SHAPES.get((obj["apiVersion"], obj["kind"])))
+        for finding in _unlike(shape, obj["spec"], "spec")
+    )
+
+
+def _unlike(shape: Any, value: Any, where: str) -> Iterator[str]:
+    """Yield the fields of a value that a shape does not have."""
+    match shape, value:
+        case dict(), dict():
+            for key, inner in value.items():
+                if key in shape:
+                    yield from _unlike(shape[key], inner, f"{where}.{key}")
+                else:
+                    yield f"{where}.{key} is no field"
+        case list(), list():
+            for inner in value:
+                yield from _unlike(shape[0], inner, f"{where}[]")
+        case None, str() | int():
+            pass
+        case _:
+            yield f"{where} has the wrong type"
+
+
+def test_a_wrong_field_is_found() -> None:
+    shape = SHAPES["keda.sh/v1alpha1", "ScaledObject"]
+    assert [*_unlike(shape, {"triggers": [{"typ": "external-push"}]}, "spec")] == [
+        "spec.triggers[].typ is no field"
+    ]
+
+
+# -- what they name exists -------------------------------------------------------------------------
+
+
+def test_annotations_are_known_and_accepted() -> None:
+    services = [obj for _, obj in every_object() if obj["kind"] == "Service"]
+    annotated = [obj for obj in services if is_enabled(root(obj, "Service")["metadata"])]
+    assert annotated
+    for obj in annotated:
+        assert unknown(root(obj, "Service")["metadata"]) == {}
+        asked(obj)
+
+
+def test_the_sleeping_deployment_is_what_its_service_selects() -> None:
+    deployment, service = objects("sleeping-deployment.yaml")
+    assert "replicas" not in deployment["spec"]  # applying it again must not start or end pods
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    assert asked(service).owner is Owner.SELF
+    assert asked(service).hosts == ("hello.example.com",)
+    (takeover,) = objects("takeover.yaml")
+    assert takeover["spec"] == service["spec"]
+    assert asked(takeover).route is Route.TAKEOVER
+
+
+def test_backends_are_the_activators_service_and_its_port(installed: dict[Any, Any]) -> None:
+    ports = {port["port"]: port["name"] for port in installed[ACTIVATOR]["ports"]}
+    route, _ = objects("gateway-api.yaml")
+    (backend,) = route["spec"]["rules"][0]["backendRefs"]
+    assert (backend["namespace"], backend["name"]) == ACTIVATOR
+    assert ports[backend["port"]] == "http"
+    traefik, _ = objects("traefik.yaml")
+    (backend,) = traefik["spec"]["routes"][0]["services"]
+    assert (backend["namespace"], backend["name"]) == ACTIVATOR
+    assert ports[backend["port"]] == "http"
+    external, ingress = objects("ingress-external-name.yaml")
+    namespace, name = ACTIVATOR
+    assert external["spec"]["externalName"] == f"{name}.{namespace}.svc.cluster.local"
+    assert ports[external["spec"]["ports"][0]["port"]] == "http"
+    (path,) = ingress["spec"]["rules"][0]["http"]["paths"]
+    assert path["backend"]["service"] == {
+        "name": external["metadata"]["name"],
+        "port": {"name": external["spec"]["ports"][0]["name"]},
+    }
+
+
+def test_http2_without_tls_is_named_for_gateways(installed: dict[Any, Any]) -> None:
+    """Gateways choose the protocol by appProtocol; the example sends gRPC to port 81."""
+    (port,) = (port for port in installed[ACTIVATOR]["ports"] if port["port"] == 81)
+    assert port["appProtocol"] == "kubernetes.io/h2c"
+
+
+def test_the_grant_permits_the_route() -> None:
+    route, grant = objects("gateway-api.yaml")
+    namespace, name = ACTIVATOR
+    assert grant["metadata"]["namespace"] == namespace
+    assert grant["spec"]["from"] == [
+        {
+            "group": route["apiVersion"].partition("/")[0],
+            "kind": route["kind"],
+            "namespace": route["metadata"]["namespace"],
+        }
+    ]
+    assert grant["spec"]["to"] == [{"group": "", "kind": "Service", "name": name}]
+
+
+def test_each_route_names_the_service_of_the_example() -> None:
+    service = objects("sleeping-deployment.yaml")[1]["metadata"]
+    key = f"{service['namespace']}/{service['name']}"
+    route, _ = objects("gateway-api.yaml")
+    (header,) = route["spec"]["rules"][0]["filters"][0]["requestHeaderModifier"]["set"]
+    assert header == {"name": "Activator-Service", "value": key}
+    ingress_route, middleware = objects("traefik.yaml")
+    named = middleware["spec"]["headers"]["customRequestHeaders"]
+    assert named == {"Activator-Service": key}
+    assert ingress_route["spec"]["routes"][0]["middlewares"] == [
+        {"name": middleware["metadata"]["name"]}
+    ]
+    hosts = asked(objects("sleeping-deployment.yaml")[1]).hosts
+    assert tuple(route["spec"]["hostnames"]) == hosts
+    assert objects("ingress-external-name.yaml")[1]["spec"]["rules"][0]["host"] in hosts
+
+
+def test_keda_reaches_the_scaler_by_a_name_in_the_manifests(installed: dict[Any, Any]) -> None:
+    (scaled,) = objects("keda.yaml")
+    (trigger,) = scaled["spec"]["triggers"]
+    assert trigger["type"] == "external-push"
+    host, _, port = trigger["metadata"]["scalerAddress"].partition(":")
+    assert tuple(host.split(".")[:2][::-1]) == SCALER
+    assert int(port) in {each["port"] for each in installed[SCALER]["ports"]}
+    assert SERVICE in trigger["metadata"]
+    deployment, service = objects("sleeping-deployment.yaml")
+    assert trigger["metadata"][SERVICE] == service["metadata"]["name"]
+    assert scaled["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
+
+
+# -- nginx and HAProxy -----------------------------------------------------------------------------
+
+BACKEND = ".".join([*ACTIVATOR[::-1], "svc.cluster.local:80"])
+
+
+def configured(name: str, folder: Path, backend: str = "127.0.0.1:8012") -> Path:
+    """Write an example with another address of the activator, since it looks the name up."""
+    text = (EXAMPLES / name).read_text()
+    assert text.count(BACKEND) == 1
+    path = folder / name
+    path.write_text(text.replace(BACKEND, backend))
+    return path
+
+
+def test_nginx_accepts_its_configuration(tmp_path: Path) -> None:
+    path = configured("nginx.conf", tmp_path)
+    command: list[str | Path] = [
+        need("nginx", "nginx-light"),
+        "-t",
+        "-p",
+        tmp_path,
+        "-e",
+        tmp_path / "error.log",
+        "-c",
+        path,
+    ]
+    command += ["-g", f"pid {tmp_path}/nginx.pid;"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "syntax is ok" in done.stderr
+    assert "test is successful" in done.stderr
+
+
+def test_haproxy_accepts_its_configuration(tmp_path: Path) -> None:
+    path = configured("haproxy.cfg", tmp_path)
+    command: list[str | Path] = [need("haproxy", "haproxy"), "-c", "-f", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["nginx.conf", "haproxy.cfg"])
+def test_configurations_name_the_example_and_wait_longer_than_a_cold_start(name: str) -> None:
+    service = objects("sleeping-deployment.yaml")[1]
+    text = (EXAMPLES / name).read_text()
+    assert f"{service['metadata']['namespace']}/{service['metadata']['name']}" in text
+    (seconds,) = re.findall(r"(?:proxy_read_timeout|timeout server) (\d+)s", text)
+    assert float(seconds) >= asked(service).timeout
