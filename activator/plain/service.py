@@ -22,6 +22,12 @@ _NAMES: Final = ("http", "http1", "h2c", "http2", "grpc")
 _HTTP2: Final = frozenset({"kubernetes.io/h2c", "h2c", "http2", "grpc"})
 _HTTP1: Final = frozenset({"", "http", "http1", "kubernetes.io/ws"})
 _TLS: Final = frozenset({"https", "kubernetes.io/wss"})
+#: Kubernetes' own proxies leave a Service with this label to another one.
+PROXY_LABEL: Final = "service.kubernetes.io/service-proxy-name"
+_TAKEOVER_TLS: Final = (
+    "route takeover needs a port without TLS, and appProtocol names TLS: clients would send the "
+    "activator a handshake, and it has no certificate of the Service; use route shared"
+)
 
 
 class Port(NamedTuple):
@@ -54,6 +60,8 @@ class PlainService:
         port: the buffered port; None if the Service is refused.
         refused: why it cannot be buffered; empty if it can.
         warnings: sentences about what will not work as expected.
+        families: types of its addresses, as EndpointSlices name them.
+        proxy: the proxy that serves it instead of Kubernetes' own; empty for that one.
     """
 
     key: ObjectKey
@@ -64,6 +72,8 @@ class PlainService:
     port: Port | None
     refused: str = ""
     warnings: tuple[str, ...] = ()
+    families: tuple[str, ...] = ("IPv4",)
+    proxy: str = ""
 
 
 def parse(obj: object) -> PlainService | None:
@@ -83,6 +93,8 @@ def parse(obj: object) -> PlainService | None:
     selector = spec["selector"]
     refused = _refused(spec, asks)
     port, unclear = (None, "") if refused else _port(spec["ports"], asks.port)
+    if port is not None and port.tls and asks.route is Route.TAKEOVER:
+        port, unclear = None, _TAKEOVER_TLS
     return PlainService(
         identify(obj, "Service"),
         metadata["uid"].text(),
@@ -92,7 +104,15 @@ def parse(obj: object) -> PlainService | None:
         port,
         refused or unclear,
         tuple(_warnings(metadata, spec, asks, port)),
+        _families(spec),
+        metadata["labels"].at(PROXY_LABEL).text(),
     )
+
+
+def _families(spec: Field) -> tuple[str, ...]:
+    """Return the types of the Service's addresses; by its ClusterIP where it has no list."""
+    listed = tuple(family.text() for family in spec["ipFamilies"].items())
+    return listed or ("IPv6" if ":" in spec["clusterIP"].text() else "IPv4",)
 
 
 def _refused(spec: Field, asks: Annotations) -> str:

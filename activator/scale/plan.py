@@ -20,8 +20,8 @@ PROPAGATION: Final = 2.0
 OBSERVATION: Final = 60.0
 #: Seconds between two attempts to scale a workload that stays at 0.
 RETRY_COLD_START: Final = 2.0
-#: Seconds for which a cold start counts as active after its pods are ready: KEDA and an HPA would
-#: otherwise undo it at their next look. KEDA's default ``pollingInterval``.
+#: Seconds for which a Service counts as active after a cold start's pods are ready, and after each
+#: request. KEDA's default ``pollingInterval``: a shorter time could pass between two of its polls.
 ACTIVATION_LEASE: Final = 30.0
 
 
@@ -44,6 +44,7 @@ class Hold(Enum):
     NONE = ""
     TWO_OWNERS = "two-owners"
     LOAD_UNKNOWN = "activators-unreachable"
+    NO_SLICE = "takeover-not-in-place"
     CLOSING = "taking-over"
     RETRY = "waiting-to-retry"
 
@@ -60,6 +61,8 @@ class Seen(NamedTuple):
         ready: pods that Kubernetes lists as ready.
         other_owner: an HPA or ScaledObject of the same workload, as in ``HPA shop/hello``; empty
             if there is none, or if the annotation names it as the owner.
+        slice_since: with route ``takeover``: since when the activators have been endpoints of the
+            Service, as the API server has confirmed; None if they are not.
     """
 
     current: float
@@ -70,6 +73,7 @@ class Seen(NamedTuple):
     replicas: int
     ready: int
     other_owner: str = ""
+    slice_since: float | None = None
 
 
 class Plan(NamedTuple):
@@ -132,8 +136,11 @@ class Planner:
         self._note(seen, now)
         wanted, why, hold = self._wanted(asks, seen, now)
         self._close(asks, seen, wanted, now)
-        if self._closing_since is not None and hold is Hold.NONE and now < self._closes_at(asks):
-            hold = Hold.CLOSING
+        if self._closing_since is not None and hold is Hold.NONE:
+            if seen.slice_since is None:
+                hold = Hold.NO_SLICE
+            elif now < self._closes_at(asks, seen):
+                hold = Hold.CLOSING
         self.phase = self._phase(seen)
         changes = wanted is not None and wanted != seen.replicas and hold is Hold.NONE
         if changes and not seen.replicas:
@@ -143,9 +150,9 @@ class Planner:
             why,
             hold,
             self._takes_over(asks, seen, now),
-            seen.current > 0 or now < self._lease_until,
+            seen.current > 0 or now < max(self._lease_until, seen.last_busy + ACTIVATION_LEASE),
             self.phase,
-            self._next(asks, now),
+            self._next(asks, seen, now),
         )
 
     # -- what was seen -----------------------------------------------------------------------------
@@ -211,12 +218,14 @@ class Planner:
         elif self._closing_since is None:
             self._closing_since = now
 
-    def _closes_at(self, asks: Annotations) -> float:
+    def _closes_at(self, asks: Annotations, seen: Seen) -> float:
         """Return when the last pod may go: proxies have the slice, and no request came to it."""
         assert self._closing_since is not None
+        if seen.slice_since is None:
+            return float("inf")
         blind = not asks.container_concurrency
         wait = min(asks.scale.idle, OBSERVATION) if blind else 0.0
-        return self._closing_since + max(wait, PROPAGATION)
+        return max(self._closing_since, seen.slice_since) + max(wait, PROPAGATION)
 
     def _takes_over(self, asks: Annotations, seen: Seen, now: float) -> bool:
         """Return whether the activators are endpoints of the Service.
@@ -229,11 +238,12 @@ class Planner:
             return True
         return self._ready_since is None or now < self._ready_since + PROPAGATION
 
-    def _next(self, asks: Annotations, now: float) -> float:
+    def _next(self, asks: Annotations, seen: Seen, now: float) -> float:
         """Return when something may change without a report or an event."""
-        times = [self._cold_start_at + RETRY_COLD_START, self._lease_until]
+        lease = max(self._lease_until, seen.last_busy + ACTIVATION_LEASE)
+        times = [self._cold_start_at + RETRY_COLD_START, lease]
         if self._ready_since is not None:
             times.append(self._ready_since + PROPAGATION)
         if self._closing_since is not None:
-            times.append(self._closes_at(asks))
+            times.append(self._closes_at(asks, seen))
         return min((time for time in times if time > now), default=float("inf"))

@@ -5,7 +5,7 @@ The allotment is stored in the Service's slice, so it survives restarts. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
 DEFAULT_RANGE: Final = range(10_000, 11_000)
@@ -62,6 +62,10 @@ class Ports:
         """Return the port of a Service; None if it has none, or if an older slice has it."""
         port, claim = self._of.get(service, (0, None))
         return port if claim is not None and min(self._claims[port]) == claim else None
+
+    def claims(self, port: int) -> Sequence[Claim]:
+        """Return the claims to a port, the one that wins first."""
+        return sorted(self._claims.get(port, ()))
 
     def conflicts(self) -> Mapping[str, str]:
         """Return the Services whose port an older slice has, each with that other Service."""

@@ -1,8 +1,7 @@
 """Makes the EndpointSlice by which the activators take over a Service.
 
 Pure. The rules were seen on a real control plane (Kubernetes 1.36) and in its consumers: each
-endpoint has all three conditions (older ingress-nginx fails without, Traefik drops the endpoint),
-a node, no target (Istio ambient skips pods) and no hints.
+endpoint has all three conditions, a node, no target (Istio ambient skips pods) and no hints.
 """
 
 from __future__ import annotations
@@ -12,15 +11,17 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from activator.objects.fields import Field, root
-from activator.plain.service import PlainService
+from activator.plain.service import PROXY_LABEL, PlainService
 from activator.plain.slices import MANAGED_BY_LABEL, OURS, SERVICE_LABEL
 
 PORT_ANNOTATION: Final = "activator.dev/port"
-#: Kubernetes' own proxies leave a Service with this label to another one.
-PROXY_LABEL: Final = "service.kubernetes.io/service-proxy-name"
+#: Proxies ignore a slice with this label.
+HEADLESS_LABEL: Final = "service.kubernetes.io/headless"
 
 #: More endpoints are refused by the API server with 422.
 MOST_ENDPOINTS: Final = 1000
+#: Each one is explicit: older ingress-nginx fails without, Traefik drops the endpoint.
+_CONDITIONS: Final[Mapping[str, bool]] = {"ready": True, "serving": True, "terminating": False}
 _LONGEST_NAME: Final = 253
 _MAX_PORT: Final = 65_535
 
@@ -45,6 +46,7 @@ class Stored(NamedTuple):
     Attributes:
         port: the allotted port; 0 if the annotation is missing or wrong.
         addresses: its endpoints.
+        content: a hash of all fields that the scaler writes; equal for equal fields.
     """
 
     service: str
@@ -52,12 +54,23 @@ class Stored(NamedTuple):
     addresses: frozenset[str]
     version: str
     created: str
+    uid: str
+    content: int
 
 
 def slice_name(service: str, family: Family) -> str:
     """Return the name of a Service's slice."""
     suffix = "-activator" if family is Family.IPV4 else "-activator-ipv6"
     return service[: _LONGEST_NAME - len(suffix)] + suffix
+
+
+def name_parts(name: str) -> tuple[str, Family] | None:
+    """Return the Service and the family of a slice's name; None for other slices."""
+    for family in reversed(Family):
+        suffix = slice_name("", family)
+        if name.endswith(suffix) and name != suffix:
+            return name.removesuffix(suffix), family
+    return None
 
 
 def is_ours(slice_: Field) -> bool:
@@ -85,6 +98,50 @@ def stored(obj: object) -> Stored:
         ),
         metadata["resourceVersion"].text(),
         metadata["creationTimestamp"].text(),
+        metadata["uid"].text(),
+        content_of(slice_),
+    )
+
+
+def content_of(slice_: Field) -> int:
+    """Return a hash of all fields that the scaler writes, for a comparison in this process.
+
+    Raises:
+        ManifestError: a field is wrong.
+    """
+    metadata = slice_["metadata"]
+    labels = metadata["labels"]
+    names = (SERVICE_LABEL, MANAGED_BY_LABEL, PROXY_LABEL)
+    return hash(
+        (
+            *(labels.at(name).text() for name in names),
+            labels.at(HEADLESS_LABEL).value is None,  # its presence counts, also without a value
+            metadata["annotations"].at(PORT_ANNOTATION).text(),
+            tuple(
+                (owner["kind"].text(), owner["name"].text(), owner["uid"].text())
+                for owner in metadata["ownerReferences"].items()
+            ),
+            slice_["addressType"].text(),
+            tuple(_port_content(port) for port in slice_["ports"].items()),
+            frozenset(map(_endpoint_content, slice_["endpoints"].items())),
+            len(slice_["endpoints"].sequence()),
+        )
+    )
+
+
+def _port_content(port: Field) -> object:
+    number = port["port"].whole(minimum=0, maximum=2**31 - 1, default=0)
+    return port["name"].text(), number, port["protocol"].text(default="TCP")
+
+
+def _endpoint_content(endpoint: Field) -> object:
+    conditions = endpoint["conditions"].mapping()
+    return (
+        tuple(address.text() for address in endpoint["addresses"].items()),
+        *(conditions.get(name) is wanted for name, wanted in _CONDITIONS.items()),
+        endpoint["nodeName"].text(),
+        endpoint["targetRef"].value is None,
+        endpoint["hints"].value is None,
     )
 
 
@@ -93,7 +150,6 @@ def slice_object(
     family: Family,
     port: int,
     activators: Sequence[Activator],
-    proxy_label: str = "",
 ) -> Mapping[str, Any]:
     """Return the takeover slice of a Service.
 
@@ -102,13 +158,12 @@ def slice_object(
         port: the allotted port.
         activators: the activators of this family that take its requests now; none while its
             pods do.
-        proxy_label: the Service's value of ``PROXY_LABEL``; empty if it has none.
     """
     assert service.port is not None
     name, namespace = service.key.name, service.key.namespace
     labels = {SERVICE_LABEL: name, MANAGED_BY_LABEL: OURS}
-    if proxy_label:
-        labels[PROXY_LABEL] = proxy_label
+    if service.proxy:
+        labels[PROXY_LABEL] = service.proxy
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -127,7 +182,7 @@ def slice_object(
         "endpoints": [
             {
                 "addresses": [each.ip],
-                "conditions": {"ready": True, "serving": True, "terminating": False},
+                "conditions": dict(_CONDITIONS),
                 **({"nodeName": each.node} if each.node else {}),
             }
             for each in sorted(set(activators))[:MOST_ENDPOINTS]

@@ -100,6 +100,11 @@ def test_the_port_of_the_pods(target: Any, expected: str | int) -> None:
         ({}, {"selector": None}, "the Service has no selector"),
         ({}, {"selector": {}}, "the Service has no selector"),
         ({"route": "takeover"}, {"clusterIP": "None"}, "route takeover needs a ClusterIP"),
+        (
+            {"route": "takeover"},
+            {"ports": [port(appProtocol="https")]},
+            "route takeover needs a port without TLS",
+        ),
         ({}, {"ports": []}, "the Service has no TCP port"),
         ({}, {"ports": [port("d", 53, protocol="UDP")]}, "the Service has no TCP port"),
         ({}, {"ports": [port("a", 1), port("b", 2)]}, "none of the ports a, b is named http,"),
@@ -110,6 +115,18 @@ def test_a_service_that_cannot_be_buffered(annotations: Any, spec: Any, reason: 
     found = parsed(annotations, **spec)
     assert found.refused.startswith(reason)
     assert found.port is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "families"),
+    [
+        ({}, ("IPv4",)),
+        ({"clusterIP": "fd00::7"}, ("IPv6",)),
+        ({"ipFamilies": ["IPv6", "IPv4"]}, ("IPv6", "IPv4")),
+    ],
+)
+def test_the_families_of_a_service(spec: Any, families: tuple[str, ...]) -> None:
+    assert parsed(**spec).families == families
 
 
 def test_a_headless_service_can_be_shared() -> None:

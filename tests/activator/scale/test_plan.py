@@ -27,11 +27,18 @@ TAKEOVER = Annotations(route=Route.TAKEOVER)
 OTHERS = [Owner.KEDA, Owner.HPA, Owner.NONE]
 
 
+NEVER = float("-inf")
+
+
 def seen(
-    current: float = 0, replicas: int = 1, ready: int | None = None, busy: float = 0, **more: Any
+    current: float = 0,
+    replicas: int = 1,
+    ready: int | None = None,
+    busy: float = NEVER,
+    **more: Any,
 ) -> Seen:
-    """Return a Service whose load has been ``current`` for a while."""
-    more = {"load_known": True, "last_busy": busy} | more
+    """Return a Service whose load and whose slice have been the same for a while."""
+    more = {"load_known": True, "last_busy": busy, "slice_since": NEVER} | more
     return Seen(
         current,
         current,
@@ -200,6 +207,34 @@ def test_how_long_the_activators_watch_for_requests(more: Any, wait: float) -> N
     assert planner.decide(asked, seen(0, 1), 300 + wait).replicas == 0
 
 
+def test_the_pods_stay_until_the_slice_is_in_place() -> None:
+    asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
+    planner = Planner(0, ready=1)
+    for now in (20, 40, 400):
+        plan = planner.decide(asked, seen(0, 1, slice_since=None), now)
+        assert (plan.replicas, plan.takes_over, plan.hold) == (None, True, Hold.NO_SLICE)
+    plan = planner.decide(asked, seen(0, 1, slice_since=400), 401)
+    assert (plan.replicas, plan.hold, plan.next) == (None, Hold.CLOSING, 420)
+    # An activator left, and the slice lists only one that came later.
+    plan = planner.decide(asked, seen(0, 1, slice_since=410), 420)
+    assert (plan.replicas, plan.next) == (None, 430)
+    assert planner.decide(asked, seen(0, 1, slice_since=410), 430).replicas == 0
+
+
+def test_the_shared_route_needs_no_slice() -> None:
+    asked = Annotations(scale=Rules(idle=20))
+    assert Planner(0, ready=1).decide(asked, seen(0, 1, slice_since=None), 20).replicas == 0
+
+
+def test_a_short_request_keeps_a_service_active_between_two_polls() -> None:
+    planner, asked = Planner(0), asks(Owner.KEDA)
+    assert planner.decide(asked, seen(0, 1), 50).active  # its pods have just become ready
+    assert planner.decide(asked, seen(0, 1, busy=100), 101).active
+    plan = planner.decide(asked, seen(0, 1, busy=100), 99.9 + ACTIVATION_LEASE)
+    assert (plan.active, plan.next) == (True, 100 + ACTIVATION_LEASE)
+    assert not planner.decide(asked, seen(0, 1, busy=100), 100 + ACTIVATION_LEASE).active
+
+
 def test_a_request_while_closing_keeps_the_pods_and_restarts_the_idle_time() -> None:
     asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
     planner = Planner(0, ready=1)
@@ -232,7 +267,7 @@ def test_any_walk_keeps_the_promises(route: Route, seed: int) -> None:
             load = chance.choice((0, 0, 0.5, 12, 60))
         busy = now if load else busy
         known = chance.random() > 0.02
-        observed = seen(load, replicas, ready, busy, load_known=known)
+        observed = seen(load, replicas, ready, busy, load_known=known, slice_since=slice_since)
         plan = planner.decide(asked, observed, now)
         if plan.replicas is not None and chance.random() > 0.2:  # else the write has failed
             if plan.replicas < replicas:
@@ -241,12 +276,11 @@ def test_any_walk_keeps_the_promises(route: Route, seed: int) -> None:
                 assert not load
                 assert now - busy >= asked.scale.idle
                 # No request may meet a Service without endpoints.
-                assert (
-                    route is Route.SHARED or (slice_since or now) <= now - PROPAGATION or not ready
-                )
+                is_in_place = slice_since is not None and slice_since <= now - PROPAGATION
+                assert route is Route.SHARED or is_in_place or not ready
             replicas = plan.replicas
         if plan.takes_over and slice_since is None:
-            slice_since = now
+            slice_since = now if chance.random() > 0.2 else None  # the write has failed
         elif not plan.takes_over:
             slice_since = None
         if route is Route.TAKEOVER and not ready:

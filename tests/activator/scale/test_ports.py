@@ -68,3 +68,12 @@ def test_no_two_services_ever_have_one_port(seed: int) -> None:
     for each in names:
         ports.remove(each)
     assert sorted(ports.allot(each) for each in names[:6]) == list(range(10, 16))
+
+
+def test_the_claims_to_a_port_begin_with_the_one_that_wins() -> None:
+    ports = Ports()
+    old, young = Claim("2026-01-01T00:00:00Z", "b/b"), Claim("2026-01-02T00:00:00Z", "a/a")
+    for claim in (young, old):
+        ports.put(claim, 10_005)
+    assert ports.claims(10_005) == [old, young]
+    assert ports.claims(10_006) == []

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from activator.plain.service import PROXY_LABEL
 from activator.plain.service import parse as parse_service
 from activator.plain.slices import parse as parse_slice
 from activator.scale.takeover import (
     MOST_ENDPOINTS,
-    PROXY_LABEL,
     Activator,
     Family,
+    name_parts,
     slice_name,
     slice_object,
     stored,
@@ -22,11 +23,13 @@ from tests.activator.plain.objects import service
 A, B = Activator("10.1.0.1", "node-1"), Activator("10.1.0.2", "")
 
 
-def made(*activators: Activator, name: str = "http", **more: Any) -> Any:
+def made(*activators: Activator, name: str = "http", labels: Any = None) -> Any:
     ports = [{"name": name, "port": 80, "targetPort": 8080}]
-    found = parse_service(service({"route": "takeover"}, ports=ports))
+    obj = service({"route": "takeover"}, ports=ports)
+    obj["metadata"]["labels"] = labels
+    found = parse_service(obj)
     assert found is not None
-    return slice_object(found, Family.IPV4, 10_007, activators, **more)
+    return slice_object(found, Family.IPV4, 10_007, activators)
 
 
 def test_the_slice_of_a_service_that_sleeps() -> None:
@@ -66,7 +69,7 @@ def test_a_nameless_port_has_the_empty_name() -> None:
 
 
 def test_the_label_of_another_proxy_is_copied() -> None:
-    assert made(proxy_label="cilium")["metadata"]["labels"][PROXY_LABEL] == "cilium"
+    assert made(labels={PROXY_LABEL: "cilium"})["metadata"]["labels"][PROXY_LABEL] == "cilium"
 
 
 def test_a_slice_has_no_more_endpoints_than_the_api_server_takes() -> None:
@@ -80,11 +83,24 @@ def test_each_family_has_a_slice_of_its_own_and_no_name_is_too_long() -> None:
     assert all(len(name) <= 253 for name in names)
 
 
+@pytest.mark.parametrize("name", ["hello", "a-activator", "b-activator-ipv6", "x-ipv6"])
+@pytest.mark.parametrize("family", Family)
+def test_the_name_of_a_slice_names_its_service_and_its_family(name: str, family: Family) -> None:
+    assert name_parts(slice_name(name, family)) == (name, family)
+
+
+@pytest.mark.parametrize("name", ["", "hello", "hello-x7k2p", "-activator", "-activator-ipv6"])
+def test_other_names_are_no_takeover_slices(name: str) -> None:
+    assert name_parts(name) is None
+
+
 def test_what_a_slice_stores_is_read_again() -> None:
     obj = made(A, B)
-    obj["metadata"] |= {"resourceVersion": "5", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    content = stored(obj).content
+    created = "2026-01-01T00:00:00Z"
+    obj["metadata"] |= {"resourceVersion": "5", "creationTimestamp": created, "uid": "e1"}
     assert stored(obj) == (
-        *("hello", 10_007, {"10.1.0.1", "10.1.0.2"}, "5", "2026-01-01T00:00:00Z"),
+        *("hello", 10_007, {"10.1.0.1", "10.1.0.2"}, "5", created, "e1", content),
     )
 
 

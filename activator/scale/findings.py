@@ -1,0 +1,41 @@
+"""Defines the reasons that the scaler gives to people: in Events, logs, the API and ``explain``."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Reason(Enum):
+    """Why something is not as a Service asks for it; the value is the word that people read."""
+
+    # The route takeover.
+    PORTS_EXHAUSTED = "ports-exhausted"
+    PORT_CONFLICT = "port-conflict"
+    SLICE_FORBIDDEN = "slice-forbidden"
+    SLICE_REFUSED = "slice-refused"
+    SLICE_NAME_TAKEN = "slice-name-taken"
+    SLICE_CONTESTED = "slice-contested"
+    NO_ACTIVATORS = "no-activators"
+    # The Service itself.
+    SERVICE_REFUSED = "service-refused"
+    SERVICE_WARNING = "service-warning"
+    # Other components that write replicas.
+    TWO_OWNERS = "two-owners"
+    HPA_CANNOT_WAKE = "hpa-cannot-wake"
+    HPA_MISSING = "hpa-missing"
+    SCALED_OBJECT_MISSING = "scaled-object-missing"
+    SCALED_OBJECT_PAUSED = "scaled-object-paused"
+    KEDA_TRIGGER_MISSING = "keda-trigger-missing"
+    REPLICAS_RESET = "replicas-reset"
+
+
+class Finding(NamedTuple):
+    """One thing that a user must know about a Service.
+
+    Attributes:
+        note: for people: the fact first, then the remedy.
+    """
+
+    reason: Reason
+    note: str

@@ -1,0 +1,208 @@
+"""No request meets an empty Service: a random walk over the order of takeover and scaling.
+
+A Service with pods that start late, an API server that is slow or away, activators that come and
+go, and scalers that restart. Each proxy of the cluster has some state of the last ``PROPAGATION``
+seconds of each slice.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import Any
+
+import pytest
+
+from activator.kpa.rules import Rules
+from activator.plain.annotations import Annotations, Route
+from activator.plain.service import parse as parse_service
+from activator.scale.load import Name
+from activator.scale.plan import PROPAGATION, Planner, Seen
+from activator.scale.takeover import Activator, Family
+from activator.scale.takeovers import Takeovers, Write
+from tests.activator.plain.objects import service
+from tests.activator.scale.slice_api import SliceApi
+
+STEP = 0.25
+HISTORY = int(PROPAGATION / STEP)
+HELLO = Name("shop", "hello")
+ACTIVATORS = [Activator(f"10.1.0.{n}", f"node-{n}") for n in range(1, 5)]
+#: Seconds for which an activator serves after it has become not ready.
+DRAIN = 20.0
+
+
+class Scaler:
+    """One process: what it has of the cluster, and its decisions."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.takeovers = Takeovers()
+        self.planner = Planner(world.now, world.ready)
+        for obj in world.api.slices.values():
+            self.takeovers.observe(obj, world.now)
+        self.takeovers.set_activators(world.present())
+        self.takeovers.start()
+        self.events: deque[tuple[float, str, Any]] = deque()
+        self.busy = float("-inf")
+
+    def tick(self) -> None:
+        world, now = self.world, self.world.now
+        while self.events and self.events[0][0] <= now:
+            _, event, obj = self.events.popleft()
+            deliver = self.takeovers.deleted if event == "DELETED" else self.takeovers.observe
+            deliver(obj, now)
+        self.takeovers.set_activators(world.present())
+        if world.load:
+            self.busy = now
+        load = world.load
+        seen = Seen(
+            *(load, load, load, self.busy, True, world.replicas, world.ready),
+            slice_since=self.takeovers.in_place_since(HELLO, now),
+        )
+        plan = self.planner.decide(world.asks, seen, now)
+        self.takeovers.put(world.service, takes_over=plan.takes_over)
+        if plan.replicas is not None and world.chance.random() > 0.2:
+            world.scale(plan.replicas)
+        while (write := self.takeovers.due(now)) is not None:
+            world.send(self, write)
+
+
+class World:
+    """The cluster."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.now = 0.0
+        limit = self.chance.choice((0, 0, 5))
+        idle = self.chance.choice((1.0, 5.0, 20.0))
+        self.asks = Annotations(
+            route=Route.TAKEOVER, container_concurrency=limit, scale=Rules(10, idle=idle)
+        )
+        found = parse_service(service({"route": "takeover"}))
+        assert found is not None
+        self.service = found
+        self.api = SliceApi()
+        self.load = 0.0
+        self.replicas = self.ready = 0
+        self.starts: list[float] = []
+        #: Until when each activator serves, and whether it is listed.
+        self.activators = {each: (float("inf"), True) for each in ACTIVATORS[:2]}
+        #: Requests under way: when the server carries each out (None: never), when its response
+        #: comes (None: never).
+        self.requests: list[tuple[float | None, float, Scaler, Write]] = []
+        self.pods: deque[int] = deque([0], HISTORY)
+        self.listed: deque[frozenset[str]] = deque([frozenset()], HISTORY)
+        self.excused_until = 20.0
+        self.scaler = Scaler(self)
+        self.slept = self.empty_seconds = 0
+
+    # -- the API server ----------------------------------------------------------------------------
+
+    def send(self, scaler: Scaler, write: Write) -> None:
+        """Send a request that may take long, or fail before or after the server has done it."""
+        delay = self.chance.choice((0.0, 0.0, 0.0, 0.5, 3.0))
+        if self.chance.random() < 0.15:
+            served = self.now + delay if self.chance.random() < 0.5 else None
+            self.requests.append((served, self.now + 5, scaler, write))
+        else:
+            self.requests.append((self.now + delay, self.now + delay, scaler, write))
+
+    def serve(self) -> None:
+        waiting, self.requests = self.requests, []
+        for served, ends, scaler, write in waiting:
+            if served is not None and served <= self.now:
+                response = self.api.handle(*write.request)
+                if ends <= self.now:
+                    done = write, response.status, response.decoded(), response.message()
+                    scaler.takeovers.done(*done, self.now)
+                    continue
+                served = None
+            if ends <= self.now:
+                scaler.takeovers.done(write, 0, None, "time-out", self.now)
+            else:
+                self.requests.append((served, ends, scaler, write))
+        lag = self.chance.choice((0.0, 0.0, 0.5, 2.0))
+        while self.api.events:
+            event = self.api.events.popleft()
+            at = max([self.now + lag, *(each[0] for each in self.scaler.events)])
+            self.scaler.events.append((at, *event))
+
+    def scale(self, replicas: int) -> None:
+        if replicas > self.replicas:
+            delay = self.chance.choice((0.5, 3.0, 10.0))
+            self.starts += [self.now + delay] * (replicas - self.replicas)
+        if not replicas:
+            self.slept += 1
+        self.replicas = replicas
+        self.starts = self.starts[: max(replicas - self.ready, 0)]
+        self.ready = min(self.ready, replicas)
+
+    # -- what happens ------------------------------------------------------------------------------
+
+    def present(self) -> dict[Family, tuple[Activator, ...]]:
+        found = tuple(each for each, (_, listed) in self.activators.items() if listed)
+        return {Family.IPV4: found} if found else {}
+
+    def excuse(self, seconds: float = 15.0) -> None:
+        """Allow an empty Service for a while: a failure has taken its endpoints."""
+        self.excused_until = max(self.excused_until, self.now + seconds)
+
+    def happen(self) -> None:
+        chance = self.chance
+        if chance.random() < 0.02:
+            self.load = chance.choice((0, 0, 0, 0.5, 12))
+        self.ready += sum(at <= self.now for at in self.starts)
+        self.starts = [at for at in self.starts if at > self.now]
+        if self.ready and chance.random() < 0.002:
+            self.starts += [self.now + 5] * self.ready
+            self.ready = 0
+            self.excuse()
+        if chance.random() < 0.01:  # an activator is added
+            self.activators[chance.choice(ACTIVATORS)] = (float("inf"), True)
+        if chance.random() < 0.01 and len(self.present().get(Family.IPV4, ())) > 1:
+            leaving = chance.choice(self.present()[Family.IPV4])
+            self.activators[leaving] = (self.now + DRAIN, False)
+        self.activators = {
+            each: (until, listed)
+            for each, (until, listed) in self.activators.items()
+            if until > self.now
+        }
+        if chance.random() < 0.004:  # the scaler is killed; its requests may still be carried out
+            self.scaler = Scaler(self)
+        if chance.random() < 0.003 and self.api.slices:
+            self.api.delete("shop", "hello-activator")
+            self.excuse()
+        if chance.random() < 0.003 and self.api.slices:
+            self.api.edit("shop", "hello-activator", lambda obj: obj.update(endpoints=[]))
+            self.excuse()
+
+    def check(self) -> None:
+        """Assert that no proxy has an empty Service."""
+        slice_ = self.api.slices.get(("shop", "hello-activator"), {})
+        listed = frozenset(
+            address
+            for endpoint in slice_.get("endpoints") or ()
+            for address in endpoint["addresses"]
+        )
+        self.pods.append(self.ready)
+        self.listed.append(listed)
+        serving = {each.ip for each in self.activators}
+        is_without_pods = not self.ready or not all(self.pods)
+        is_without_activators = not all(listed & serving for listed in self.listed)
+        if self.now >= self.excused_until:
+            assert not (is_without_pods and is_without_activators), f"at {self.now}"
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.now += STEP
+            self.happen()
+            self.scaler.tick()
+            self.serve()
+            self.check()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_request_meets_an_empty_service(seed: int) -> None:
+    world = World(seed)
+    world.run(3000)
+    assert world.slept, "the walk must show something"
