@@ -9,7 +9,8 @@
 ``/status?code=N``   a response with that status
 ``/stream?n=N&ms=M`` N lines, M milliseconds apart, chunked
 ``/ws``              a WebSocket that returns each message (by :mod:`.websocket`)
-``/toggleReady``     toggles the result of the readiness probe that queue-proxy runs
+``/healthz``         200 while the pod is ready, otherwise 503; only in pods without queue-proxy
+``/toggleReady``     toggles the result of the readiness probe
 ``/toggleLive``      toggles the result of the liveness probe
 ``/toggleExec``      toggles the result of an exec readiness probe, which queue-proxy cannot run
 ==================== ==========================================================================
@@ -31,6 +32,13 @@ MAX_BYTES = 1 << 30
 MAX_LINES = 1_000_000
 
 SWITCHES = {"/toggleReady": "ready", "/toggleLive": "live", "/toggleExec": "exec_ready"}
+
+
+def health_response(request: Request, switches: Switches) -> Response | None:
+    """Return the response of the health page; None for a request to another page."""
+    if request.path != "/healthz":
+        return None
+    return text(200 if switches.ready and not switches.draining else 503, "")
 
 
 class Application:

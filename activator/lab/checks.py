@@ -19,6 +19,19 @@ PERIOD = 1.0
 TIMEOUT = 1.0
 
 
+class Readiness(Enum):
+    """How kubelet finds out whether a pod is ready."""
+
+    #: The probe that Knative gives to queue-proxy.
+    QUEUE_PROXY = "queue-proxy"
+    #: A page of the application; any status from 200 to 399 is a success.
+    HTTP = "httpGet"
+    #: A connection to the port of requests.
+    TCP = "tcpSocket"
+    #: No probe: ready as soon as the process has been started.
+    NONE = "none"
+
+
 class Container(Enum):
     """A container that has a liveness probe, and that kubelet restarts when the probe fails."""
 
@@ -34,19 +47,26 @@ class Probes:
 
     Attributes:
         period: seconds between checks.
-        exec_readiness, sidecar_readiness: probes that must pass in addition to queue-proxy's.
+        readiness: the probe of the pod's port for requests.
+        path: the page of ``Readiness.HTTP``.
+        exec_readiness, sidecar_readiness: probes that must pass in addition.
         liveness: the container that has a liveness probe, if any.
         failure_threshold: failed liveness checks in a row before a restart.
         restart_after: seconds from the decision until the new process runs. This includes the
             grace period of the old process.
+        while_terminating: whether kubelet still probes a pod that terminates, and lists it as
+            ready until the probe fails.
     """
 
     period: float = PERIOD
+    readiness: Readiness = Readiness.QUEUE_PROXY
+    path: str = "/healthz"
     exec_readiness: bool = False
     sidecar_readiness: bool = False
     liveness: Container | None = None
     failure_threshold: int = 3
     restart_after: float = 1.0
+    while_terminating: bool = False
 
 
 def probed_switches(probes: Probes, *, blind: bool) -> frozenset[str]:
@@ -76,12 +96,23 @@ class Checks:
 
     async def is_ready(self) -> bool:
         """Return whether all readiness probes of the pod pass."""
-        options, probes = self._options, self._probes
-        if await ask(options.address, options.port, "/", probe="queue") != 200:
+        probes = self._probes
+        if not await self._is_port_ready():
             return False
         if probes.exec_readiness and not await self._finds("/exec"):
             return False
         return not probes.sidecar_readiness or await self._finds("/sidecarReady")
+
+    async def _is_port_ready(self) -> bool:
+        where = self._options.address, self._options.port
+        match self._probes.readiness:
+            case Readiness.QUEUE_PROXY:
+                return await ask(*where, "/", probe="queue") == 200
+            case Readiness.HTTP:
+                return 200 <= await ask(*where, self._probes.path) < 400
+            case Readiness.TCP:
+                return await _accepts(*where)
+        return True
 
     async def is_dead(self) -> bool:
         """Run the liveness probe; return whether it has failed often enough for a restart."""
@@ -97,6 +128,19 @@ class Checks:
 
     async def _finds(self, path: str) -> bool:
         return await ask(self._options.address, self._options.admin_port, path) == 200
+
+
+async def _accepts(ip: str, port: int) -> bool:
+    """Return whether a process accepts connections at an address."""
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            _, writer = await asyncio.open_connection(ip, port)
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+    except OSError:
+        return False
+    return True
 
 
 async def ask(ip: str, port: int, path: str, probe: str = "") -> int:

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any
 from uuid import uuid4
 
-from activator.lab.checks import Checks, Container, Probes, ask
+from activator.lab.checks import Checks, Container, Probes, Readiness, ask
 from activator.lab.pod import PodOptions
 
 #: Seconds from SIGTERM to SIGKILL.
@@ -45,14 +45,15 @@ class PodProcess:
     """
 
     def __init__(
-        self, options: PodOptions, tell: Tell, *, probes: Probes = NO_EXTRA_PROBES
+        self, options: PodOptions, tell: Tell, *, probes: Probes = NO_EXTRA_PROBES, uid: str = ""
     ) -> None:
         """
         Arguments:
             tell: called with this pod, an event's kind and its details; must return at once.
+            uid: of the pod's object; a new one if empty.
         """
         self.options = options
-        self.uid = str(uuid4())
+        self.uid = uid or str(uuid4())
         self.ready = False
         self.stopping = False
         self.restarts = 0
@@ -68,12 +69,21 @@ class PodProcess:
             self.resume(step)
 
     def stop(self) -> None:
-        """Begin to end the pod: not ready, SIGTERM, and SIGKILL after `TERMINATION_GRACE`."""
+        """Begin to end the pod: SIGTERM, and SIGKILL after `TERMINATION_GRACE`.
+
+        It is not ready from now on, unless its probes go on while it terminates.
+        """
         self.stopping = True
-        self.ready = False
+        self.ready = self.ready and self._probes.while_terminating
         self._stop.set()
         if self._comes_back is not None:
             self._comes_back.set()
+
+    def kill(self) -> None:
+        """Kill the pod's process, as the kernel does when memory is short."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
 
     def pause(self, step: Step) -> None:
         """Delay kubelet's next step of that kind until `resume`."""
@@ -146,14 +156,19 @@ class PodProcess:
         await _end(process, TERMINATION_GRACE)
 
     async def _check_until_stopped(self) -> None:
+        if self._probes.readiness is Readiness.NONE:
+            self._set_ready(True)
         await self._listening.wait()
-        while not self.stopping:
+        while self._is_probed():
             # The first check comes a whole period after the start: the worst case of a cluster.
             await asyncio.sleep(self._probes.period)
             await self._free[Step.CHECK].wait()
-            self._set_ready(await self._checks.is_ready() and not self.stopping)
+            self._set_ready(await self._checks.is_ready() and self._is_probed())
             if await self._checks.is_dead() and not self.stopping:
                 await self._restart()
+
+    def _is_probed(self) -> bool:
+        return not self.stopping or self._probes.while_terminating
 
     def _set_ready(self, ready: bool) -> None:
         if ready != self.ready:
@@ -214,6 +229,7 @@ def pod_arguments(options: PodOptions) -> list[str]:
         *(["--report-requests"] if options.report_requests else []),
         *(["--blind"] if options.blind else []),
         *(["--polls-sidecar"] if options.polls_sidecar else []),
+        *(["--plain"] if options.plain else []),
         *([] if port is None else ["--readiness-port", str(port)]),
         "--follow-stdin",
     ]

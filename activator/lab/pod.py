@@ -1,4 +1,4 @@
-"""One sample pod as a process: queue-proxy and application behind one port.
+"""One sample pod as a process: queue-proxy and application behind one port, or application alone.
 
 The pod listens, sends responses, and drains on SIGTERM. It writes its events as JSON lines to its
 standard output, which its parent process reads.
@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from activator.lab.application import Application
+from activator.lab.application import Application, health_response
 from activator.lab.http1 import BadRequest, Request, RequestParser, render_chunk, render_head
 from activator.lab.queue_proxy import CUT_OFF, PROBER_AGENTS, probe_response, traffic_refusal
 from activator.lab.responses import TEXT, Response, text
@@ -57,6 +57,7 @@ class PodOptions:
         polls_sidecar: queue-proxy also polls the sidecar's readiness probe; older ones do not.
         readiness_port: a separate port for the application's readiness probe; None for none, 0
             for any free port.
+        plain: the pod has no queue-proxy. The application has the health page ``/healthz``.
     """
 
     name: str = "pod"
@@ -71,6 +72,7 @@ class PodOptions:
     blind: bool = False
     polls_sidecar: bool = False
     readiness_port: int | None = None
+    plain: bool = False
 
 
 class Pod:
@@ -83,7 +85,7 @@ class Pod:
         self.counters = Counters()
         self._emit = emit
         self._application = Application(options.name, self.switches)
-        slots = options.container_concurrency
+        slots = 0 if options.plain else options.container_concurrency
         self._slots = asyncio.Semaphore(slots) if slots else contextlib.nullcontext()
         self._writers: set[asyncio.StreamWriter] = set()
         self._probe_passed = False
@@ -159,10 +161,7 @@ class Pod:
         await _send(writer, request, text(200 if ready else 503, ""))
 
     async def _answer_traffic(self, request: Request, writer: asyncio.StreamWriter) -> None:
-        options = self.options
-        probe = probe_response(
-            request, self.switches, blind=options.blind, polls_sidecar=options.polls_sidecar
-        )
+        probe = self._probe_response(request)
         if probe is not None:
             self._note_probe(request, probe.status)
             await _send(writer, request, probe)
@@ -182,10 +181,18 @@ class Pod:
                 details = {"path": request.path, "status": status, "took": took, "id": request_id}
                 self._emit("responded", **details)
 
+    def _probe_response(self, request: Request) -> Response | None:
+        options = self.options
+        if options.plain:
+            return health_response(request, self.switches)
+        return probe_response(
+            request, self.switches, blind=options.blind, polls_sidecar=options.polls_sidecar
+        )
+
     async def _serve(self, request: Request, writer: asyncio.StreamWriter) -> int:
         limit, running = self.options.container_concurrency, self.switches.running
         refusal = traffic_refusal(limit, self.counters.in_flight, running)
-        if refusal is not None:
+        if refusal is not None and not self.options.plain:
             await _send(writer, request, refusal)
             return refusal.status
         async with self._slots:
@@ -351,6 +358,7 @@ def parse_options(arguments: Sequence[str]) -> PodOptions:
     parser.add_argument(
         "--polls-sidecar", action="store_true", help="queue-proxy also polls the sidecar"
     )
+    parser.add_argument("--plain", action="store_true", help="without queue-proxy")
     parser.add_argument("--readiness-port", type=int, help="0: any free one; default: none")
     return PodOptions(**vars(parser.parse_args(arguments)))
 

@@ -6,8 +6,10 @@ Kubernetes' counterpart: pkg/controller/garbagecollector.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
+from activator.lab.control_plane.resources import Resource
 from activator.lab.control_plane.store import Change, Store
 
 #: Seconds from the deletion of the last owner to the deletion of its dependents.
@@ -19,8 +21,13 @@ AFTER_WRITE: Final = 4.0
 class GarbageCollector:
     """Watches a store, and deletes dependents. It needs a running loop for its timers."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, delete: Callable[[Resource, str, str], object]) -> None:
+        """
+        Arguments:
+            delete: deletes an object: resource, namespace, name.
+        """
         self._store = store
+        self._delete = delete
         self._timers: set[asyncio.TimerHandle] = set()
         store.listen(self._on_change)
 
@@ -49,7 +56,7 @@ class GarbageCollector:
         for resource, found in self._store.everything():
             if not self._is_owned(found):
                 metadata = found["metadata"]
-                self._store.delete(resource, metadata.get("namespace", ""), metadata["name"])
+                self._delete(resource, metadata.get("namespace", ""), metadata["name"])
 
     def _is_owned(self, found: dict[str, Any]) -> bool:
         """Return whether an object names no owner, or one that exists."""

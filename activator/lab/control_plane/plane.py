@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
@@ -38,7 +39,7 @@ from activator.lab.control_plane.status import (
 from activator.lab.control_plane.store import Store
 from activator.lab.control_plane.validation import Rules
 from activator.lab.control_plane.watch import Watch
-from activator.lab.control_plane.writes import Context, Writes, decoded
+from activator.lab.control_plane.writes import MERGE_PATCH, Context, Writes, decoded
 
 Object = dict[str, Any]
 
@@ -107,7 +108,7 @@ class ControlPlane:
         self.resources = Catalogue(resources)
         self.calls: list[Call] = []
         self._writes = Writes(self.store, self.faults, rules, clock)
-        self._garbage = GarbageCollector(self.store)
+        self._garbage = GarbageCollector(self.store, partial(self.act, "delete"))
         self._watches: set[Watch] = set()
         self._on_away: list[Callable[[], object]] = []
 
@@ -137,6 +138,29 @@ class ControlPlane:
         self._watches.clear()
         for action in self._on_away:
             action()
+
+    def act(
+        self,
+        verb: str,
+        resource: Resource,
+        namespace: str,
+        name: str = "",
+        body: Object | None = None,
+        subresource: str = "",
+    ) -> Object:
+        """Carry out a request of Kubernetes' own components; faults have no effect on it.
+
+        Arguments:
+            verb: get, create, update, patch or delete.
+
+        Raises:
+            ApiError: the server refuses it.
+        """
+        kind = MERGE_PATCH if verb == "patch" else JSON
+        context = Context(Place(resource, namespace, name, subresource), {}, kind, "kube")
+        response = self._answered(verb, context, json.dumps(body or {}).encode())
+        found: Object = json.loads(response.body)
+        return found
 
     async def send(
         self,

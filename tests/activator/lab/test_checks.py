@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from activator.lab.checks import Checks, Container, Probes, ask, probed_switches
+from activator.lab.checks import Checks, Container, Probes, Readiness, ask, probed_switches
 from activator.lab.pod import Pod, PodOptions
 from tests.process import addresses
 
 
 @asynccontextmanager
-async def pod() -> AsyncIterator[Pod]:
+async def pod(plain: bool = False) -> AsyncIterator[Pod]:
     place = addresses().take()
     listens = asyncio.Event()
 
@@ -23,7 +23,8 @@ async def pod() -> AsyncIterator[Pod]:
         if event == "listening":
             listens.set()
 
-    options = PodOptions("p", place.ip, place.port, place.admin_port, quiet_period=0.01)
+    where = ("p", place.ip, place.port, place.admin_port)
+    options = PodOptions(*where, quiet_period=0.01, plain=plain)
     found = Pod(options, emit)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(found.run())
@@ -48,6 +49,31 @@ async def test_readiness_is_what_the_pods_probes_find(switch, probes, ready):
         assert await checks.is_ready()
         found.switches.toggle(switch)
         assert await checks.is_ready() is ready
+
+
+@pytest.mark.parametrize(
+    ("readiness", "ready"),
+    [(Readiness.HTTP, False), (Readiness.TCP, True), (Readiness.NONE, True)],
+)
+async def test_pod_without_queue_proxy_has_a_health_page(readiness, ready):
+    async with pod(plain=True) as found:
+        checks = Checks(found.options, Probes(readiness=readiness))
+        assert await checks.is_ready()
+        found.switches.toggle("ready")
+        assert await checks.is_ready() is ready
+        options = found.options
+        assert await ask(options.address, options.port, "/", probe="queue") == 200, "the greeting"
+        assert (found.counters.requests, found.counters.probes > 0) == (
+            1,
+            readiness is Readiness.HTTP,
+        )
+
+
+@pytest.mark.parametrize("readiness", [Readiness.HTTP, Readiness.TCP])
+async def test_pod_that_does_not_listen_is_not_ready(readiness):
+    place = addresses().take()
+    checks = Checks(PodOptions("p", place.ip, place.port), Probes(readiness=readiness))
+    assert not await checks.is_ready()
 
 
 @pytest.mark.parametrize(

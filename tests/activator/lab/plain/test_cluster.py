@@ -1,0 +1,122 @@
+"""A whole plain cluster, with processes as pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from activator.lab import checks
+from activator.lab.checks import ask
+from activator.lab.client import fetch
+from activator.lab.control_plane.resources import DEPLOYMENTS, SERVICES
+from activator.lab.plain.cluster import PlainCluster
+from activator.lab.plain.objects import HTTP_PROBE, TCP_PROBE, deployment, service
+from tests.conftest import on_uvloop
+from tests.process import PATIENCE, addresses
+
+pytestmark = on_uvloop
+
+
+@pytest.fixture(autouse=True)
+def patient_kubelet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "TIMEOUT", PATIENCE)
+
+
+class Town:
+    """A cluster with the service web, and the history of its endpoints."""
+
+    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+        self.events: list[str] = []
+        self.listed: list[tuple[list[str], list[str], list[str]]] = []
+        self._changed = asyncio.Event()
+        self.cluster = PlainCluster(addresses(), tasks, self._tell, pace=0.005)
+
+    def _tell(self, kind: str, pod: str = "", **details: Any) -> None:
+        self.events.append(f"{pod} {kind}")
+        if kind == "listed in slices":
+            self.listed.append((details["ready"], details["not_ready"], details["terminating"]))
+        self._changed.set()
+
+    async def until(self, is_so: Callable[[], object]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not is_so():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def until_listed(self, *wanted: list[str]) -> None:
+        await self.until(lambda: self.listed and self.listed[-1] == wanted)
+
+    def create(self, replicas: int, **settings: Any) -> None:
+        self.cluster.create(DEPLOYMENTS, deployment("web", replicas=replicas, **settings))
+        self.cluster.create(SERVICES, service("web"))
+
+
+@asynccontextmanager
+async def town() -> AsyncIterator[Town]:
+    async with asyncio.TaskGroup() as tasks:
+        found = Town(tasks)
+        await found.cluster.start()
+        try:
+            yield found
+        finally:
+            await found.cluster.close()
+
+
+async def test_pod_is_listed_over_its_life():
+    async with town() as here:
+        here.create(1, probe=HTTP_PROBE, arguments=["--quiet-period=0.05"])
+        await here.until_listed(["web-1"], [], [])
+        pod = here.cluster.pods["web-1"]
+        options = pod.options
+        assert (await fetch(options.address, options.port, "/")).status == 200
+        await ask(options.address, options.admin_port, "/toggleReady")
+        await here.until_listed([], ["web-1"], [])
+        await ask(options.address, options.admin_port, "/toggleReady")
+        await here.until_listed(["web-1"], [], [])
+        here.cluster.scale("web", 0)
+        await here.until_listed([], [], [])
+        order = [entry for n, entry in enumerate(here.listed) if entry != here.listed[n - 1]]
+        assert order[:2] == [([], ["web-1"], []), (["web-1"], [], [])]
+        assert order[-2:] == [([], [], ["web-1"]), ([], [], [])]
+        assert here.cluster.pods == {}
+
+
+async def test_killed_process_is_started_again_at_its_address():
+    async with town() as here:
+        here.create(1, probe=TCP_PROBE)
+        await here.until_listed(["web-1"], [], [])
+        address = here.cluster.pods["web-1"].options.address
+        here.cluster.pods["web-1"].kill()
+        await here.until_listed([], ["web-1"], [])
+        await here.until_listed(["web-1"], [], [])
+        assert here.cluster.pods["web-1"].options.address == address
+
+
+async def test_rollout_replaces_pods_one_by_one():
+    async with town() as here:
+        here.create(1, probe=TCP_PROBE, arguments=["--quiet-period=0.01"])
+        await here.until_listed(["web-1"], [], [])
+        change = {"spec": {"template": {"metadata": {"labels": {"version": "b"}}}}}
+        here.cluster.patch(DEPLOYMENTS, "web", change)
+        await here.until_listed(["web-2"], [], [])
+        ready = [entry[0] for entry in here.listed[here.listed.index((["web-1"], [], [])) :]]
+        assert all(ready), "one pod was ready at each moment"
+
+
+async def test_pod_without_a_probe_is_ready_before_it_listens():
+    async with town() as here:
+        here.create(1, arguments=["--start-after=60"])
+        await here.until_listed(["web-1"], [], [])
+        assert "web-1 listening" not in here.events
+
+
+async def test_pod_may_be_deleted_before_it_listens():
+    async with town() as here:
+        here.create(1, probe=TCP_PROBE, arguments=["--start-after=60"])
+        await here.until(lambda: here.cluster.pods)
+        here.cluster.scale("web", 0)
+        await here.until(lambda: not here.cluster.pods)

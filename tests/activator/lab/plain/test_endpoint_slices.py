@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from activator.lab.control_plane.resources import SERVICES, SLICES
+from activator.lab.plain.endpoint_slices import slices_of
+from activator.lab.plain.objects import service
+
+
+async def test_conditions_over_the_life_of_a_pod(world):
+    world.create(replicas=1)
+    await world.settle()
+    assert (world.slice["endpoints"], world.slice["ports"]) == (None, None), "no address yet"
+    world.report("web-1", ready=False)
+    await world.settle()
+    assert world.conditions == [(False, False, False)]
+    world.report("web-1", ready=True)
+    await world.settle()
+    assert world.conditions == [(True, True, False)]
+    world.report("web-1", ready=False)
+    await world.settle()
+    assert world.conditions == [(False, False, False)]
+    world.report("web-1", ready=True)
+    world.scale(0)
+    await world.settle()
+    assert world.conditions == [(False, True, True)]
+    world.report("web-1", ready=False)
+    await world.settle()
+    assert world.conditions == [(False, False, True)]
+    world.end("web-1")
+    await world.settle()
+    assert world.conditions == []
+    assert (world.slice["endpoints"], world.slice["ports"]) == (None, None)
+
+
+async def test_terminating_pod_is_ready_where_addresses_are_published_early(world):
+    world.create(replicas=1)
+    change = {"spec": {"publishNotReadyAddresses": True}}
+    world.plane.act("patch", SERVICES, "default", "web", change)
+    await world.settle()
+    world.report("web-1", ready=True)
+    world.scale(0)
+    await world.settle()
+    assert world.conditions == [(True, True, True)]
+
+
+async def test_slice_names_ports_and_pods(world):
+    world.create(replicas=1, port=8012)
+    await world.settle()
+    world.report("web-1", ready=True, address="127.0.9.7")
+    await world.settle()
+    found = world.slice
+    assert found["ports"] == [{"name": "http", "port": 8012, "protocol": "TCP"}]
+    (endpoint,) = found["endpoints"]
+    assert endpoint["addresses"] == ["127.0.9.7"]
+    assert endpoint["targetRef"]["name"] == "web-1"
+    assert found["metadata"]["labels"]["kubernetes.io/service-name"] == "web"
+
+
+async def test_slices_may_lag(world):
+    world.create(replicas=1)
+    await world.settle()
+    world.report("web-1", ready=True)
+    await world.settle()
+    world.slices.hold()
+    world.report("web-1", ready=False)
+    await world.settle(60)
+    assert world.conditions == [(True, True, False)]
+    world.slices.resume()
+    await world.settle()
+    assert world.conditions == [(False, False, False)]
+
+
+async def test_slices_of_others_are_left_alone(world):
+    world.create(replicas=0)
+    uid = world.plane.act("get", SERVICES, "default", "web")["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "Service", "name": "web", "uid": uid}
+    labels = {"kubernetes.io/service-name": "web"}
+    other = {
+        "metadata": {"name": "web-activator", "labels": labels, "ownerReferences": [owner]},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.0.0.1"]}],
+        "ports": [],
+    }
+    made = world.plane.act("create", SLICES, "default", "", other)
+    await world.settle()
+    world.scale(1)
+    await world.settle()
+    assert world.plane.act("get", SLICES, "default", "web-activator") == made
+
+
+async def test_deleted_slice_is_written_again(world):
+    world.create(replicas=0)
+    await world.settle()
+    world.plane.act("delete", SLICES, "default", "web-1")
+    await world.settle()
+    assert world.slice["metadata"]["name"] == "web-1"
+
+
+def test_pods_with_different_numbers_of_a_port_are_in_different_slices():
+    found = service("web")
+    found["metadata"]["uid"] = "u"
+    pods = [
+        {
+            "metadata": {"name": f"p{number}", "namespace": "default", "uid": str(number)},
+            "spec": {
+                "nodeName": "n",
+                "containers": [{"ports": [{"name": "http", "containerPort": number}]}],
+            },
+            "status": {"podIP": "127.0.0.1"},
+        }
+        for number in (8001, 8002, 8001)
+    ]
+    slices = slices_of(found, pods)
+    assert [(each["ports"][0]["port"], len(each["endpoints"])) for each in slices] == [
+        (8001, 2),
+        (8002, 1),
+    ]
