@@ -118,7 +118,7 @@ def slices_of(service: Object, pods: Iterable[Object]) -> list[Object]:
 
     Arguments:
         service: with a selector.
-        pods: those that it selects.
+        pods: the pods that it selects.
     """
     by_ports: dict[tuple[int, ...], list[Object]] = {}
     for pod in pods:
