@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -172,3 +173,12 @@ def test_the_table_for_people_has_every_annotation() -> None:
     lines = plain.reference().splitlines()
     assert len(lines) == len(TABLE) + 3
     assert all(line.count("|") == 5 for line in lines)
+
+
+def test_the_reference_has_the_table() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "reference.md").read_text()
+    shown = re.search(r"<!-- annotations -->\n(.*)\n<!-- /annotations -->", page, re.DOTALL)
+    assert shown
+    assert shown[1].strip() == plain.reference(), (
+        "put the output of `python -m activator.plain.annotations` between the markers"
+    )
