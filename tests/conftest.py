@@ -6,9 +6,9 @@ import asyncio
 import gc
 import os
 import selectors
-import sys
 from asyncio import selector_events, sslproto
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ import uvloop
 from hypothesis import HealthCheck, settings
 
 from activator.build import running
+
+pytest_plugins = ("tests.tracing",)
 
 # The duration of an example has no meaning on a busy machine.
 settings.register_profile(
@@ -141,63 +143,42 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
     return getattr(request, "param", VIRTUAL.values[0])
 
 
-#: Directories whose tests wait for processes, browsers or time most of the time.
-WAITING = frozenset(("browser", "e2e", "grpc", "monitoring"))
-#: Directories whose tests count for the coverage of ``tests/coverage_gate.py``. Tracing makes a
-#: test up to twice as long, so it leaves out what is long and finds few lines that these do not.
-TRACED = tuple(
-    Path(__file__).parent / name
-    for name in (
-        "throttler",
-        *(f"activator/{room}" for room in ("admin", "autoscaler", "console", "knative", "objects")),
-        *(f"activator/{room}" for room in ("records", "settings", "telemetry", "tls")),
-        "activator/proxy/exchange",
-    )
-)
+#: Directories whose tests wait for processes or time most of the time: each worker gets a part.
+WAITING = ("e2e", "monitoring")
+#: Directories whose tests share processes that are expensive to start: one worker gets each.
+SHARING = ("browser", "grpc")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread the directories whose tests wait for processes over the workers, each first.
+    """Put the tests of each worker in its part of the list; tests that wait are the first.
 
-    pytest-xdist gives each worker a run of neighbours. One worker would get all that wait.
+    pytest-xdist gives each worker an equal run of neighbours. Later idle workers take from its end.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    waiting = [item for item in items if _waits(item)]
-    others = [item for item in items if not _waits(item)]
-    size = -(-len(others) // workers)
-    items[:] = [
-        item
-        for worker in range(workers)
-        for item in (*waiting[worker::workers], *others[worker * size : (worker + 1) * size])
-    ]
+    rooms: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        rooms.setdefault(_room(item.path), []).append(item)
+    parts: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    for number, name in enumerate(SHARING):
+        parts[number % workers] += rooms.pop(name, ())
+    for name in WAITING:
+        for number, item in enumerate(rooms.pop(name, ())):
+            parts[number % workers].append(item)
+    others = [item for room in rooms.values() for item in room]
+    left = len(items)
+    for worker, part in enumerate(parts):
+        share = left // (workers - worker)  # as pytest-xdist counts
+        left -= share
+        fill = max(0, share - len(part))
+        part += others[:fill]
+        del others[:fill]
+    items[:] = [item for part in parts for item in part] + others
 
 
-def _waits(item: pytest.Item) -> bool:
-    return item.path.relative_to(Path(__file__).parent).parts[0] in WAITING
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Have coverage pause during tests outside the traced directories."""
-    if not any(item.path.is_relative_to(folder) for folder in TRACED):
-        item.add_marker("untraced")
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Turn coverage's tracing off during tests with the mark ``untraced``.
-
-    The mark ``no_cover`` of pytest-cov does not: its pause has no effect in a worker of
-    pytest-xdist, and the random walk takes three times as long there.
-    """
-    trace = sys.gettrace()
-    if trace is None or item.get_closest_marker("untraced") is None:
-        return (yield)
-    sys.settrace(None)
-    try:
-        return (yield)
-    finally:
-        sys.settrace(trace)
+@cache
+def _room(path: Path) -> str:
+    return path.relative_to(Path(__file__).parent).parts[0]
 
 
 @pytest.fixture(scope="session", autouse=True)

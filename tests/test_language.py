@@ -62,7 +62,7 @@ ROOMS: Final[tuple[str, ...]] = (
     "benchmarks/*.py",
     "manifests/monitoring/grafana/*.py",
     "tests/activator/lab/*.py",
-    *(f"tests/{name}.py" for name in ("conftest", "guards", "ports", "process", "rows")),
+    *(f"tests/{name}.py" for name in ("conftest", "guards", "ports", "process", "rows", "tracing")),
     *(f"tests/test_{name}.py" for name in ("docs", "layering", "reasons", "rows")),
     "tests/activator/admin/*.py",
     "tests/activator/autoscaler/*.py",
@@ -178,10 +178,8 @@ EXCEPTIONS: Final[dict[str, tuple[int, str]]] = {
     "docs/reasons/bad-answers.md": (1, "the title is the word of the reason, which clients get"),
 }
 
-_ANY: Final = re.compile(
-    "|".join(f"(?P<w{index}>\\b(?:{word.pattern})\\b)" for index, word in enumerate(DIALECT)),
-    re.IGNORECASE,
-)
+_ONE: Final = "|".join(f"(?P<w{index}>{word.pattern})" for index, word in enumerate(DIALECT))
+_ANY: Final = re.compile(rf"\b(?:{_ONE})\b", re.IGNORECASE)
 _FENCE: Final = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 _INDENTED: Final = re.compile(r"(?<=\n\n)(?: {4}(?! *[-*\d]).*\n)+")
 _COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)

@@ -176,6 +176,7 @@ class TestHold:
         assert breaker.own.bytes == breaker.total.bytes == 0
 
 
+@pytest.mark.untraced
 @unhurried
 @given(st.data())
 def test_any_mixture_of_coming_and_leaving_keeps_order_and_counts(data: st.DataObject) -> None:

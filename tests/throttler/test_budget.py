@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,6 +70,7 @@ def test_room_that_a_small_one_gives_back_is_for_a_small_one_again() -> None:
     assert fill(total, other) == 1
 
 
+@pytest.mark.untraced
 @unhurried
 @given(st.data())
 def test_the_total_is_limited_and_no_revision_starves(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,6 +67,7 @@ def test_equal_deadlines_pass_in_the_order_of_arrival() -> None:
     assert expire(deadlines, 7.0) == tickets
 
 
+@pytest.mark.untraced
 def test_a_hundred_thousand_that_come_and_go_leave_no_trace() -> None:
     deadlines, largest = Deadlines(), 0
     for n in range(100_000):
@@ -88,6 +90,7 @@ def test_the_heap_stays_in_proportion_to_those_that_wait() -> None:
     assert deadlines.next() == 1000.0
 
 
+@pytest.mark.untraced
 def test_a_hundred_thousand_cancelled_requests_are_released() -> None:
     deadlines, tickets = Deadlines(), [queued(300.0 + n) for n in range(100_000)]
     for n, ticket in enumerate(tickets):
@@ -108,6 +111,7 @@ def test_one_that_returns_to_the_queue_again_and_again_leaves_no_trace_either() 
     assert deadlines.next() is None
 
 
+@pytest.mark.untraced
 @unhurried
 @given(st.data())
 def test_next_and_passed_agree_with_a_plain_list(data: st.DataObject) -> None:

@@ -217,6 +217,7 @@ class TestStart:
 
 
 class TestTurnover:
+    @pytest.mark.untraced
     @pytest.mark.parametrize("places", [1, 3, 100])
     @pytest.mark.parametrize("together", [True, False])
     def test_a_queue_of_so_many_lasts_as_long_as_it_says(self, places: int, together: bool) -> None:
@@ -395,6 +396,7 @@ class TestShedding:
         one.set_endpoints([])
         assert [one.come(timeout=50.0).state for _ in range(2)] == [QUEUED, REJECTED]
 
+    @pytest.mark.untraced
     @unhurried
     @given(
         places=st.integers(1, 8),
@@ -421,6 +423,7 @@ class TestShedding:
         median = one.throttler.forecast.turnovers.median
         assert median == pytest.approx(seconds, rel=0.3)
 
+    @pytest.mark.untraced
     @unhurried
     @given(st.integers(1, 8), st.floats(0.1, 20.0), st.floats(0.1, 100.0))
     def test_an_admitted_request_gets_a_slot_in_time(

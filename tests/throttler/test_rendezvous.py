@@ -55,6 +55,7 @@ def keyed(one: One, key: bytes) -> Ticket:
     return ticket
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("pods", [1, 2, 9])
 def test_only_the_share_of_a_pod_that_comes_or_goes_moves(pods: int) -> None:
     one = world()
@@ -75,6 +76,7 @@ def test_only_the_share_of_a_pod_that_comes_or_goes_moves(pods: int) -> None:
     assert lost not in last
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(("pods", "most"), [(2, 1.05), (10, 1.15), (50, 1.3)])
 def test_pods_get_about_equally_many_keys(pods: int, most: float) -> None:
     one = world()
@@ -172,6 +174,7 @@ def test_more_keys_than_are_remembered_change_nothing() -> None:
     assert pods_for(one, keys) == pods_for(one, keys)
 
 
+@pytest.mark.untraced
 @unhurried
 @given(st.lists(st.sets(st.integers(0, 40), min_size=1), max_size=6))
 def test_any_history_of_pods_ends_in_the_same_choice(history: list[set[int]]) -> None:
