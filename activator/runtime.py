@@ -29,6 +29,7 @@ from activator.knative.configmaps.observability import ObservabilityConfig
 from activator.knative.configmaps.process_log import LoggingConfig
 from activator.knative.names import CERTIFICATE_SECRET
 from activator.knative.system_objects import SystemObjects
+from activator.plain.hosts import Hosts
 from activator.probing.prober import PodProber
 from activator.process import logs
 from activator.process.outputs import Outputs
@@ -149,6 +150,7 @@ class Runtime:
             self._clock,
             cluster_domain=settings.cluster_domain,
             remove_load=self._reporter.remove,
+            hosts=Hosts() if "services" in settings.dialect else None,
         )
 
     def _make_cluster_config(self) -> ClusterConfig:
@@ -335,13 +337,20 @@ class Runtime:
 
     def _freeze_config(self, source: Source) -> None:
         try:
-            self.cluster.freeze(required=self.settings.command == "run")
+            self.cluster.freeze(required=self._needs_config_maps(source))
         except ConfigMapError as error:
             where = source.status(self._clock()).name
             raise StartError(
                 f"ConfigMap {network.NAME} ({where}): {error}. So it is unknown whether traffic "
                 f"must be encrypted; correct the ConfigMap and start again."
             ) from error
+
+    def _needs_config_maps(self, source: Source) -> bool:
+        """Return whether Knative's ConfigMaps must exist: in a cluster with Knative."""
+        if self.settings.command != "run" or "knative" not in self.settings.dialect:
+            return False
+        revisions = source.status(self._clock()).kinds.get("Revision")
+        return revisions is None or not revisions.error
 
     async def _start_internal_tls(self, source: Source) -> None:
         """Send requests over TLS from now on; the data ports are still closed."""

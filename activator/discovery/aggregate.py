@@ -6,7 +6,7 @@ Must not know the form of objects, nor which of them are in force: the inventory
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from activator.discovery.destinations import (
@@ -24,6 +24,7 @@ from activator.discovery.sink import Sink, SystemSink
 from activator.knative.names import private_service
 from activator.knative.system_objects import ConfigMap
 from activator.objects.fields import ObjectKey
+from activator.records.source_status import ObjectWarning
 from throttler.model import AppProtocol, ListedEndpoints, RevisionID
 
 logger = logging.getLogger(__name__)
@@ -239,27 +240,28 @@ class TrustBundles:
 
 
 class Aggregates:
-    """The sums of all objects, and the two sinks that take them.
+    """The sums of Knative's objects, and the sink that takes them (discovery.dialect.State).
 
     Arguments:
         sink: takes revisions and their pods.
-        system: takes what configures the activator.
         source, family: see ``EndpointsByRevision``.
     """
 
-    def __init__(
-        self, sink: Sink, system: SystemSink, source: EndpointsSource, family: Family
-    ) -> None:
+    def __init__(self, sink: Sink, source: EndpointsSource, family: Family) -> None:
         self.sink = sink
-        self.system = system
         self.endpoints = EndpointsByRevision(sink, source, family)
         self.services = ServicesByRevision(sink)
-        self.trust_bundles = TrustBundles(system)
 
     def publish_next(self) -> bool:
         """Pass on one sum that has changed, and return whether there was one."""
-        sums = (self.endpoints, self.services, self.trust_bundles)
-        return any(each.publish_next() for each in sums)
+        return self.endpoints.publish_next() or self.services.publish_next()
+
+    def warnings(self) -> Iterable[ObjectWarning]:
+        """Return no warnings: Knative's controllers write objects that agree."""
+        return ()
+
+    def settled(self) -> None:
+        """Do nothing: an object may always arrive later than another."""
 
 
 def _service_of(revision_id: RevisionID) -> ObjectKey:

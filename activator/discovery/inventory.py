@@ -1,58 +1,40 @@
-"""Applies raw objects, in any order, to the two sinks.
+"""Applies raw objects, in any order, to all dialects in use: each object to each that knows it.
 
-Decides whether an object is new, changed, outdated or broken; ``kinds`` knows its meaning. Must not
-know where objects come from, and reads no clock. A broken object is reported, keeps its last good
-state, and never stops other objects.
-
-Knative's counterparts: the informer handlers of pkg/activator/net/throttler.go and
-revision_backends.go. Unlike there, Endpoints may arrive before their Revision, since the sink joins
-them. Deleted Endpoints leave no pods behind.
+A dialect keeps its own last good state of an object. So an object that is broken for one dialect
+still counts for another.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
-from activator.discovery.aggregate import Aggregates
-from activator.discovery.kinds import KINDS, Scope, kind_of
-from activator.discovery.object_warnings import ObjectWarnings, revision_of
+from activator.discovery.dialect import Dialect, Scope
+from activator.discovery.dialect_inventory import DialectInventory, Version
+from activator.discovery.kinds import kind_of
+from activator.discovery.knative_kinds import KNATIVE
 from activator.discovery.rejections import Rejection, Stats, log_rejection
 from activator.discovery.sink import Sink, SystemSink
-from activator.objects.fields import ManifestError, ObjectKey, identify, root
-from activator.records.source_status import KindStatus
-
-
-class Version(NamedTuple):
-    """Identity and state of an object."""
-
-    uid: str
-    version: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    uid: str
-    version: str
-    parsed: object
-
+from activator.discovery.system_kinds import SYSTEM
+from activator.objects.fields import ObjectKey
+from activator.records.source_status import KindStatus, ObjectWarning
 
 _EVERYTHING: Final = Scope()
 
 
 class Inventory:
-    """All objects in force, and their sum for each revision.
+    """All objects in force, and their sums for each revision.
 
     Arguments:
         sink: takes changes of revisions and their pods.
         system: takes changes of ConfigMaps, Secrets and trust bundles.
         report: called with each unusable object.
         scope: which objects count.
+        dialects: the dialects in use. Kinds that configure the activator count with each.
 
     Attributes:
-        warnings: the objects without effect.
+        dialects: their names.
     """
 
     def __init__(
@@ -61,43 +43,25 @@ class Inventory:
         system: SystemSink,
         report: Callable[[Rejection], None] = log_rejection,
         scope: Scope = _EVERYTHING,
+        dialects: Iterable[Dialect] = (KNATIVE,),
     ) -> None:
-        self.stats = Stats()
-        self.warnings = ObjectWarnings()
         self.scope = scope
+        dialects = tuple(dialects)
+        self.dialects = tuple(each.name for each in dialects)
         self._report = report
-        self._entries: dict[ObjectKey, _Entry] = {}
-        self._counts: Counter[str] = Counter()
-        self._state = Aggregates(sink, system, scope.endpoints, scope.family)
+        self._ignored = 0
+        # The rejections of the present call: two dialects may find the same fault.
+        self._reported: set[Rejection] = set()
+        self._parts = tuple(
+            DialectInventory(each, each.make_state(sink, system, scope), self._report_once, scope)
+            for each in (*dialects, SYSTEM)
+        )
+        self._by_kind: dict[str, list[DialectInventory]] = {}
+        for part in self._parts:
+            for kind in part.kinds:
+                self._by_kind.setdefault(kind, []).append(part)
 
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """The number of objects in force, by kind."""
-        return {kind: self._counts[kind] for kind in KINDS}
-
-    @property
-    def rejected(self) -> Mapping[str, int]:
-        """The present number of unusable objects, by kind."""
-        found = Counter(key.kind for key in self.stats.rejected)
-        return {kind: found[kind] for kind in KINDS}
-
-    def status(self) -> dict[str, KindStatus]:
-        """Return the numbers of each kind; the source adds the rest of the status."""
-        rejected = self.rejected
-        return {kind: KindStatus(n, rejected[kind]) for kind, n in self.counts.items()}
-
-    def __contains__(self, key: ObjectKey) -> bool:
-        return key in self._entries
-
-    def version_of(self, key: ObjectKey) -> Version | None:
-        """Return the version of an object in force; None if the object is not in force."""
-        entry = self._entries.get(key)
-        return None if entry is None else Version(entry.uid, entry.version)
-
-    @property
-    def in_force(self) -> list[ObjectKey]:
-        """The keys of all objects in force."""
-        return list(self._entries)
+    # -- objects ------------------------------------------------------------------------------
 
     def apply(self, obj: object) -> str | None:
         """Apply an object that may be new, changed or unchanged.
@@ -109,14 +73,12 @@ class Inventory:
             Why the object is unusable, which is already reported; None if it is usable.
         """
         kind = kind_of(obj)
-        if kind is None:
-            self.stats.ignored += 1
+        if kind is None or kind not in self._by_kind:
+            self._ignored += 1
             return None
-        key, entry, reason = self._read(kind, obj)
-        if entry is not None:
-            self._put(key, entry)
-        self._publish()
-        return reason
+        self._reported.clear()
+        found = [part.apply(kind, obj) for part in self._by_kind[kind]]
+        return "; ".join(dict.fromkeys(reason for reason in found if reason)) or None
 
     def remove(self, kind: str, namespace: str, name: str, uid: str = "") -> None:
         """Remove a deleted object; an unknown one is no error.
@@ -128,13 +90,8 @@ class Inventory:
             uid: the uid of the deleted object. If the known object has another uid, it is a new
                 object with the same name, and the deletion is outdated.
         """
-        key = ObjectKey(kind, namespace, name)
-        entry = self._entries.get(key)
-        if entry and uid and entry.uid and uid != entry.uid:
-            self.stats.outdated += 1
-            return
-        self._delete(key)
-        self._publish()
+        for part in self._by_kind[kind]:
+            part.remove(ObjectKey(kind, namespace, name), uid)
 
     def replace(self, kind: str, objects: Iterable[object]) -> None:
         """Apply the complete list of a kind; remove the objects that are not in it.
@@ -154,109 +111,94 @@ class Inventory:
     def replacing(self, kind: str, objects: Iterable[object]) -> Iterator[None]:
         """Apply a list as ``replace`` does, in steps; other tasks may run between the steps.
 
-        One step replaces all objects, so that a pod that moves between objects is never missing.
-        Then each step passes one revision to the sink. If the caller stops before, nothing has
-        changed. If it stops later, the next change passes the rest.
+        In each dialect, one step replaces all objects, so that a pod that moves between objects is
+        never missing. Then each step passes one revision to the sink. If the caller stops before,
+        nothing has changed. If it stops later, the next change passes the rest.
 
         Arguments:
             kind: as for ``replace``; no other caller may change objects of this kind meanwhile.
             objects: as for ``replace``.
         """
-        present = set()
-        changed: list[tuple[ObjectKey, _Entry]] = []
-        for obj in objects:
-            key, entry, _ = self._read(kind, obj, listed=True)
-            present.add(key)
-            if entry is not None:
-                changed.append((key, entry))
-            yield
-        for key, entry in changed:
-            self._put(key, entry)
-        known = self._entries.keys() | self.stats.rejected.keys()
-        for key in [key for key in known if key.kind == kind and key not in present]:
-            self._delete(key)
-        while self._state.publish_next():
-            yield
+        listed = list(objects)
+        self._reported.clear()
+        for part in self._by_kind[kind]:
+            yield from part.replacing(kind, listed)
 
-    def _read(
-        self, kind: str, obj: object, *, listed: bool = False
-    ) -> tuple[ObjectKey, _Entry | None, str | None]:
-        """Return the key as far as it is readable, the entry if it may be new, and the error."""
-        key = ObjectKey(kind, "?", "?")
-        try:
-            key = identify(obj, kind)
-            return key, self._entry(key, obj, listed), None
-        except ManifestError as error:
-            return key, None, self._reject(key, str(error))
+    def settled(self) -> None:
+        """Record that all kinds have been read once: a missing object is not only late."""
+        for part in self._parts:
+            part.state.settled()
 
-    def _entry(self, key: ObjectKey, obj: object, listed: bool) -> _Entry | None:
-        metadata = root(obj, key.kind)["metadata"]
-        uid, version = metadata["uid"].text(), metadata["resourceVersion"].text()
-        old = self._entries.get(key)
-        # After a restore of etcd, a list may have another state with the known version.
-        if not listed and old and old.uid == uid and not_newer(version, old.version):
-            self.stats.outdated += version != old.version
-            return None
-        kind = KINDS[key.kind]
-        parsed = kind.parse(key, obj, self.scope)
-        text = kind.warning(obj, parsed)
-        self.warnings.put(key, revision_of(key, obj) if text else "", text)
-        self.stats.rejected.pop(key, None)
-        return _Entry(uid, version, parsed)
+    def _report_once(self, rejection: Rejection) -> None:
+        if rejection not in self._reported:
+            self._reported.add(rejection)
+            self._report(rejection)
 
-    def _put(self, key: ObjectKey, entry: _Entry) -> None:
-        old = self._entries.get(key)
-        if old is None or old.parsed != entry.parsed:
-            self._replace(key, old.parsed if old else None, entry.parsed)
-        # Only after that: if the sink fails, the object must not look unchanged.
-        self._entries[key] = entry
-        self._counts[key.kind] += old is None
+    # -- state --------------------------------------------------------------------------------
 
-    def _delete(self, key: ObjectKey) -> None:
-        self.warnings.remove(key)
-        self.stats.rejected.pop(key, None)
-        entry = self._entries.get(key)
-        if entry is not None:
-            self._replace(key, entry.parsed, None)
-            del self._entries[key]
-            self._counts[key.kind] -= 1
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """All kinds that count, in a fixed order."""
+        return tuple(self._by_kind)
 
-    def _replace(self, key: ObjectKey, old: object, new: object) -> None:
-        KINDS[key.kind].put(self._state, key, old, new)
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The number of objects in force, by kind."""
+        return {
+            kind: max(part.counts[kind] for part in parts) for kind, parts in self._by_kind.items()
+        }
 
-    def _publish(self) -> None:
-        """Pass on all changes, each revision at most once."""
-        while self._state.publish_next():
-            pass
+    @property
+    def rejected(self) -> Mapping[str, int]:
+        """The present number of unusable objects, by kind."""
+        found = Counter(key.kind for key in self.stats.rejected)
+        return {kind: found[kind] for kind in self._by_kind}
 
-    def _reject(self, key: ObjectKey, reason: str) -> str:
-        self.stats.rejections += 1
-        self.stats.last_rejection = reason
-        if self.stats.rejected.get(key) != reason:
-            if key.name != "?":
-                self.stats.rejected[key] = reason
-            kept = key in self._entries
-            self._report(Rejection(key.kind, key.namespace, key.name, reason, kept))
-        return reason
+    @property
+    def stats(self) -> Stats:
+        """The counts of all dialects together."""
+        every = [part.stats for part in self._parts]
+        rejected: dict[ObjectKey, str] = {}
+        for stats in every:
+            for key, reason in stats.rejected.items():
+                known = rejected.get(key, reason)
+                rejected[key] = known if known == reason else f"{known}; {reason}"
+        return Stats(
+            sum(stats.rejections for stats in every),
+            rejected,
+            next((stats.last_rejection for stats in every if stats.last_rejection), ""),
+            sum(stats.outdated for stats in every),
+            self._ignored,
+        )
 
+    def status(self) -> dict[str, KindStatus]:
+        """Return the numbers of each kind; the source adds the rest of the status."""
+        rejected = self.rejected
+        return {kind: KindStatus(n, rejected[kind]) for kind, n in self.counts.items()}
 
-def not_newer(version: str, known: str) -> bool:
-    """Return whether a version is equal to a known one, or older.
+    @property
+    def warnings(self) -> Iterator[ObjectWarning]:
+        """The objects without effect, and the problems that several objects cause together."""
+        for part in self._parts:
+            yield from part.warnings
+            yield from part.state.warnings()
 
-    The versions of one kind are decimal numbers that grow, unless etcd is restored. Kubernetes
-    guarantees that since 1.35; before, they were opaque. A version of another form counts as newer.
+    def __contains__(self, key: ObjectKey) -> bool:
+        """Return whether each dialect that knows the kind has the object in force."""
+        return all(key in part for part in self._by_kind.get(key.kind, ())) and (
+            key.kind in self._by_kind
+        )
 
-    Args:
-        version: a ``resourceVersion`` of an object or a list; empty for none.
-        known: the known one of the same object, or of lists of the same kind.
-    """
-    if not version or not known:
-        return False
-    if version == known:
-        return True
-    return _is_number(version) and _is_number(known) and int(version) < int(known)
+    def is_rejected(self, key: ObjectKey) -> bool:
+        """Return whether an object is unusable at present, for any dialect."""
+        return any(key in part.stats.rejected for part in self._by_kind[key.kind])
 
+    def version_of(self, key: ObjectKey) -> Version | None:
+        """Return the version of an object in force; None if the object is not in force."""
+        versions = (part.version_of(key) for part in self._by_kind[key.kind])
+        return next((version for version in versions if version is not None), None)
 
-def _is_number(version: str) -> bool:
-    # int() accepts other characters as well, and refuses more than 4,300 digits.
-    return len(version) < 40 and version.isascii() and version.isdigit()
+    @property
+    def in_force(self) -> list[ObjectKey]:
+        """The keys of all objects in force."""
+        return list(dict.fromkeys(key for part in self._parts for key in part.in_force))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Final
 
 from activator.discovery import version
 from activator.discovery.api_server import ApiServer
@@ -18,44 +19,69 @@ from activator.discovery.backoff import Timings
 from activator.discovery.credentials import ClusterConfigError
 from activator.discovery.destinations import EndpointsSource
 from activator.discovery.inventory import Inventory
+from activator.discovery.knative_kinds import KNATIVE
 from activator.discovery.listing import Resource
 from activator.discovery.reflector import Reflector
 from activator.discovery.self_check import SelfCheck
+from activator.discovery.service_kinds import SERVICES
 from activator.discovery.version import ClusterVersionError
 from activator.knative.labels import REVISIONS_PATH, SERVICE_TYPE_LABEL
-
-__all__ = ["ClusterConfigError", "ClusterVersionError", "KubernetesWatch", "resources"]
+from activator.plain.workloads import KINDS as WORKLOADS
 from activator.records.source_status import SourceStatus, WatchCounters
 
-# The activator uses only Endpoints and EndpointSlices with this label, so the server sends only
-# those. A cluster has as many of them as Services. The activator knows Services and Revisions by
-# their names; Knative requires no label of them.
+__all__ = ["ClusterConfigError", "ClusterVersionError", "KubernetesWatch", "resources"]
+
+# Knative's dialect uses only Endpoints and EndpointSlices with this label, so the server sends
+# only those. A cluster has as many of them as Services. The activator knows Services and Revisions
+# by their names; Knative requires no label of them.
 _OF_KNATIVE = MappingProxyType({"labelSelector": SERVICE_TYPE_LABEL})
 
 
+_SERVICES: Final = Resource("Service", "/api/v1/services")
+_SLICES: Final = Resource("EndpointSlice", "/apis/discovery.k8s.io/v1/endpointslices")
+_WORKLOADS: Final = tuple(
+    Resource(kind, f"/apis/apps/v1/{kind.lower()}s", may_lack=True) for kind in WORKLOADS
+)
+
+
 def resources(
-    system_namespace: str, source: EndpointsSource = EndpointsSource.AUTO
+    system_namespace: str,
+    source: EndpointsSource = EndpointsSource.AUTO,
+    dialects: Collection[str] = (KNATIVE.name,),
 ) -> tuple[Resource, ...]:
     """Return the resources of all namespaces, and the ConfigMaps of one.
 
     Arguments:
         system_namespace: namespace of the ConfigMaps.
-        source: the kind of objects that list the pods. With ``AUTO`` slices are optional, since
-            Knative's own ClusterRole does not allow to read them.
+        source: the kind of objects that list the pods of Knative's revisions.
+        dialects: names of the dialects in use. A resource that two of them read is followed once.
     """
-    slices = Resource(
-        "EndpointSlice",
-        "/apis/discovery.k8s.io/v1/endpointslices",
-        _OF_KNATIVE,
-        optional=source is EndpointsSource.AUTO,
-    )
+    with_services = SERVICES.name in dialects
+    config_maps = Resource("ConfigMap", f"/api/v1/namespaces/{system_namespace}/configmaps")
+    if KNATIVE.name not in dialects:
+        return (_SERVICES, _SLICES, *_WORKLOADS, config_maps._replace(may_lack=True))
+    followed = _of_knative(source, with_services=with_services)
+    if with_services:
+        # All slices: no label marks the slices of annotated Services.
+        followed = (*(each for each in followed if each.kind != _SLICES.kind), _SLICES)
+    return (*followed, *(_WORKLOADS if with_services else ()), config_maps)
+
+
+def _of_knative(source: EndpointsSource, *, with_services: bool) -> tuple[Resource, ...]:
+    """Return the resources of Knative's dialect.
+
+    With ``AUTO`` slices are optional, since Knative's own ClusterRole does not allow to read them.
+    """
+    if_missing = "is Knative Serving installed?"
+    if with_services:
+        if_missing = "without Knative Serving only annotated Services count"
+    slices = _SLICES._replace(selector=_OF_KNATIVE, optional=source is EndpointsSource.AUTO)
     endpoints = Resource("Endpoints", "/api/v1/endpoints", _OF_KNATIVE)
     return (
-        Resource("Revision", REVISIONS_PATH, if_missing="is Knative Serving installed?"),
-        Resource("Service", "/api/v1/services"),
+        Resource("Revision", REVISIONS_PATH, may_lack=with_services, if_missing=if_missing),
+        _SERVICES,
         *((endpoints,) if source is not EndpointsSource.SLICES else ()),
         *((slices,) if source is not EndpointsSource.ENDPOINTS else ()),
-        Resource("ConfigMap", f"/api/v1/namespaces/{system_namespace}/configmaps"),
     )
 
 
@@ -100,7 +126,7 @@ class KubernetesWatch:
         self.self_check = SelfCheck(
             self._api, inventory, self._reflectors, self._timings, self_check_interval
         )
-        for resource in resources(system_namespace, inventory.scope.endpoints):
+        for resource in resources(system_namespace, inventory.scope.endpoints, inventory.dialects):
             self._follow(resource)
 
     async def start(self) -> None:
@@ -155,6 +181,8 @@ class KubernetesWatch:
         """
         for kind in kinds or tuple(self._reflectors):
             await self._reflectors[kind].settled.wait()
+        if self.synced:
+            self._inventory.settled()
 
     def hurry(self) -> None:
         """Shorten all pauses after failures, since a request has begun to wait."""
@@ -184,12 +212,12 @@ class KubernetesWatch:
 
         Returns:
             Seconds since the server's last sign of life, or since the start, by kind. A missing
-            optional resource has no age.
+            resource that may be missing has no age.
         """
         return {
             kind: max(0.0, now - reflector.last_sign_of_life)
             for kind, reflector in self._reflectors.items()
-            if reflector.synced.is_set() or not reflector.resource.optional
+            if reflector.synced.is_set() or not reflector.settled.is_set()
         }
 
     async def run(self) -> None:

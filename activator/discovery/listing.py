@@ -25,6 +25,8 @@ class Resource(NamedTuple):
         path: of the list at the server.
         selector: query parameters of lists and watches that select objects.
         optional: whether the activator starts without this resource if it cannot be read.
+        may_lack: whether it starts without this resource if the server does not have the kind, or
+            if no role allows to read it. It waits out every other failure.
         if_missing: a hint for people if the server does not have the kind.
     """
 
@@ -32,6 +34,7 @@ class Resource(NamedTuple):
     path: str
     selector: Mapping[str, str] = MappingProxyType({})
     optional: bool = False
+    may_lack: bool = False
     if_missing: str = ""
 
 

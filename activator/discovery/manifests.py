@@ -197,6 +197,7 @@ class ManifestFolder:
             self._files[name] = _File(reading, reading.objects)
         for _ in self._resolve():
             pass  # there is no traffic yet
+        self._inventory.settled()
 
     async def run(self) -> None:
         """Follow changes until cancelled; call ``load`` first.

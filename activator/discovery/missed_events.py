@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from activator.discovery.inventory import Inventory, Version
+from activator.discovery.dialect_inventory import Version
+from activator.discovery.inventory import Inventory
 from activator.discovery.wire import ListedMetadata
 from activator.objects.fields import ManifestError, ObjectKey, identify
 from activator.records.source_status import MissedEvents
@@ -58,7 +59,7 @@ class Comparison:
         except ManifestError:
             return
         self._listed.add(key)
-        if key in self._inventory.stats.rejected:
+        if self._inventory.is_rejected(key):
             return
         known = self._inventory.version_of(key)
         listed = Version(metadata.uid or "", metadata.resourceVersion or "")

@@ -13,10 +13,12 @@ from difflib import get_close_matches
 from typing import Final
 
 from activator.discovery.destinations import PrivateEndpoints, PublicEndpoints
+from activator.discovery.dialect import Scope
 from activator.knative.labels import REVISION_LABEL, REVISION_UID_LABEL, SERVICE_TYPE_LABEL
 from activator.knative.revisions import READINESS_POLICY_ANNOTATION
 from activator.objects.fields import Field, ObjectKey, root, show
 from activator.objects.policies import HASH_KEY, LOAD_BALANCING
+from activator.plain.slices import SERVICE_LABEL
 from activator.records.source_status import ObjectWarning
 from throttler.model import AppProtocol, Revision
 
@@ -32,12 +34,13 @@ _PORT_NAMES: Final = tuple(protocol.port_name for protocol in AppProtocol)
 _SHOWN: Final = 3
 
 
-def of_revision(obj: object, parsed: Revision | None) -> str:
+def of_revision(obj: object, parsed: Revision | None, scope: Scope) -> str:
     """Return the annotations of a Revision object that are unknown; empty if none is.
 
     Arguments:
         obj: the object as decoded from JSON or YAML, which a parser has accepted.
         parsed: its value.
+        scope: which objects count.
     """
     annotations = root(obj, "Revision")["metadata"]["annotations"].mapping()
     unknown = [
@@ -56,11 +59,13 @@ def _unknown(name: str) -> str:
     return f"the annotation {show(name)} is unknown and has no effect; {hint}"
 
 
-def of_endpoints(obj: object, parsed: PrivateEndpoints | PublicEndpoints | None) -> str:
+def of_endpoints(
+    obj: object, parsed: PrivateEndpoints | PublicEndpoints | None, scope: Scope
+) -> str:
     """Return why an Endpoints object lists no pods for the activator; empty if it may.
 
     Arguments:
-        obj, parsed: as for ``of_revision``.
+        obj, parsed, scope: as for ``of_revision``.
     """
     if parsed is None:
         return _unlabelled(root(obj, "Endpoints")["metadata"]["labels"])
@@ -74,18 +79,24 @@ def of_endpoints(obj: object, parsed: PrivateEndpoints | PublicEndpoints | None)
     return _misnamed([subset["ports"] for subset in subsets])
 
 
-def of_slice(obj: object, parsed: PrivateEndpoints | PublicEndpoints | None) -> str:
+def of_slice(obj: object, parsed: PrivateEndpoints | PublicEndpoints | None, scope: Scope) -> str:
     """Return why an EndpointSlice lists no pods for the activator; empty if it may.
 
     Arguments:
-        obj, parsed: as for ``of_revision``.
+        obj, parsed, scope: as for ``of_revision``.
     """
     slice_ = root(obj, "EndpointSlice")
     if parsed is None:
-        return _unlabelled(slice_["metadata"]["labels"])
+        labels = slice_["metadata"]["labels"]
+        return "" if scope.services and _is_plain(labels) else _unlabelled(labels)
     if isinstance(parsed, PublicEndpoints) or not parsed.empty:
         return ""
     return _misnamed([slice_["ports"]] if slice_["endpoints"].sequence() else [])
+
+
+def _is_plain(labels: Field) -> bool:
+    """Return whether a slice belongs to a Service that Knative did not make."""
+    return bool(labels.at(SERVICE_LABEL).value) and labels.at(SERVICE_TYPE_LABEL).value is None
 
 
 def _unlabelled(labels: Field) -> str:

@@ -18,7 +18,8 @@ import random
 from collections.abc import Callable, Mapping
 
 from activator.discovery.backoff import Backoff, Pause, Timings, hurried
-from activator.discovery.inventory import Inventory, not_newer
+from activator.discovery.dialect_inventory import not_newer
+from activator.discovery.inventory import Inventory
 from activator.discovery.listing import Resource, pages
 from activator.discovery.wire import (
     HTTP_GONE,
@@ -186,7 +187,8 @@ class Reflector:
         if not self._version and error.status == _HTTP_GATEWAY_TIMEOUT:
             # The server's cache may be older than the last known version: list from etcd.
             self._list_version = ""
-        if self.resource.optional and error.status in _MISSING and not self.synced.is_set():
+        may_lack = self.resource.optional or self.resource.may_lack
+        if may_lack and error.status in _MISSING and not self.synced.is_set():
             return Pause(self._missing(error), self._timings.missing)
         requested = min(error.retry_after, self._timings.retry_after_limit)
         suspect = error.status not in _NOT_ABOUT_THE_VERSION

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from activator.discovery.destinations import EndpointsSource, Family
+from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import Scope
+from activator.discovery.kinds import DIALECTS
 from activator.discovery.rejections import Rejection, log_rejection
+from activator.discovery.service_kinds import SERVICES
 from activator.discovery.sink import Sink, SystemSink
 from activator.discovery.source import Source
 from activator.settings.config import Settings
@@ -87,8 +89,11 @@ def _inventory(
         EndpointsSource(settings.endpoints),
         Family.IPV6 if ":" in settings.pod_ip else Family.IPV4,
         settings.readiness_policy,
+        settings.cluster_domain,
+        services=SERVICES.name in settings.dialect,
     )
-    return Inventory(wiring.sink, wiring.system, report, scope)
+    dialects = (DIALECTS[name] for name in settings.dialect)
+    return Inventory(wiring.sink, wiring.system, report, scope, dialects)
 
 
 #: The first row that is chosen counts.

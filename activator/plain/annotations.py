@@ -13,7 +13,9 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from activator.kpa.rules import Rules
+from activator.objects import policies
 from activator.objects.fields import Field
+from throttler.model import NO_POLICIES, Policies
 
 PREFIX: Final = "activator.dev/"
 ENABLED: Final = f"{PREFIX}enabled"
@@ -106,6 +108,7 @@ class Annotations:
         route: how requests get to the activator.
         owner: what scales the workload.
         scale: the numbers of the autoscaler.
+        policies: the load balancing policies.
     """
 
     target: Target | None = None
@@ -120,6 +123,7 @@ class Annotations:
     route: Route = Route.SHARED
     owner: Owner = Owner.SELF
     scale: Rules = Rules()  # noqa: RUF009  # frozen, so all may share it
+    policies: Policies = NO_POLICIES
 
 
 def is_enabled(metadata: Field) -> bool:
@@ -156,7 +160,7 @@ def parse(metadata: Field) -> Annotations:
     least, most = scale.get("min_scale", 0), scale.get("max_scale", 0)
     if 0 < most < least:
         annotations.at(f"{PREFIX}max-scale").expected(f"0 or at least min-scale, which is {least}")
-    return Annotations(**found, scale=Rules(**scale))
+    return Annotations(**found, scale=Rules(**scale), policies=policies.parse(annotations))
 
 
 def unknown(metadata: Field) -> Mapping[str, str]:
@@ -362,7 +366,11 @@ TABLE: Final[Mapping[str, Row]] = {
 }
 
 #: The annotations that some module reads.
-_KNOWN: Final = ("enabled", "load-balancing", "hash-key", *TABLE)
+_KNOWN: Final = (
+    "enabled",
+    *(name.removeprefix(PREFIX) for name in (policies.LOAD_BALANCING, policies.HASH_KEY)),
+    *TABLE,
+)
 
 
 def reference() -> str:

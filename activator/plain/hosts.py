@@ -61,6 +61,14 @@ class Hosts(Generic[Service]):
             else:
                 del self._claims[host], self._winners[host]
 
+    def winner(self, host: str) -> Service | None:
+        """Return the Service that has exactly this host; None if none claims it."""
+        return self._winners.get(host)
+
+    def claimants(self, host: str) -> Iterable[Service]:
+        """Return all Services that claim exactly this host."""
+        return self._claims.get(host, {}).values()
+
     def find(self, host: str) -> Service | None:
         """Return the Service that a host names; None if none does.
 

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from activator.plain.annotations import ChosenProbe, ProbeWord, ReadinessPolicy
 from activator.plain.probes import ContainerProbe, Handler
 from activator.plain.workloads import Container, Workload
+from throttler.model import ReadinessRule
 
 _TCP: Final = ContainerProbe(Handler.TCP)
 _HANDLERS: Final = {
@@ -25,12 +26,12 @@ class Choice(NamedTuple):
     Attributes:
         probe: how the activator probes a pod, on the port of the requests whatever ``port`` says;
             None if it does not.
-        kubernetes_too: whether Kubernetes must also list a pod as ready.
+        readiness: the rule that makes a pod usable.
         why: sentences for ``activator explain``.
     """
 
     probe: ContainerProbe | None
-    kubernetes_too: bool
+    readiness: ReadinessRule
     why: str
 
 
@@ -39,6 +40,8 @@ def choose(
     annotation: ChosenProbe | None,
     workload: Workload | None,
     target_port: str | int,
+    *,
+    tls: bool = False,
 ) -> Choice:
     """Return the probe of a Service's pods.
 
@@ -47,27 +50,34 @@ def choose(
         annotation: the probe that the Service's annotation asks for, if it does.
         workload: the object whose pods the Service has; None if there is none, or several.
         target_port: ``targetPort`` of the Service's port: the name or number of a pod's port.
+        tls: whether the pods serve TLS on that port; a probe of the annotation does the same.
     """
     if annotation is not None and annotation.word is ProbeWord.NONE:
-        return Choice(None, True, "The annotation asks for no probe: Kubernetes decides alone.")
+        why = "The annotation asks for no probe: Kubernetes decides alone."
+        return Choice(None, ReadinessRule.NO_PROBE, why)
     container = workload.owner_of(target_port) if workload is not None else None
     if annotation is not None:
-        probe, why = _annotated(annotation), "The annotation asks for this probe."
+        probe, why = _annotated(annotation, tls=tls), "The annotation asks for this probe."
     else:
         probe, why = _of_container(workload, container, target_port)
     if policy is ReadinessPolicy.PROBE:
-        return Choice(probe, False, why)
+        return Choice(probe, ReadinessRule.PROBE, why)
     if policy is ReadinessPolicy.KUBERNETES:
-        return Choice(probe, True, f"{why} The readiness policy also requires Kubernetes' list.")
-    unseen = _unseen(workload, container) if workload is not None else ""
-    return Choice(probe, bool(unseen), f"{why} {unseen}".rstrip())
+        why = f"{why} The readiness policy also requires Kubernetes' list."
+        return Choice(probe, ReadinessRule.KUBERNETES_POLICY, why)
+    rule, unseen = (ReadinessRule.PROBE, "") if workload is None else _unseen(workload, container)
+    return Choice(probe, rule, f"{why} {unseen}".rstrip())
 
 
-def _annotated(annotation: ChosenProbe) -> ContainerProbe:
+def _annotated(annotation: ChosenProbe, *, tls: bool) -> ContainerProbe:
     handler, argument = _HANDLERS[annotation.word], annotation.argument
-    if handler is Handler.GRPC:
-        return ContainerProbe(handler, service=argument)
-    return ContainerProbe(handler, path=argument or "/")
+    match handler:
+        case Handler.GRPC:
+            return ContainerProbe(handler, service=argument, tls=tls)
+        case Handler.HTTP:
+            return ContainerProbe(handler, path=argument, tls=tls)
+        case _:
+            return ContainerProbe(handler)
 
 
 def _of_container(
@@ -83,28 +93,27 @@ def _of_container(
         return _TCP, f"Container {name} has no readiness probe, so the probe is a TCP connect."
     if probe.handler is Handler.EXEC:
         return _TCP, f"The readiness probe of container {name} is a command."
-    if probe.host:
-        return _TCP, f"The readiness probe of container {name} has a host of its own."
     number = container.ports.get(str(target_port), target_port)
     if container.ports.get(str(probe.port), probe.port) != number:
         return _TCP, f"The readiness probe of container {name} is on another port."
+    if probe.host and probe.handler is Handler.TCP:
+        return _TCP, f"The readiness probe of container {name} has a host of its own."
     return probe, f"This is the readiness probe of container {name}."
 
 
-def _unseen(workload: Workload, container: Container | None) -> str:
-    """Return which check of Kubernetes the activator cannot make itself; empty if none."""
+def _unseen(workload: Workload, container: Container | None) -> tuple[ReadinessRule, str]:
+    """Return the rule for a check of Kubernetes that the activator cannot make, and a sentence."""
+    listed = "Kubernetes must list the pod as ready"
     for each in workload.containers:
         if each.has_startup_probe:
-            return (
-                f"Kubernetes must list the pod as ready: container {each.name} has a startup probe."
-            )
+            why = f"{listed}: container {each.name} has a startup probe."
+            return ReadinessRule.STARTUP_PROBE, why
         if each.probe is None:
             continue
         if each is not container:
-            return (
-                f"Kubernetes must list the pod as ready: container {each.name} has a readiness "
-                f"probe of its own."
-            )
+            why = f"{listed}: container {each.name} has a readiness probe of its own."
+            return ReadinessRule.SIDECAR_READINESS_PROBE, why
         if each.probe.handler is Handler.EXEC:
-            return "Kubernetes must list the pod as ready, since only kubelet can run the command."
-    return ""
+            why = f"{listed}, since only kubelet can run the command."
+            return ReadinessRule.EXEC_READINESS_PROBE, why
+    return ReadinessRule.PROBE, ""

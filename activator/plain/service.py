@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from activator.objects.fields import Field, ObjectKey, identify, root
-from activator.plain.annotations import Annotations, Route, is_enabled, unknown
+from activator.plain.annotations import PREFIX, Annotations, Route, is_enabled, unknown
 from activator.plain.annotations import parse as parse_annotations
 from throttler.model import AppProtocol
+
+#: The annotation that chooses the buffered port.
+PORT: Final = f"{PREFIX}port"
 
 _MAX_PORT: Final = 65_535
 #: Names of ports that the activator takes by itself, in this order.
@@ -92,7 +95,8 @@ def parse(obj: object) -> PlainService | None:
     asks = parse_annotations(metadata)
     selector = spec["selector"]
     refused = _refused(spec, asks)
-    port, unclear = (None, "") if refused else _port(spec["ports"], asks.port)
+    annotation = metadata["annotations"].at(PORT)
+    port, unclear = (None, "") if refused else _port(spec["ports"], asks.port, annotation)
     if port is not None and port.tls and asks.route is Route.TAKEOVER:
         port, unclear = None, _TAKEOVER_TLS
     return PlainService(
@@ -128,22 +132,28 @@ def _refused(spec: Field, asks: Annotations) -> str:
     return ""
 
 
-def _port(ports: Field, wanted: str) -> tuple[Port | None, str]:
-    """Return the buffered port; or None, and why none can be chosen."""
+def _port(ports: Field, wanted: str, annotation: Field) -> tuple[Port | None, str]:
+    """Return the buffered port; or None, and why none can be chosen.
+
+    Raises:
+        ManifestError: the annotation names no port of the Service.
+    """
     tcp = [port for port in ports.items() if port["protocol"].text(default="TCP") == "TCP"]
     known = [port["name"].text() or str(port["port"].value) for port in tcp]
     if not tcp:
         return None, "the Service has no TCP port"
     if wanted:
         found = [port for port in tcp if wanted in (port["name"].text(), str(port["port"].value))]
-        problem = f"no port {wanted}; the Service has {', '.join(known)}"
+        if not found:
+            annotation.expected(f"a TCP port of the Service, which has {', '.join(known)}")
+        problem = ""
     elif len(tcp) == 1:
         found, problem = tcp, ""
     else:
         found = [port for name in _NAMES for port in tcp if port["name"].text() == name]
         problem = (
             f"none of the ports {', '.join(known)} is named {', '.join(_NAMES)}: choose one with "
-            f"the annotation activator.dev/port"
+            f"the annotation {PORT}"
         )
     return (_read(found[0]), "") if found else (None, problem)
 

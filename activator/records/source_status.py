@@ -82,6 +82,7 @@ class ObjectWarning(NamedTuple):
         kind, namespace, name: the object.
         revision: name of its revision; empty if unknown.
         text: which part has no effect, and why.
+        reason: a word for the sort of problem; empty for a part without effect.
     """
 
     kind: str
@@ -89,6 +90,7 @@ class ObjectWarning(NamedTuple):
     name: str
     revision: str
     text: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,6 +217,14 @@ class Settings:
         "The kubelet writes it into the resolv.conf of each pod.",
     )
 
+    dialect: tuple[str, ...] = setting(
+        values.choices("knative", "services"), "ACTIVATOR_DIALECT", CLUSTER, "knative",
+        "Objects that describe the applications: knative reads Revisions, services reads "
+        "annotated Services. With both, a cluster may lack Knative.",
+        "A drop-in for Knative's activator must not take other Services. A folder may have both "
+        "kinds of objects.",
+        local="knative,services", commands=("run", "local"),
+    )
     kubeconfig: str = setting(
         values.TEXT, "KUBECONFIG", CLUSTER, "",
         "File with the access to the Kubernetes API. Without one, the activator uses the pod's "

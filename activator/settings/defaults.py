@@ -44,6 +44,8 @@ def _autoscaler_url(sources: Sources) -> str:
     known = sources.known
     if "system_namespace" not in known or "cluster_domain" not in known:
         return ""  # one of both is wrong, so the activator does not start anyway
+    if "knative" not in known.get("dialect", ()):
+        return ""
     return f"ws://autoscaler.{known['system_namespace']}.svc.{known['cluster_domain']}:8080"
 
 
@@ -53,5 +55,6 @@ CLUSTER_DOMAIN: Final = Derived(
     "the `svc.` search domain of resolv.conf, else cluster.local", _cluster_domain
 )
 AUTOSCALER_URL: Final = Derived(
-    "ws://autoscaler.SYSTEM_NAMESPACE.svc.CLUSTER_DOMAIN:8080", _autoscaler_url
+    "ws://autoscaler.SYSTEM_NAMESPACE.svc.CLUSTER_DOMAIN:8080; nothing without the dialect knative",
+    _autoscaler_url,
 )

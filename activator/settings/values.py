@@ -159,6 +159,20 @@ def choice(*words: str) -> Kind[str]:
     return Kind(parse, "one of " + ", ".join(words), "|".join(words))
 
 
+def choices(*words: str) -> Kind[tuple[str, ...]]:
+    """Return the form of one or more words of several, in the order of the words."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        given = [word.strip() for word in text.split(",")]
+        if not set(given) <= set(words):
+            raise ValueError(f"unknown word: {text!r}")
+        return tuple(word for word in words if word in given)
+
+    return Kind(
+        parse, f"one or more of {', '.join(words)}, separated by commas", f"{'|'.join(words)},…"
+    )
+
+
 def url(*schemes: str, empty: str = "") -> Kind[str]:
     """Return the form of a URL with a host and one of the schemes.
 

@@ -28,6 +28,8 @@ KINDS = {
     "configmaps": "ConfigMap",
     "endpointslices": "EndpointSlice",
     "secrets": "Secret",
+    "deployments": "Deployment",
+    "statefulsets": "StatefulSet",
 }
 
 

@@ -80,11 +80,12 @@ class RecordingSink:
 
     @staticmethod
     def _ready(endpoints: Mapping[AppProtocol, ListedEndpoints]) -> list[str]:
-        return sorted(endpoint.address for endpoint in endpoints[AppProtocol.HTTP1].ready)
+        listed = endpoints.get(AppProtocol.HTTP1, ListedEndpoints())
+        return sorted(endpoint.address for endpoint in listed.ready)
 
     def ready(self, revision_id: RevisionID = A) -> list[str]:
         """Return the addresses that are ready by HTTP/1, sorted."""
-        return self._ready(self.endpoints[revision_id])
+        return self._ready(self.endpoints.get(revision_id, {}))
 
 
 def metadata(name: str, uid: str = "", version: str = "", **more: Any) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from activator.discovery.destinations import EndpointsSource, Family
+from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import Scope
 from activator.discovery.rejections import Rejection
 from tests.activator.discovery.recording import (
     A,

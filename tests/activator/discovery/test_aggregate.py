@@ -8,8 +8,8 @@ from itertools import permutations
 import pytest
 
 from activator.discovery.destinations import EndpointsSource, Family
+from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import Scope
 from activator.knative.names import private_service
 from tests.activator.discovery.recording import (
     A,

@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from activator.discovery.aggregate import Aggregates
+from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import KINDS, Scope
+from activator.discovery.kinds import DIALECTS, GROUPS
+from activator.discovery.knative_kinds import KNATIVE
 from activator.discovery.rejections import Rejection
+from activator.discovery.system_kinds import SYSTEM
 from activator.objects.fields import ObjectKey
 from tests.activator.discovery.recording import (
     A,
@@ -340,7 +344,7 @@ def test_objects_that_are_rejected_at_present_are_counted_by_kind(inventory: Inv
         "Endpoints": 1,
         "Revision": 1,
     }
-    assert set(inventory.rejected) == set(KINDS)
+    assert set(inventory.rejected) == {*KNATIVE.kinds, *SYSTEM.kinds}
 
 
 steps = st.lists(
@@ -378,14 +382,15 @@ def test_after_any_history_the_sink_knows_what_the_objects_add_up_to(
         expected = {ip for of, ips in good.values() if of == revision_id.name for ip in ips}
         told = sink.ready(revision_id) if revision_id in sink.endpoints else []
         assert told == sorted(f"{ip}:8012" for ip in expected)
-    sums = inventory._state.endpoints._private
+    sums = cast(Aggregates, inventory._parts[0].state).endpoints._private
     assert not sums._parts.keys() - {A, B}
     assert len(sums._published) == len({of for of, _ in good.values()})
 
 
-@given(json_values, st.sampled_from(list(KINDS)))
+@given(json_values, st.sampled_from(list(GROUPS)))
 def test_no_value_stops_the_inventory(value: Any, kind: str) -> None:
-    inventory = Inventory(RecordingSink(), RecordingSink(), lambda rejection: None)
+    sink = RecordingSink()
+    inventory = Inventory(sink, sink, lambda rejection: None, dialects=DIALECTS.values())
     inventory.apply(value)
     inventory.apply({"kind": kind, "metadata": value})
     inventory.apply({"kind": kind, "metadata": {"name": "a"}, "data": value, "spec": value})

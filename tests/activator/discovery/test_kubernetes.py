@@ -13,8 +13,9 @@ import pytest
 
 from activator.discovery.backoff import Timings
 from activator.discovery.destinations import EndpointsSource
+from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import Scope
+from activator.discovery.kinds import DIALECTS
 from activator.discovery.kubernetes import KubernetesWatch
 from tests.activator.discovery.fake_api_server import (
     Answer,
@@ -34,7 +35,10 @@ from tests.activator.discovery.recording import (
     slice_of,
     truncated,
 )
+from tests.activator.plain import objects as plain
 from tests.process import PATIENCE
+from throttler.model import RevisionID, RevisionKind
+from throttler.probe_spec import ProbeKind
 
 QUICK = Timings(
     backoff_first=0.001,
@@ -256,4 +260,104 @@ async def test_slices_that_must_be_read_hold_up_the_start_and_say_why(
             in warnings[0]
         )
         del server.always["EndpointSlice", "list"]
+        await watch.wait_synced()
+
+
+# -- dialects -----------------------------------------------------------------------------------
+
+HELLO = RevisionID("shop", "hello", RevisionKind.SERVICE)
+
+
+def of_dialects(sink: RecordingSink, *names: str) -> Inventory:
+    scope = Scope(services="services" in names)
+    return Inventory(sink, sink, scope=scope, dialects=[DIALECTS[name] for name in names])
+
+
+def plain_objects() -> list[dict[str, object]]:
+    probe = {"httpGet": {"port": 8080, "path": "/up"}}
+    workload = plain.deployment(plain.container(readinessProbe=probe))
+    return [plain.service(), plain.slice_of(plain.endpoint()), workload]
+
+
+async def test_services_alone_need_nothing_of_knative(
+    server: FakeApiServer, sink: RecordingSink, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A role may allow no ConfigMaps: those configure the activator, and have defaults."""
+    for obj in plain_objects():
+        server.put(obj)
+    server.always["ConfigMap", "list"] = Answer(403)
+    inventory = of_dialects(sink, "services")
+    watch = KubernetesWatch(inventory, "activator", server.kubeconfig(tmp_path), QUICK)
+    async with running(watch):
+        await watch.wait_synced()
+        await server.watched("Deployment")
+    assert {(call.group, call.resource) for call in server.calls} == {
+        ("", "services"),
+        ("discovery.k8s.io", "endpointslices"),
+        ("apps", "deployments"),
+        ("apps", "statefulsets"),
+        ("", "configmaps"),
+    }
+    assert sink.revisions[HELLO].probe.kind is ProbeKind.HTTP
+    assert sink.ready(HELLO) == ["10.0.0.1:8080"]
+    assert "serving.knative.dev" not in caplog.text
+
+
+async def test_both_dialects_read_one_list_of_each_kind(
+    server: FakeApiServer, sink: RecordingSink, tmp_path: Path
+) -> None:
+    for obj in (revision(), service(), slice_of("10.0.0.9"), *plain_objects()):
+        server.put(obj)
+    inventory = of_dialects(sink, "knative", "services")
+    watch = KubernetesWatch(inventory, "knative-serving", server.kubeconfig(tmp_path), QUICK)
+    async with running(watch):
+        await watch.wait_synced()
+        kinds = ["Revision", "Service", "Endpoints", "EndpointSlice", "Deployment", "StatefulSet"]
+        assert list(watch.counters) == [*kinds, "ConfigMap"]
+        assert all(counters.lists == 1 for counters in watch.counters.values())
+        assert set(sink.revisions) == {A, HELLO}
+        assert (sink.ready(A), sink.ready(HELLO)) == (["10.0.0.9:8012"], ["10.0.0.1:8080"])
+        assert list(inventory.warnings) == []
+        await server.watched("EndpointSlice")
+        await server.watched("Service")
+        server.put(plain.slice_of(plain.endpoint("10.0.0.2")))
+        await sink.until(lambda: sink.ready(HELLO) == ["10.0.0.2:8080"])
+        server.delete("Service", "hello")
+        await sink.until(lambda: set(sink.revisions) == {A})
+
+
+async def test_without_knative_the_services_work_and_one_line_says_so(
+    server: FakeApiServer, sink: RecordingSink, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    for obj in plain_objects():
+        server.put(obj)
+    server.always["Revision", "list"] = Answer(404, b"404 page not found")
+    inventory = of_dialects(sink, "knative", "services")
+    quick = replace(QUICK, missing=0.001)
+    watch = KubernetesWatch(inventory, "knative-serving", server.kubeconfig(tmp_path), quick)
+    async with running(watch):
+        await watch.wait_synced()
+        assert sink.ready(HELLO) == ["10.0.0.1:8080"]
+        await server.asked("Revision", "list", 5)
+        lines = [text for text in caplog.messages if "serving.knative.dev" in text]
+        assert len(lines) == 1
+        assert "without Knative Serving only annotated Services count" in lines[0]
+        assert "Revision" not in watch.ages(asyncio.get_running_loop().time())
+        server.put(revision())
+        del server.always["Revision", "list"]  # Knative is installed later
+        await sink.until(lambda: A in sink.revisions)
+
+
+async def test_revisions_that_cannot_be_listed_yet_are_waited_for_beside_services(
+    server: FakeApiServer, sink: RecordingSink, tmp_path: Path
+) -> None:
+    server.always["Revision", "list"] = Answer(503)
+    inventory = of_dialects(sink, "knative", "services")
+    watch = KubernetesWatch(inventory, "knative-serving", server.kubeconfig(tmp_path), QUICK)
+    async with running(watch):
+        await watch.wait_synced("Deployment")
+        await server.asked("Revision", "list", 3)
+        assert not watch.synced
+        del server.always["Revision", "list"]
         await watch.wait_synced()

@@ -14,8 +14,8 @@ import pytest
 from activator.discovery import self_check as module
 from activator.discovery.backoff import Timings
 from activator.discovery.destinations import EndpointsSource
+from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import Scope
 from activator.discovery.kubernetes import KubernetesWatch
 from activator.discovery.missed_events import Comparison
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event

@@ -27,6 +27,52 @@ def service(annotations: Any = None, **spec: Any) -> Any:
     }
 
 
+def named(obj: Any, name: str, **metadata: Any) -> Any:
+    """Return the same object under another name, perhaps with other metadata."""
+    return obj | {"metadata": obj["metadata"] | {"name": name} | metadata}
+
+
+def endpoint(ip: str = "10.0.0.1", uid: str = "", **conditions: bool) -> Any:
+    """Return an endpoint, ready if no condition is given; each address is a pod of its own."""
+    states = {"ready": True, "serving": True, "terminating": False} | conditions
+    return {"addresses": [ip], "conditions": states, "targetRef": {"uid": uid or f"uid-{ip}"}}
+
+
+def slice_of(*endpoints: Any, of: str = "hello", name: str = "", **fields: Any) -> Any:
+    """Return an EndpointSlice of a Service, with its one port without a name."""
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": name or f"{of}-x7f2q",
+            "namespace": "shop",
+            "labels": {
+                "kubernetes.io/service-name": of,
+                "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+            },
+        },
+        "addressType": "IPv4",
+        "ports": [{"name": "", "port": 8080, "protocol": "TCP"}],
+        "endpoints": list(endpoints),
+    } | fields
+
+
+def takeover_slice(
+    *ips: str, of: str = "hello", port: str = "10000", created: str = "2026-02-01T00:00:00Z"
+) -> Any:
+    """Return the takeover slice of a Service, which lists these activators."""
+    obj = slice_of(*map(endpoint, ips), of=of, name=f"{of}-activator")
+    labels = obj["metadata"]["labels"] | {"endpointslice.kubernetes.io/managed-by": "activator.dev"}
+    annotations = {"activator.dev/port": port}
+    return named(
+        obj,
+        f"{of}-activator",
+        labels=labels,
+        annotations=annotations,
+        creationTimestamp=created,
+    )
+
+
 def container(name: str = "app", port: int | None = 8080, **fields: Any) -> Any:
     """Return a container that declares the port ``http``."""
     ports = [] if port is None else [{"name": "http", "containerPort": port}]

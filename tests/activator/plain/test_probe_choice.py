@@ -11,6 +11,7 @@ from activator.plain.probe_choice import choose
 from activator.plain.probes import ContainerProbe, Handler
 from activator.plain.workloads import parse
 from tests.activator.plain.objects import container, deployment
+from throttler.model import ReadinessRule
 
 AUTO, PROBE, KUBERNETES = ReadinessPolicy
 HTTP_8080 = {"httpGet": {"port": 8080, "path": "/up"}}
@@ -18,41 +19,69 @@ EXEC = {"exec": {"command": ["true"]}}
 
 
 @pytest.mark.parametrize(
-    ("containers", "handler", "kubernetes_too", "why"),
+    ("containers", "handler", "readiness", "why"),
     [
-        ([container(readinessProbe=HTTP_8080)], Handler.HTTP, False, "of container app."),
+        (
+            [container(readinessProbe=HTTP_8080)],
+            Handler.HTTP,
+            ReadinessRule.PROBE,
+            "of container app.",
+        ),
         (
             [container(readinessProbe={"httpGet": {"port": "http"}})],
-            *(Handler.HTTP, False, "of container app."),
+            *(Handler.HTTP, ReadinessRule.PROBE, "of container app."),
         ),
-        ([container(readinessProbe={"grpc": {"port": 8080}})], Handler.GRPC, False, "of container"),
-        ([container()], Handler.TCP, False, "has no readiness probe"),
-        ([container("a", 1), container("b", 2)], Handler.TCP, False, "No container declares port"),
+        (
+            [container(readinessProbe={"grpc": {"port": 8080}})],
+            Handler.GRPC,
+            ReadinessRule.PROBE,
+            "of container",
+        ),
+        ([container()], Handler.TCP, ReadinessRule.PROBE, "has no readiness probe"),
+        (
+            [container("a", 1), container("b", 2)],
+            Handler.TCP,
+            ReadinessRule.PROBE,
+            "No container declares port",
+        ),
         (
             [container(readinessProbe={"httpGet": {"port": 9999}})],
-            *(Handler.TCP, False, "on another port"),
+            *(Handler.TCP, ReadinessRule.PROBE, "on another port"),
         ),
         (
             [container(readinessProbe={"httpGet": {"port": 8080, "host": "example.com"}})],
-            *(Handler.TCP, False, "host of its own"),
+            *(Handler.HTTP, ReadinessRule.PROBE, "of container app."),
         ),
-        ([container(readinessProbe=EXEC)], Handler.TCP, True, "only kubelet can run the command"),
+        (
+            [container(readinessProbe={"tcpSocket": {"port": 8080, "host": "example.com"}})],
+            *(Handler.TCP, ReadinessRule.PROBE, "host of its own"),
+        ),
+        (
+            [container(readinessProbe=EXEC)],
+            Handler.TCP,
+            ReadinessRule.EXEC_READINESS_PROBE,
+            "only kubelet can run the command",
+        ),
         (
             [container(readinessProbe=HTTP_8080, startupProbe=HTTP_8080)],
-            *(Handler.HTTP, True, "container app has a startup probe"),
+            *(Handler.HTTP, ReadinessRule.STARTUP_PROBE, "container app has a startup probe"),
         ),
         (
             [container(readinessProbe=HTTP_8080), container("side", 1, readinessProbe=HTTP_8080)],
-            *(Handler.HTTP, True, "container side has a readiness probe of its own"),
+            *(
+                Handler.HTTP,
+                ReadinessRule.SIDECAR_READINESS_PROBE,
+                "container side has a readiness probe of its own",
+            ),
         ),
     ],
 )
 def test_the_probe_of_the_container(
-    containers: Any, handler: Handler, kubernetes_too: bool, why: str
+    containers: Any, handler: Handler, readiness: ReadinessRule, why: str
 ) -> None:
     found = choose(AUTO, None, parse(deployment(*containers), "Deployment"), 8080)
     assert found.probe is not None
-    assert (found.probe.handler, found.kubernetes_too) == (handler, kubernetes_too)
+    assert (found.probe.handler, found.readiness) == (handler, readiness)
     assert why in found.why
 
 
@@ -66,23 +95,33 @@ def test_the_probe_of_the_container(
 )
 def test_an_annotation_wins(annotation: ChosenProbe, expected: ContainerProbe) -> None:
     workload = parse(deployment(container(readinessProbe=HTTP_8080)), "Deployment")
-    assert choose(AUTO, annotation, workload, 8080)[:2] == (expected, False)
+    assert choose(AUTO, annotation, workload, 8080)[:2] == (expected, ReadinessRule.PROBE)
 
 
 @pytest.mark.parametrize("policy", ReadinessPolicy)
 def test_no_probe_leaves_the_decision_to_kubernetes(policy: ReadinessPolicy) -> None:
     found = choose(policy, ChosenProbe(ProbeWord.NONE), None, 8080)
-    assert found[:2] == (None, True)
+    assert found[:2] == (None, ReadinessRule.NO_PROBE)
 
 
 def test_an_unknown_workload_is_probed_by_connecting() -> None:
-    assert choose(AUTO, None, None, 8080)[:2] == (ContainerProbe(Handler.TCP), False)
+    assert choose(AUTO, None, None, 8080)[:2] == (ContainerProbe(Handler.TCP), ReadinessRule.PROBE)
 
 
-@pytest.mark.parametrize(("policy", "kubernetes_too"), [(PROBE, False), (KUBERNETES, True)])
+@pytest.mark.parametrize(
+    ("policy", "readiness"),
+    [(PROBE, ReadinessRule.PROBE), (KUBERNETES, ReadinessRule.KUBERNETES_POLICY)],
+)
 def test_the_policy_decides_about_the_list_of_kubernetes(
-    policy: ReadinessPolicy, kubernetes_too: bool
+    policy: ReadinessPolicy, readiness: ReadinessRule
 ) -> None:
     for probe in (EXEC, HTTP_8080):
         workload = parse(deployment(container(readinessProbe=probe)), "Deployment")
-        assert choose(policy, None, workload, 8080).kubernetes_too is kubernetes_too
+        assert choose(policy, None, workload, 8080).readiness is readiness
+
+
+@pytest.mark.parametrize("word", ProbeWord)
+def test_a_probe_of_the_annotation_speaks_tls_where_the_pods_do(word: ProbeWord) -> None:
+    """A TCP probe only connects."""
+    probe = choose(AUTO, ChosenProbe(word, "/x"), None, 8443, tls=True).probe
+    assert probe is None or probe.tls is (word in (ProbeWord.HTTP, ProbeWord.GRPC))

@@ -108,7 +108,6 @@ def test_the_port_of_the_pods(target: Any, expected: str | int) -> None:
         ({}, {"ports": []}, "the Service has no TCP port"),
         ({}, {"ports": [port("d", 53, protocol="UDP")]}, "the Service has no TCP port"),
         ({}, {"ports": [port("a", 1), port("b", 2)]}, "none of the ports a, b is named http,"),
-        ({"port": "c"}, {"ports": [port("a", 1)]}, "no port c; the Service has a"),
     ],
 )
 def test_a_service_that_cannot_be_buffered(annotations: Any, spec: Any, reason: str) -> None:
@@ -127,6 +126,12 @@ def test_a_service_that_cannot_be_buffered(annotations: Any, spec: Any, reason: 
 )
 def test_the_families_of_a_service(spec: Any, families: tuple[str, ...]) -> None:
     assert parsed(**spec).families == families
+
+
+def test_an_annotation_that_names_no_port_is_an_error_with_the_ports() -> None:
+    where = "metadata.annotations[activator.dev/port]: expected a TCP port of the Service"
+    with pytest.raises(ManifestError, match=f"{re.escape(where)}, which has a, 2, got 'c'"):
+        parse(service({"port": "c"}, ports=[port("a", 1), {"port": 2}]))
 
 
 def test_a_headless_service_can_be_shared() -> None:

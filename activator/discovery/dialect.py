@@ -1,0 +1,93 @@
+"""Declares a dialect: a table of kinds, and the state that sums up their objects.
+
+A dialect is one way to describe revisions by objects: Knative's Revisions, or annotated Services.
+Must not know the meaning of objects, nor which are in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from activator.discovery.destinations import EndpointsSource, Family
+from activator.discovery.sink import Sink, SystemSink
+from activator.objects.fields import ObjectKey
+from activator.records.source_status import ObjectWarning
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which objects count, and how to read them.
+
+    Attributes:
+        system_namespace: the namespace whose ConfigMaps and Secrets count; None for all namespaces.
+        endpoints: whether Endpoints or EndpointSlices list the pods.
+        family: the family of this process, which counts if slices list both families.
+        readiness_policy: the policy of Revisions without the annotation, see revisions.parse.
+        cluster_domain: the suffix of the names of Services.
+        services: whether annotated Services count. Then an EndpointSlice without Knative's labels
+            is no mistake.
+    """
+
+    system_namespace: str | None = None
+    endpoints: EndpointsSource = EndpointsSource.AUTO
+    family: Family = Family.IPV4
+    readiness_policy: str = "auto"
+    cluster_domain: str = "cluster.local"
+    services: bool = False
+
+
+def no_warning(obj: object, parsed: object, scope: Scope) -> str:
+    """Return no warning: every part of an object has an effect."""
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """One kind of objects.
+
+    Attributes:
+        group: its API group; empty for the core group. The kind alone is not enough: Knative has
+            another kind ``Service``.
+        parse: returns the value of an object; None if the object has no effect. Raises
+            ``ManifestError``.
+        put: replaces an object's value in the dialect's state. None stands for no object, or no
+            effect.
+        warning: returns which part of an object has no effect; empty if each part has one.
+    """
+
+    group: str
+    parse: Callable[[ObjectKey, object, Scope], T | None]
+    put: Callable[[Any, ObjectKey, T | None, T | None], None]
+    warning: Callable[[object, T | None, Scope], str] = no_warning
+
+
+class State(Protocol):
+    """The sums of a dialect's objects. It passes changed sums to the sinks."""
+
+    def publish_next(self) -> bool:
+        """Pass on one sum that has changed, and return whether there was one."""
+
+    def warnings(self) -> Iterable[ObjectWarning]:
+        """Return the problems that several objects cause together."""
+
+    def settled(self) -> None:
+        """Record that all kinds have been read once: from now on a missing object is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One dialect.
+
+    Attributes:
+        name: as in the setting ``dialect``.
+        kinds: its kinds. The types within a row agree, which the type cannot express.
+        make_state: returns a state without objects.
+    """
+
+    name: str
+    kinds: Mapping[str, Kind[Any]]
+    make_state: Callable[[Sink, SystemSink, Scope], State]

@@ -1,0 +1,91 @@
+"""Lists the kinds of the services dialect: annotated Services, their slices and workloads.
+
+A further kind needs a further row. Must not know where objects come from, nor which are in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from activator.discovery.destinations import Family
+from activator.discovery.dialect import Dialect, Kind, Scope
+from activator.discovery.sink import Sink, SystemSink
+from activator.objects.fields import ObjectKey
+from activator.plain import allotments, service, slices, workloads
+from activator.plain.allotments import Allotment
+from activator.plain.service import PlainService
+from activator.plain.slices import Slice
+from activator.plain.state import Services
+from activator.plain.workloads import Workload
+from activator.records.source_status import ObjectWarning
+
+
+class ServicesState:
+    """The annotated Services with their pods (discovery.dialect.State)."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+
+    def publish_next(self) -> bool:
+        """Pass on one changed Service, and return whether there was one."""
+        return self.services.publish_next()
+
+    def warnings(self) -> Iterable[ObjectWarning]:
+        """Return the problems of all Services."""
+        for id_, problem in self.services.problems():
+            yield ObjectWarning("Service", *id_[:2], id_.name, problem.text, problem.reason.value)
+
+    def settled(self) -> None:
+        """Log problems from now on: an object that is missing is not only late."""
+        self.services.settled()
+
+
+def _parse_service(key: ObjectKey, obj: object, scope: Scope) -> PlainService | None:
+    return service.parse(obj)
+
+
+def _put_service(
+    state: ServicesState, key: ObjectKey, old: PlainService | None, new: PlainService | None
+) -> None:
+    if old is not None or new is not None:
+        state.services.put_service(key, new)
+
+
+def _parse_slice(key: ObjectKey, obj: object, scope: Scope) -> Slice | Allotment | None:
+    return allotments.parse(obj) or slices.parse(obj)
+
+
+def _put_slice(
+    state: ServicesState,
+    key: ObjectKey,
+    old: Slice | Allotment | None,
+    new: Slice | Allotment | None,
+) -> None:
+    state.services.put_slice(key, old, new)
+
+
+def _parse_workload(key: ObjectKey, obj: object, scope: Scope) -> Workload:
+    return workloads.parse(obj, key.kind)
+
+
+def _put_workload(
+    state: ServicesState, key: ObjectKey, old: Workload | None, new: Workload | None
+) -> None:
+    state.services.put_workload(key, new)
+
+
+def _make_state(sink: Sink, system: SystemSink, scope: Scope) -> ServicesState:
+    ipv6 = scope.family is Family.IPV6
+    return ServicesState(Services(sink, ipv6=ipv6, cluster_domain=scope.cluster_domain))
+
+
+SERVICES: Final = Dialect(
+    "services",
+    {
+        "Service": Kind("", _parse_service, _put_service),
+        "EndpointSlice": Kind("discovery.k8s.io", _parse_slice, _put_slice),
+        **{kind: Kind("apps", _parse_workload, _put_workload) for kind in workloads.KINDS},
+    },
+    _make_state,
+)

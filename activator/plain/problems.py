@@ -1,0 +1,116 @@
+"""Lists the problems that several objects cause together, each with its reason and a sentence.
+
+A wrong field of one object is an error of its parser, not a problem of this list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from activator.plain.matches import known_target
+from activator.plain.service import PlainService, Port
+from activator.plain.slices import Slice
+from activator.plain.workloads import KINDS, Workload
+
+#: Most names that a sentence lists.
+_SHOWN: Final = 3
+
+
+class ProblemReason(StrEnum):
+    """Why a Service does not work as its annotations ask.
+
+    REFUSED: the Service cannot be buffered at all. NO_SCALABLE_TARGET: no workload is found, so
+    none can be scaled. SEVERAL_TARGETS: more than one is found. HOST_CONFLICT: an older Service has
+    a host. PORT_CONFLICT: an older slice has the allotted port. NO_SUCH_PORT: slices list pods, but
+    not the buffered port. LIMITED: a field of the Service limits the activator.
+    """
+
+    REFUSED = "refused"
+    NO_SCALABLE_TARGET = "no-scalable-target"
+    SEVERAL_TARGETS = "several-targets"
+    HOST_CONFLICT = "host-conflict"
+    PORT_CONFLICT = "port-conflict"
+    NO_SUCH_PORT = "no-such-port"
+    LIMITED = "limited"
+
+
+class Problem(NamedTuple):
+    """One problem of a Service; the text is a sentence without a full stop."""
+
+    reason: ProblemReason
+    text: str
+
+
+def of_service(service: PlainService) -> Iterator[Problem]:
+    """Yield the problems of a Service's own fields."""
+    if service.refused:
+        yield Problem(ProblemReason.REFUSED, service.refused)
+    for text in service.warnings:
+        yield Problem(ProblemReason.LIMITED, text)
+
+
+def of_target(service: PlainService, workloads: Sequence[Workload]) -> Iterator[Problem]:
+    """Yield why no single workload is found for a Service.
+
+    Arguments:
+        workloads: the workloads that its annotation or its selector finds.
+    """
+    target = service.asks.target
+    if target is not None:
+        known = known_target(target, service.key.namespace)
+        if known is not None and not workloads:
+            yield Problem(ProblemReason.NO_SCALABLE_TARGET, f"the target {known} does not exist")
+    elif not workloads:
+        selector = ",".join(f"{name}={value}" for name, value in service.selector.items())
+        yield Problem(
+            ProblemReason.NO_SCALABLE_TARGET,
+            f"no {' or '.join(KINDS)} has pods with the labels {selector}; bare pods, DaemonSets "
+            f"and Jobs cannot be scaled, and the annotation activator.dev/target names any other "
+            f"object",
+        )
+    elif len(workloads) > 1:
+        candidates = _several(f"{each.key.kind}/{each.key.name}" for each in workloads)
+        yield Problem(
+            ProblemReason.SEVERAL_TARGETS,
+            f"the selector matches {candidates}; choose one with the annotation "
+            f"activator.dev/target",
+        )
+
+
+def of_hosts(conflicts: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield each host that an older Service has, with the name of that Service."""
+    for host, other in conflicts.items():
+        yield Problem(
+            ProblemReason.HOST_CONFLICT,
+            f"the host {host} belongs to the older Service {other}, which gets its requests",
+        )
+
+
+def of_port(port: int, other: str) -> Iterator[Problem]:
+    """Yield that an older slice, of another Service, has the allotted port."""
+    if other:
+        yield Problem(
+            ProblemReason.PORT_CONFLICT,
+            f"port {port} is allotted to {other} too, whose slice is older: the activator listens "
+            f"for that Service",
+        )
+
+
+def of_slices(port: Port, slices: Iterable[Slice]) -> Iterator[Problem]:
+    """Yield that slices list pods, but none with the buffered port."""
+    with_pods = [each for each in slices if each.endpoints]
+    if with_pods and not any(port.name in each.ports for each in with_pods):
+        found = _several(repr(name) for each in with_pods for name in each.ports) or "none"
+        yield Problem(
+            ProblemReason.NO_SUCH_PORT,
+            f"no EndpointSlice has the port {port.name!r} (found: {found}), so no pod gets "
+            f"requests",
+        )
+
+
+def _several(names: Iterable[str]) -> str:
+    known = list(dict.fromkeys(names))
+    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+    return ", ".join(known[:_SHOWN]) + more

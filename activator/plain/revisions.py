@@ -1,0 +1,140 @@
+"""Makes the throttler's values of a plain Service: its revision, its endpoints and its route."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from activator.knative.probes import KUBELET_AGENT
+from activator.objects.fields import ObjectKey
+from activator.plain.allotments import Allotment
+from activator.plain.probe_choice import choose
+from activator.plain.probes import ContainerProbe, Handler
+from activator.plain.service import PlainService, Port
+from activator.plain.slices import Condition, Slice, join
+from activator.plain.workloads import Workload
+from throttler.model import (
+    AppProtocol,
+    Endpoint,
+    ListedEndpoints,
+    Revision,
+    RevisionID,
+    RevisionKind,
+    Route,
+)
+from throttler.probe_spec import ProbeKind, ProbeSpec
+
+_KINDS: Final[Mapping[Handler, ProbeKind]] = {
+    Handler.HTTP: ProbeKind.HTTP,
+    Handler.TCP: ProbeKind.TCP,
+    Handler.GRPC: ProbeKind.GRPC,
+}
+#: Least seconds between two probes of a pod. A health page of an application may be expensive.
+_INTERVALS: Final[Mapping[ProbeKind, float]] = {
+    ProbeKind.HTTP: 0.05,
+    ProbeKind.TCP: 0.005,
+    ProbeKind.GRPC: 0.005,
+}
+#: Fields of kubelet's probes, unless the container's probe has its own (pkg/probe/http/request.go).
+_KUBELET_FIELDS: Final = (
+    ("User-Agent", f"{KUBELET_AGENT.decode()}1"),
+    ("Accept", "*/*"),
+)
+
+
+def revision_id(key: ObjectKey) -> RevisionID:
+    """Return the identity of a Service in the throttler, from the key of the Service."""
+    return RevisionID(key.namespace, key.name, RevisionKind.SERVICE)
+
+
+def revision_of(service: PlainService, port: Port, workload: Workload | None) -> Revision:
+    """Return the throttler's record of a Service.
+
+    Arguments:
+        port: its buffered port.
+        workload: the object whose pods it has; None if there is none, or several.
+    """
+    asks = service.asks
+    choice = choose(asks.readiness, asks.probe, workload, port.target, tls=port.tls)
+    return Revision(
+        revision_id(service.key),
+        uid=service.uid,
+        container_concurrency=asks.container_concurrency,
+        protocol=port.protocol,
+        timeout=asks.timeout,
+        response_start_timeout=asks.response_start_timeout,
+        idle_timeout=asks.idle_timeout,
+        readiness=choice.readiness,
+        probe=probe_spec(choice.probe),
+        probe_why=choice.why,
+        policies=asks.policies,
+        behind_queue_proxy=False,
+        tls=port.tls,
+    )
+
+
+def probe_spec(probe: ContainerProbe | None) -> ProbeSpec:
+    """Return the activator's probe for a probe of kubelet; None is no probe."""
+    if probe is None:
+        return ProbeSpec(ProbeKind.NONE)
+    kind = _KINDS[probe.handler]
+    if kind is not ProbeKind.HTTP:
+        return ProbeSpec(
+            kind,
+            timeout=probe.timeout,
+            tls=probe.tls,
+            service=probe.service.encode("ascii"),
+            interval=_INTERVALS[kind],
+        )
+    fields = list(probe.fields)
+    hosts = [value for name, value in fields if name.lower() == "host"]
+    given = {name.lower() for name, _ in fields}
+    fields += [field for field in _KUBELET_FIELDS if field[0].lower() not in given]
+    return ProbeSpec(
+        kind,
+        path=probe.path.encode("ascii"),
+        fields="".join(
+            f"{name}: {value}\r\n" for name, value in fields if name.lower() != "host"
+        ).encode("ascii"),
+        host=(hosts[-1] if hosts else probe.host).encode("ascii"),
+        timeout=probe.timeout,
+        tls=probe.tls,
+        interval=_INTERVALS[kind],
+    )
+
+
+def endpoints_of(
+    slices: Iterable[Slice], port: Port, *, ipv6: bool
+) -> Mapping[AppProtocol, ListedEndpoints]:
+    """Return the endpoints behind the buffered port, by the protocol of that port.
+
+    Arguments:
+        slices: all slices of the Service that Kubernetes wrote.
+        ipv6: which addresses to use where pods have both.
+    """
+    found: dict[Condition, set[Endpoint]] = {condition: set() for condition in Condition}
+    for address, pod in join(slices, port.name, ipv6=ipv6).items():
+        found[pod.condition].add(Endpoint(address, pod.uid))
+    listed = ListedEndpoints(
+        frozenset(found[Condition.READY]),
+        frozenset(found[Condition.NOT_READY]),
+        frozenset(found[Condition.DRAINING]),
+    )
+    return {port.protocol: listed}
+
+
+def route_of(
+    service: PlainService, allotments: Iterable[Allotment], port: int, cluster_domain: str
+) -> Route:
+    """Return how requests reach a Service.
+
+    Arguments:
+        allotments: its takeover slices.
+        port: the port on which the activator listens for it alone; 0 for none.
+        cluster_domain: the suffix of its name in the cluster.
+    """
+    name = f"{service.key.name}.{service.key.namespace}"
+    own = (name, f"{name}.svc", f"{name}.svc.{cluster_domain}")
+    hosts = tuple(dict.fromkeys((*own, *service.asks.hosts)))
+    reconnect = bool(port) and all(each.is_empty for each in allotments)
+    return Route(service.created, hosts, port, reconnect)

@@ -1,0 +1,264 @@
+"""Joins each Service with its slices and its workload, and passes changed values to a sink.
+
+An event costs as much as the Services that it concerns. Must not know the form of objects, nor
+which of them are in force: the inventory knows that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from activator.objects.fields import ObjectKey
+from activator.plain import problems
+from activator.plain.allotments import Allotment
+from activator.plain.hosts import Claim, Hosts
+from activator.plain.matches import Matches, known_target
+from activator.plain.port_claims import PortClaims
+from activator.plain.problems import Problem
+from activator.plain.revisions import endpoints_of, revision_id, revision_of, route_of
+from activator.plain.service import PlainService, Port
+from activator.plain.slices import Slice
+from activator.plain.workloads import Workload
+from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID, Route
+
+logger = logging.getLogger(__name__)
+
+_NO_ROUTE: Final = Route()
+
+
+class ServiceSink(Protocol):
+    """Takes Services and their pods (a part of activator.discovery.sink.Sink)."""
+
+    def set_revision(self, revision: Revision) -> None:
+        """Add or replace a Service; another uid means another Service."""
+
+    def delete_revision(self, revision_id: RevisionID) -> None:
+        """Remove a deleted Service."""
+
+    def set_endpoints(
+        self, revision_id: RevisionID, endpoints: Mapping[AppProtocol, ListedEndpoints]
+    ) -> None:
+        """Replace all pods of a Service, by protocol."""
+
+    def set_route(self, revision_id: RevisionID, route: Route) -> None:
+        """Replace the hosts and the port of a Service."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """The objects of one Service, and the values that the sink has of it.
+
+    Attributes:
+        port: the last buffered port. Pods of a deleted Service may finish requests behind it.
+        revision, endpoints, route: as last passed to the sink; None and ``Route()`` for nothing.
+    """
+
+    service: PlainService | None = None
+    slices: dict[ObjectKey, Slice] = field(default_factory=dict)
+    allotments: dict[ObjectKey, Allotment] = field(default_factory=dict)
+    port: Port | None = None
+    revision: Revision | None = None
+    endpoints: Mapping[AppProtocol, ListedEndpoints] | None = None
+    route: Route = _NO_ROUTE
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return self.service is None and not self.slices and not self.allotments
+
+
+class Services:
+    """All annotated Services.
+
+    Arguments:
+        sink: takes changed values.
+        ipv6: which addresses to use where pods have both families.
+        cluster_domain: the suffix of a Service's name in the cluster.
+    """
+
+    def __init__(self, sink: ServiceSink, *, ipv6: bool, cluster_domain: str) -> None:
+        self._sink = sink
+        self._ipv6 = ipv6
+        self._cluster_domain = cluster_domain
+        self._known: dict[RevisionID, _Known] = {}
+        # A dict, not a set: it keeps the order of the changes.
+        self._changed: dict[RevisionID, None] = {}
+        self._matches: Matches[RevisionID] = Matches()
+        self._hosts: Hosts[RevisionID] = Hosts()
+        self._ports: PortClaims[RevisionID] = PortClaims()
+        self._is_settled = False
+
+    # -- objects ------------------------------------------------------------------------------
+
+    def put_service(self, key: ObjectKey, service: PlainService | None) -> None:
+        """Replace a Service; None if it is deleted, or does not opt in any more."""
+        id_ = revision_id(key)
+        known = self._known.setdefault(id_, _Known())
+        known.service = service
+        if service is None or service.port is None:
+            self._matches.unfollow(id_)
+        else:
+            target = service.asks.target
+            named = None if target is None else known_target(target, key.namespace)
+            # A target of an unknown kind has no readable template, and its selector finds others.
+            selector = service.selector if target is None else {}
+            self._matches.follow(id_, key.namespace, selector, named)
+        self._changed[id_] = None
+
+    def put_slice(
+        self, key: ObjectKey, old: Slice | Allotment | None, new: Slice | Allotment | None
+    ) -> None:
+        """Replace an EndpointSlice; None if it is deleted, or belongs to no Service."""
+        for part in (old, new):
+            if part is None:
+                continue
+            id_ = revision_id(ObjectKey("Service", key.namespace, part.service))
+            known = self._known.setdefault(id_, _Known())
+            parts: dict[ObjectKey, Slice] | dict[ObjectKey, Allotment]
+            parts = known.slices if isinstance(part, Slice) else known.allotments
+            if part is new:
+                parts[key] = part  # type: ignore[assignment] # both are of one type
+            else:
+                parts.pop(key, None)
+            self._changed[id_] = None
+
+    def put_workload(self, key: ObjectKey, workload: Workload | None) -> None:
+        """Replace a Deployment or a StatefulSet; None if it is deleted."""
+        self._changed.update(dict.fromkeys(self._matches.put(key, workload)))
+
+    # -- values -------------------------------------------------------------------------------
+
+    def publish_next(self) -> bool:
+        """Pass on one changed Service, and return whether there was one.
+
+        A Service stays marked as changed until the sink has taken it.
+        """
+        for id_ in self._changed:
+            known = self._known.get(id_)
+            if known is not None:
+                self._publish(id_, known)
+                if known.is_empty:
+                    del self._known[id_]
+            del self._changed[id_]
+            return True
+        return False
+
+    def _publish(self, id_: RevisionID, known: _Known) -> None:
+        service = known.service
+        if service is None or service.port is None:
+            self._withdraw(id_, known)
+            self._report(id_, known, () if service is None else problems.of_service(service))
+        else:
+            known.port = service.port
+            workloads = self._matches.find(id_)
+            workload = workloads[0] if len(workloads) == 1 else None
+            self._set_revision(known, revision_of(service, service.port, workload))
+            self._set_endpoints(id_, known)
+            self._set_route(id_, known, service)
+            self._report(id_, known, self._problems(id_, known, service, workloads))
+
+    def _withdraw(self, id_: RevisionID, known: _Known) -> None:
+        """Remove a Service. Its endpoints stay as long as slices list them: requests finish."""
+        self._pass_route(id_, known, _NO_ROUTE)
+        if known.revision is not None:
+            self._sink.delete_revision(id_)
+            known.revision = None
+        self._set_endpoints(id_, known)
+
+    def _set_revision(self, known: _Known, revision: Revision) -> None:
+        if known.revision != revision:
+            self._sink.set_revision(revision)
+            known.revision = revision
+
+    def _set_endpoints(self, id_: RevisionID, known: _Known) -> None:
+        if known.port is None:
+            return
+        endpoints = endpoints_of(known.slices.values(), known.port, ipv6=self._ipv6)
+        if known.endpoints != endpoints:
+            self._sink.set_endpoints(id_, endpoints)
+            known.endpoints = endpoints
+
+    def _set_route(self, id_: RevisionID, known: _Known, service: PlainService) -> None:
+        allotments = known.allotments.values()
+        self._claim_port(id_, min(allotments, default=None))
+        port = self._ports.granted(id_)
+        self._pass_route(id_, known, route_of(service, allotments, port, self._cluster_domain))
+
+    def _pass_route(self, id_: RevisionID, known: _Known, route: Route) -> None:
+        before = known.route
+        if before == route:
+            return
+        if route is _NO_ROUTE:
+            self._claim_port(id_, None)
+        self._claim_hosts(id_, before, route)
+        self._sink.set_route(id_, route)
+        known.route = route
+
+    def _claim_port(self, id_: RevisionID, allotment: Allotment | None) -> None:
+        created, port = ("", 0) if allotment is None else (allotment.created, allotment.port)
+        self._mark(id_, self._ports.put(id_, (created, str(id_)), port))
+
+    def _claim_hosts(self, id_: RevisionID, before: Route, route: Route) -> None:
+        if (before.created, before.hosts) == (route.created, route.hosts):
+            return
+        hosts, name = self._hosts, str(id_)
+        winners = {host: hosts.winner(host) for host in (*before.hosts, *route.hosts)}
+        hosts.remove(Claim(before.created, name))
+        if route.hosts:
+            hosts.put(Claim(route.created, name), route.hosts, id_)
+        for host, winner in winners.items():
+            if hosts.winner(host) != winner:
+                self._mark(id_, hosts.claimants(host))
+
+    def _mark(self, id_: RevisionID, others: Iterable[RevisionID]) -> None:
+        """Publish other Services again: a claim of one Service decides about theirs."""
+        self._changed.update((other, None) for other in others if other != id_)
+
+    # -- problems -----------------------------------------------------------------------------
+
+    def settled(self) -> None:
+        """Record that all objects have been read once, and log the problems that are left."""
+        if self._is_settled:
+            return
+        self._is_settled = True
+        for id_, known in self._known.items():
+            self._log(id_, known.problems)
+
+    def problems(self) -> Iterator[tuple[RevisionID, Problem]]:
+        """Yield the problems of all Services."""
+        for id_, known in self._known.items():
+            for problem in known.problems:
+                yield id_, problem
+
+    def _problems(
+        self,
+        id_: RevisionID,
+        known: _Known,
+        service: PlainService,
+        workloads: list[Workload],
+    ) -> Iterator[Problem]:
+        assert service.port is not None
+        yield from problems.of_service(service)
+        yield from problems.of_target(service, workloads)
+        yield from problems.of_hosts(self._hosts.conflicts(Claim(service.created, str(id_))))
+        yield from problems.of_port(*self._ports.refused(id_))
+        yield from problems.of_slices(service.port, known.slices.values())
+
+    def _report(self, id_: RevisionID, known: _Known, found: Iterable[Problem]) -> None:
+        before, known.problems = known.problems, tuple(found)
+        if self._is_settled:
+            self._log(id_, [each for each in known.problems if each not in before])
+
+    @staticmethod
+    def _log(id_: RevisionID, found: Iterable[Problem]) -> None:
+        for problem in found:
+            logger.warning(
+                "Service %s: %s: %s",
+                id_,
+                problem.reason,
+                problem.text,
+                extra={"object_kind": "Service", "reason": problem.reason.value},
+            )

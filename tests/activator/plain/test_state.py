@@ -1,0 +1,269 @@
+"""Services joined with their slices and workloads, and passed on when they change."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from activator.objects.fields import ObjectKey, identify
+from activator.plain import allotments, service, slices, workloads
+from activator.plain.state import Services
+from tests.activator.plain.objects import (
+    container,
+    deployment,
+    endpoint,
+    named,
+    slice_of,
+    takeover_slice,
+)
+from tests.activator.plain.objects import service as service_object
+from throttler.model import (
+    AppProtocol,
+    ListedEndpoints,
+    ReadinessRule,
+    Revision,
+    RevisionID,
+    RevisionKind,
+    Route,
+)
+from throttler.probe_spec import ProbeKind
+
+HELLO = RevisionID("shop", "hello", RevisionKind.SERVICE)
+OTHER = RevisionID("shop", "other", RevisionKind.SERVICE)
+HTTP = {"httpGet": {"port": 8080}}
+
+
+class World:
+    """The state of the dialect, and the values that it has passed on."""
+
+    def __init__(self) -> None:
+        self.revisions: dict[RevisionID, Revision] = {}
+        self.endpoints: dict[RevisionID, Mapping[AppProtocol, ListedEndpoints]] = {}
+        self.routes: dict[RevisionID, Route] = {}
+        self.calls: list[str] = []
+        self.services = Services(self, ipv6=False, cluster_domain="cluster.local")
+        self._objects: dict[ObjectKey, Any] = {}
+
+    def set_revision(self, revision: Revision) -> None:
+        self.calls.append(f"set_revision {revision.id}")
+        self.revisions[revision.id] = revision
+
+    def delete_revision(self, revision_id: RevisionID) -> None:
+        self.calls.append(f"delete_revision {revision_id}")
+        del self.revisions[revision_id]
+
+    def set_endpoints(
+        self, revision_id: RevisionID, endpoints: Mapping[AppProtocol, ListedEndpoints]
+    ) -> None:
+        self.calls.append(f"set_endpoints {revision_id}")
+        self.endpoints[revision_id] = endpoints
+
+    def set_route(self, revision_id: RevisionID, route: Route) -> None:
+        self.calls.append(f"set_route {revision_id}")
+        self.routes[revision_id] = route
+
+    def put(self, *objects: Any) -> None:
+        for obj in objects:
+            self._put(obj["kind"], obj, obj)
+
+    def delete(self, *objects: Any) -> None:
+        for obj in objects:
+            self._put(obj["kind"], obj, None)
+
+    def _put(self, kind: str, named: Any, obj: Any) -> None:
+        key = identify(named, kind)
+        if kind == "Service":
+            self.services.put_service(key, obj and service.parse(obj))
+        elif kind == "EndpointSlice":
+            new = obj and (allotments.parse(obj) or slices.parse(obj))
+            old, self._objects[key] = self._objects.get(key), new
+            self.services.put_slice(key, old, new)
+        else:
+            self.services.put_workload(key, obj and workloads.parse(obj, kind))
+        while self.services.publish_next():
+            pass
+
+    def ready(self, revision: RevisionID = HELLO) -> list[str]:
+        (listed,) = self.endpoints[revision].values()
+        return sorted(each.address for each in listed.ready)
+
+    def reasons(self, revision: RevisionID = HELLO) -> list[str]:
+        return [problem.reason for id_, problem in self.services.problems() if id_ == revision]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_service_with_its_pods_and_its_workload(world: World) -> None:
+    world.put(slice_of(endpoint()), deployment(container(readinessProbe=HTTP)), service_object())
+    assert world.revisions[HELLO].probe.kind is ProbeKind.HTTP
+    assert world.ready() == ["10.0.0.1:8080"]
+    assert world.routes[HELLO].hosts[:2] == ("hello.shop", "hello.shop.svc")
+    assert world.reasons() == []
+
+
+def test_an_object_of_a_service_that_does_not_opt_in_causes_no_call(world: World) -> None:
+    world.put(service_object({"enabled": "false"}), slice_of(endpoint()), deployment())
+    assert world.calls == []
+
+
+def test_an_event_without_a_change_of_values_causes_no_call(world: World) -> None:
+    world.put(service_object(), slice_of(endpoint()), deployment())
+    world.calls.clear()
+    world.put(deployment(replicas=7), slice_of(endpoint()), service_object())
+    assert world.calls == []
+
+
+def test_an_opted_out_service_is_gone_and_its_pods_finish_their_requests(world: World) -> None:
+    world.put(service_object(), slice_of(endpoint()))
+    world.put(service_object({"enabled": "false"}))
+    assert world.revisions == {}
+    assert world.routes[HELLO] == Route()
+    assert world.ready() == ["10.0.0.1:8080"]
+    world.put(slice_of())
+    assert world.ready() == []
+
+
+def test_nothing_is_kept_of_a_service_whose_objects_are_all_gone(world: World) -> None:
+    objects = [service_object({"hosts": "a.com"}), slice_of(endpoint()), takeover_slice()]
+    world.put(*objects, deployment())
+    world.delete(*objects, deployment())
+    kept = {name: value for name, value in vars(world.services).items() if value == {}}
+    assert set(kept) == {"_known", "_changed"}
+    for index in (world.services._hosts, world.services._ports, world.services._matches):
+        assert not any(vars(index).values())
+
+
+def test_a_new_uid_is_another_service(world: World) -> None:
+    world.put(service_object())
+    world.put(named(service_object(), "hello", uid="s2"))
+    assert world.revisions[HELLO].uid == "s2"
+
+
+def test_a_changed_selector_takes_the_probe_of_the_other_workload(world: World) -> None:
+    other = named(deployment(container(readinessProbe=HTTP)), "other")
+    other["spec"]["template"]["metadata"] = {"labels": {"app": "other"}}
+    world.put(service_object(), deployment(), other)
+    assert world.revisions[HELLO].probe.kind is ProbeKind.TCP
+    world.put(service_object(selector={"app": "other"}))
+    assert world.revisions[HELLO].probe.kind is ProbeKind.HTTP
+    assert world.reasons() == []
+
+
+def test_a_replaced_workload_brings_its_probe(world: World) -> None:
+    world.put(service_object(), deployment(container(readinessProbe={"exec": {}})))
+    assert world.revisions[HELLO].readiness is ReadinessRule.EXEC_READINESS_PROBE
+    world.delete(deployment())
+    assert world.revisions[HELLO].readiness is ReadinessRule.PROBE
+    assert world.reasons() == ["no-scalable-target"]
+    world.put(named(deployment(container(readinessProbe=HTTP)), "next"))
+    assert world.revisions[HELLO].probe.kind is ProbeKind.HTTP
+    assert world.reasons() == []
+
+
+def test_a_port_of_another_protocol_moves_the_pods_to_that_protocol(world: World) -> None:
+    world.put(service_object(), slice_of(endpoint()))
+    world.put(service_object(ports=[{"port": 80, "targetPort": 8080, "appProtocol": "grpc"}]))
+    assert world.revisions[HELLO].protocol is AppProtocol.H2C
+    assert list(world.endpoints[HELLO]) == [AppProtocol.H2C]
+
+
+def test_the_allotted_port_is_followed(world: World) -> None:
+    world.put(service_object({"route": "takeover"}), takeover_slice("10.1.0.1"))
+    assert world.routes[HELLO][2:] == (10_000, False)
+    world.put(takeover_slice(port="10001"))
+    assert world.routes[HELLO][2:] == (10_001, True)
+    world.put(takeover_slice(port="nonsense"))
+    assert world.routes[HELLO][2:] == (0, False)
+    world.put(takeover_slice())
+    world.delete(takeover_slice())
+    assert world.routes[HELLO][2:] == (0, False)
+
+
+def test_of_two_slices_with_one_port_the_older_has_it(world: World) -> None:
+    other = named(service_object(), "other")
+    world.put(service_object(), other, takeover_slice())
+    world.put(takeover_slice(of="other", created="2026-01-01T00:00:00Z"))
+    assert (world.routes[HELLO].port, world.routes[OTHER].port) == (0, 10_000)
+    assert (world.reasons()[-1], "port-conflict" in world.reasons(OTHER)) == (
+        "port-conflict",
+        False,
+    )
+    world.delete(other)
+    assert world.routes[HELLO].port == 10_000
+    assert "port-conflict" not in world.reasons()
+
+
+def test_of_two_services_that_claim_a_host_the_older_has_it(world: World) -> None:
+    older = named(service_object({"hosts": "a.com"}), "other", creationTimestamp="2025")
+    world.put(service_object({"hosts": "a.com,b.com"}), deployment())
+    assert world.reasons() == []
+    world.put(older)
+    assert world.reasons() == ["host-conflict"]
+    assert "host-conflict" not in world.reasons(OTHER)
+    [(_, problem)] = [each for each in world.services.problems() if each[0] == HELLO]
+    assert problem.text.startswith("the host a.com belongs to the older Service shop/other")
+    world.delete(older)
+    assert world.reasons() == []
+
+
+@pytest.mark.parametrize(
+    ("objects", "reason", "text"),
+    [
+        ([service_object()], "no-scalable-target", "has pods with the labels app=hello"),
+        (
+            [service_object({"target": "deployment/x"}), deployment()],
+            *("no-scalable-target", "the target Deployment shop/x does not exist"),
+        ),
+        (
+            [service_object(), deployment(), named(deployment(), "b")],
+            *("several-targets", "the selector matches Deployment/b, Deployment/hello; choose"),
+        ),
+        ([service_object(type="ExternalName")], "refused", "ExternalName has no pods"),
+        ([service_object({"porrt": "1"}), deployment()], "limited", "did you mean activator.dev"),
+        (
+            [
+                *(service_object(), deployment()),
+                slice_of(endpoint(), ports=[{"name": "web", "port": 1}]),
+            ],
+            *("no-such-port", "no EndpointSlice has the port '' (found: 'web')"),
+        ),
+    ],
+)
+def test_problems(world: World, objects: list[Any], reason: str, text: str) -> None:
+    world.put(*objects)
+    [(revision, problem)] = world.services.problems()
+    assert (revision, problem.reason) == (HELLO, reason)
+    assert text in problem.text
+
+
+def test_a_target_of_an_unknown_kind_is_no_problem(world: World) -> None:
+    """The activator does not read such objects, so it cannot miss one."""
+    world.put(service_object({"target": "argoproj.io/v1alpha1/Rollout/hello"}), deployment())
+    assert world.reasons() == []
+    assert world.revisions[HELLO].probe.kind is ProbeKind.TCP
+
+
+def test_problems_are_logged_once_all_objects_have_been_read(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    world.put(service_object(), named(service_object(), "other"), deployment())
+    world.delete(deployment())
+    assert caplog.messages == []
+    world.services.settled()
+    world.services.settled()
+    assert [text.split(": ")[:2] for text in caplog.messages] == [
+        ["Service shop/hello", "no-scalable-target"],
+        ["Service shop/other", "no-scalable-target"],
+    ]
+    caplog.clear()
+    world.put(service_object({"hosts": "b.com"}))
+    assert caplog.messages == []  # the same problem
+    world.put(named(service_object({"hosts": "b.com"}), "other"))
+    assert [text.split(": ")[1] for text in caplog.messages] == ["host-conflict"]
