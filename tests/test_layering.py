@@ -107,7 +107,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "protobuf; only a process with an autoscaler, and the scaler, need it",
     ),
     "grpc": (
-        frozenset({"activator/scale/keda/server.py"}),
+        frozenset({"activator/scale/keda/listener.py", "activator/scale/keda/server.py"}),
         "KEDA calls an external scaler over gRPC; only the scaler serves it",
     ),
     "httptools": (

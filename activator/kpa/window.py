@@ -6,6 +6,7 @@ report counts as a second without load: activators stop to report an idle servic
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final, final
 
 #: Seconds of the stable window (Knative: stable-window).
@@ -68,6 +69,21 @@ class LoadWindow:
             self._total / (_UNIT * min(age, STABLE)),
             latest / (_UNIT * min(age, PANIC)),
         )
+
+    def peak(self, second: int, seconds: int) -> float:
+        """Return the largest load of the last seconds, as the mean of two seconds in a row.
+
+        One second alone may have two reports of the same activator, and the next one none.
+
+        Arguments:
+            second: as for ``averages``.
+            seconds: how many count; at most ``STABLE``.
+        """
+        self._advance(second)
+        if not self._total:
+            return 0.0
+        loads = [self._buckets[each % STABLE] for each in range(second - seconds + 1, second + 1)]
+        return max(map(sum, pairwise(loads)), default=0) / (2 * _UNIT)
 
     def _advance(self, second: int) -> None:
         """Empty the buckets of the seconds that have passed."""

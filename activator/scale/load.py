@@ -167,6 +167,13 @@ class Loads:
         load = self._loads.get(service)
         return 0.0 if load is None else load.current(now, self._lost)
 
+    def peak(self, service: Name, now: float, seconds: int) -> float:
+        """Return the largest number of requests in flight or queued within the last seconds."""
+        load = self._loads.get(service)
+        if load is None:
+            return 0.0
+        return max(load.current(now, self._lost), load.window.peak(int(now), seconds))
+
     def remove(self, service: Name) -> None:
         """Remove a deleted Service."""
         self._loads.pop(service, None)

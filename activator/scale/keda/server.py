@@ -8,11 +8,13 @@ gives the state whenever KEDA polls.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import grpc
 
+from activator.scale.board import Workload
 from activator.scale.keda import externalscaler_pb2 as wire
 from activator.scale.load import Name
 
@@ -24,28 +26,14 @@ REPEAT: Final = 0.5
 MOST_STREAMS: Final = 20_000
 
 
-class Workload(NamedTuple):
-    """What KEDA may know of a Service.
-
-    Attributes:
-        active: whether its workload must not be scaled to zero.
-        load: requests in flight or queued, the largest of the last window.
-        target: concurrent requests per pod.
-    """
-
-    active: bool
-    load: float
-    target: float
-
-
 class Services(Protocol):
     """What the scaler knows of all Services."""
 
     def workload(self, service: Name) -> Workload | None:
         """Return a Service's workload; None for a Service that does not opt in."""
 
-    async def changed(self, service: Name) -> None:
-        """Return when ``active`` of a Service has changed."""
+    async def differs(self, service: Name, active: bool) -> None:
+        """Return as soon as a Service is gone, or ``active`` of it differs from the argument."""
 
 
 class ExternalScaler:
@@ -77,15 +65,9 @@ class ExternalScaler:
         try:
             while True:
                 yield wire.IsActiveResponse(result=workload.active)
-                changed = self._services.changed(service)
-                if workload.active:
-                    try:
-                        async with asyncio.timeout(REPEAT):
-                            await changed
-                    except TimeoutError:
-                        pass
-                else:
-                    await changed
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(REPEAT if workload.active else None):
+                        await self._services.differs(service, workload.active)
                 _, workload = await self._find(ref, context)
         finally:
             self.streams -= 1
@@ -103,7 +85,7 @@ class ExternalScaler:
     async def get_metrics(self, request: Any, context: Any) -> Any:
         """Return the requests in flight or queued. While active there is at least one."""
         service, workload = await self._find(request.scaledObjectRef, context)
-        load = max(workload.load, 1.0) if workload.active else workload.load
+        load = workload.shown
         value = wire.MetricValue(
             metricName=metric_name(service), metricValue=round(load), metricValueFloat=load
         )

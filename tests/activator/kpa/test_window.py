@@ -43,6 +43,24 @@ def test_the_loads_of_several_activators_add_up() -> None:
     assert window.averages(100) == (0.3, 0.3)
 
 
+@pytest.mark.parametrize(
+    ("loads", "second", "peak"),
+    [
+        pytest.param({}, 100, 0.0, id="no load"),
+        pytest.param({100: 4.0, 101: 4.0}, 101, 4.0, id="a steady load"),
+        pytest.param({100: 8.0, 102: 8.0}, 102, 4.0, id="two reports in one second, then none"),
+        pytest.param({100: 4.0, 101: 4.0}, 110, 4.0, id="a burst between two reads"),
+        pytest.param({100: 4.0, 101: 4.0, 131: 2.0}, 131, 1.0, id="the burst is 30 s ago"),
+        pytest.param({100: 4.0}, 200, 0.0, id="it has left the window"),
+    ],
+)
+def test_the_peak_of_the_last_30_s(loads: dict[int, float], second: int, peak: float) -> None:
+    window = LoadWindow()
+    for each, load in loads.items():
+        window.record(each, load)
+    assert window.peak(second, 30) == peak
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_any_reports_give_the_averages_of_the_model(seed: int) -> None:
     chance = random.Random(seed)

@@ -9,9 +9,11 @@ from typing import Any
 import grpc
 import pytest
 
+from activator.scale.board import Board
 from activator.scale.keda import externalscaler_pb2 as wire
-from activator.scale.keda.server import ExternalScaler, Workload, handlers
-from activator.scale.load import Name
+from activator.scale.keda.listener import KedaListener
+from activator.scale.keda.server import ExternalScaler
+from activator.scale.load import Loads, Name, Report
 
 HELLO = Name("shop", "hello")
 REF = wire.ScaledObjectRef(
@@ -20,27 +22,21 @@ REF = wire.ScaledObjectRef(
 
 
 class Known:
-    """The Services that a test knows."""
+    """The Services that a test knows: hello, which sleeps at first."""
 
     def __init__(self) -> None:
-        self.workloads = {HELLO: Workload(False, 0, 100)}
-        self.change = asyncio.Event()
+        self.loads = Loads()
+        self.board = Board(self.loads, lambda: 100.0)
         self.leads = True
+        self.set(False, 0, 100)
 
-    def workload(self, service: Name) -> Workload | None:
-        return self.workloads.get(service)
-
-    async def changed(self, service: Name) -> None:
-        await self.change.wait()
-
-    def set(self, workload: Workload | None) -> None:
-        """Change or remove hello, and notify the streams."""
-        if workload is None:
-            del self.workloads[HELLO]
-        else:
-            self.workloads[HELLO] = workload
-        self.change.set()
-        self.change = asyncio.Event()
+    def set(self, active: bool, load: float, target: float) -> None:
+        """Change hello."""
+        self.loads.remove(HELLO)
+        if load:
+            self.loads.connected(1)
+            self.loads.record(1, "a", [Report(HELLO, load, 1)], 100.0)
+        self.board.publish(HELLO, active=active, target=target)
 
 
 class Keda:
@@ -66,16 +62,14 @@ def play(scene: Callable[[Keda, Known, ExternalScaler], Awaitable[None]]) -> Non
 
     async def run() -> None:
         known = Known()
-        scaler = ExternalScaler(known, lambda: known.leads)
-        server = grpc.aio.server()
-        server.add_generic_rpc_handlers((handlers(scaler),))
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
+        scaler = ExternalScaler(known.board, lambda: known.leads)
+        listener = KedaListener(scaler)
+        port = await listener.start("127.0.0.1", 0)
         try:
             async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
                 await asyncio.wait_for(scene(Keda(channel), known, scaler), 30)
         finally:
-            await server.stop(None)
+            await listener.close()
 
     asyncio.run(run())
 
@@ -96,7 +90,7 @@ def test_a_sleeping_service() -> None:
 @pytest.mark.parametrize(("load", "shown"), [(0, 1), (0.4, 1), (7.4, 7)])
 def test_an_active_service_has_at_least_one_request(load: float, shown: int) -> None:
     async def scene(keda: Keda, known: Known, _: ExternalScaler) -> None:
-        known.set(Workload(True, load, 0.5))
+        known.set(True, load, 0.5)
         assert (await keda.is_active(REF)).result
         assert (await keda.metric()).metricValue == shown
         assert (await keda.spec(REF)).metricSpecs[0].targetSize == 1
@@ -108,11 +102,11 @@ def test_a_stream_gives_the_state_at_once_and_each_change() -> None:
     async def scene(keda: Keda, known: Known, _: ExternalScaler) -> None:
         stream = keda.stream(REF)
         assert not (await stream.read()).result
-        known.set(Workload(True, 1, 100))
+        known.set(True, 1, 100)
         assert (await stream.read()).result
         # KEDA drops the first ones of a new ScaledObject: they are repeated.
         assert (await stream.read()).result
-        known.set(Workload(False, 0, 100))
+        known.set(False, 0, 100)
         while (await stream.read()).result:
             pass
         stream.cancel()
@@ -138,10 +132,41 @@ def test_a_deleted_service_ends_its_streams() -> None:
     async def scene(keda: Keda, known: Known, _: ExternalScaler) -> None:
         stream = keda.stream(REF)
         await stream.read()
-        known.set(None)
+        known.board.remove(HELLO)
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await stream.read()
         assert error.value.code() is grpc.StatusCode.NOT_FOUND
+
+    play(scene)
+
+
+def test_a_stream_misses_no_change_that_comes_while_it_sends() -> None:
+    """A change between two awaits of the server must not wait for the next one."""
+
+    async def scene(keda: Keda, known: Known, _: ExternalScaler) -> None:
+        streams = [keda.stream(REF) for _ in range(50)]
+        for stream in streams:  # the server sends the first state of some of them meanwhile
+            await stream.read()
+            known.set(True, 1, 100)
+            known.set(False, 0, 100)
+            known.set(True, 1, 100)
+        for stream in streams:
+            while not (await stream.read()).result:
+                pass
+            stream.cancel()
+
+    play(scene)
+
+
+def test_a_scaler_that_loses_the_lead_ends_its_streams() -> None:
+    async def scene(keda: Keda, known: Known, _: ExternalScaler) -> None:
+        stream = keda.stream(REF)
+        await stream.read()
+        known.leads = False
+        known.board.close()
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await stream.read()
+        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
 
     play(scene)
 
