@@ -159,6 +159,7 @@ class SharedDial:
         if pod.state is Http2State.OTHER_PROTOCOL:
             self._refuse()
         elif pod.state is Http2State.CLOSED_EARLY:
+            pool.closed_early()
             self._fail(CLOSED_AT_ONCE, "connect-failed")
         else:
             self._share(pod)

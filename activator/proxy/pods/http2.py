@@ -160,10 +160,12 @@ class Http2Pod(ConnectionSide):
 
     def lost(self, exc: Exception | None) -> None:
         """See ConnectionSide."""
-        if self.state is UNSETTLED:
-            self.pool.closed_unsettled()
+        # Without a stream, its dial has not ended, and that records how it closed.
+        closed_early = self.state is UNSETTLED and self.link.opened > 0
         self._end()
         self.pool.closed(self)
+        if closed_early:
+            self.pool.closed_early()
         self._lose_all(lost_error(exc))
 
     def on_broken(self) -> None:

@@ -53,7 +53,7 @@ class OwningPool(PodPool):
         """Record that the pod speaks only this version of HTTP."""
 
     @abstractmethod
-    def closed_unsettled(self) -> None:
+    def closed_early(self) -> None:
         """Record that the pod closed a connection in HTTP/2 before it sent its settings."""
 
     @abstractmethod

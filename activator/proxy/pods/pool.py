@@ -20,7 +20,7 @@ from activator.proxy.message.version import HTTP_1_1, HTTP_2, Version
 from activator.proxy.pods.capacity import Capacity
 from activator.proxy.pods.dialing import Dial, SharedDial
 from activator.proxy.pods.http1 import Http1Pod
-from activator.proxy.pods.http2 import Http2Pod
+from activator.proxy.pods.http2 import OPEN, Http2Pod
 from activator.proxy.pods.owning_pool import OwningPool
 from activator.proxy.pods.resources import Resources
 from activator.proxy.pods.stream import PodStream
@@ -201,10 +201,10 @@ class Pool(OwningPool):
             self.known_as = None
             self._assumed = False
 
-    def closed_unsettled(self) -> None:
+    def closed_early(self) -> None:
         """See OwningPool. An HTTP/1 server may close silently on the preface of HTTP/2. So may any
         server that ends. The pool assumes the first until a connection shows otherwise."""
-        if self.known_as is None:
+        if self.known_as is None and not any(each.state is OPEN for each in self.shared):
             self.known_as = HTTP_1_1
             self._assumed = True
 

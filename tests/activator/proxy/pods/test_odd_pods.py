@@ -190,6 +190,21 @@ async def test_a_pod_of_http2_that_closed_once_gets_http2_again(http2):
     http2.world.errors.clear()  # the library objects to a request in HTTP/1
 
 
+async def test_a_pod_with_an_open_connection_of_http2_gets_http2_when_another_one_closes(http2):
+    pod = await http2.serving()
+    pod.settings = {"streams": 1}
+    client = await http2.client()
+    first = client.ask(b"/", b"POST", end=False)
+    await until(lambda: pod.requests)
+    pod.greeting = None
+    second = client.ask()
+    await until(lambda: len(pod.connections) == 2)
+    client.data(first, b"body", end=True)
+    for stream in (first, second, client.ask()):
+        assert (await _answer(client, stream)).body == b"hello"
+    assert len(pod.connections[0].messages) == 3
+
+
 # -- a pod without a listener -----------------------------------------------------------------
 
 
