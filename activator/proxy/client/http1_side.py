@@ -121,7 +121,7 @@ class Http1Side(ClientSide):
         assert isinstance(response, Response)
         exchange = self._connection.exchange
         assert exchange is not None
-        if self.services.draining:
+        if self.services.draining or self._base.stopping:
             self.keep_alive = False
         elif not exchange.body.complete:
             revision = exchange.entry.throttler.revision

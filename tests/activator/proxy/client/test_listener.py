@@ -120,7 +120,8 @@ async def test_a_stopping_server_finishes_what_runs_and_closes_what_is_idle(worl
     idle.close()
     pod.connections[-1].write(ok(fields=b"Date: x\r\n"))
 
-    assert (await busy.answer()).status == 200
+    answer = await busy.answer()
+    assert (answer.status, answer.get(b"connection")) == (200, b"close")
     await busy.ended()
     busy.close()
     await asyncio.wait([task])
