@@ -108,15 +108,21 @@ class Kept:
 
 
 async def test_a_heap_profile_shows_lines_and_types(client) -> None:
-    objects = [Kept() for _ in range(10_000)]
+    objects = [Kept() for _ in range(100_000)]  # more than objects of earlier tests, by type
     kept: list[bytes] = []
-    asyncio.get_running_loop().call_later(
-        0.01, lambda: kept.extend(bytes(10_000) for _ in range(99))
-    )
+
+    async def allocate() -> None:
+        """Allocate once the profile records, which it may begin late."""
+        while not tracemalloc.is_tracing():
+            await asyncio.sleep(0)
+        kept.extend(bytes(10_000) for _ in range(99))
+
+    allocating = asyncio.ensure_future(allocate())
     text = (await client.get("/debug/pprof/heap?seconds=0.05")).text
+    await allocating
     assert re.search(r"\d{6} bytes +\d+ blocks .*test_profiling\.py", text)
-    assert " 10000 Kept\n" in text
-    assert (len(kept), len(objects)) == (99, 10_000)
+    assert " 100000 Kept\n" in text
+    assert (len(kept), len(objects)) == (99, 100_000)
 
 
 @pytest.mark.parametrize("seconds", ["-1", "0", "301", "nan", "inf", "x"])
