@@ -6,8 +6,9 @@ Changes nothing. Knative has no counterpart.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import islice
+from operator import attrgetter
 from typing import Final
 
 from throttler.health import PodState
@@ -16,6 +17,7 @@ from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 
 _DRAINING, _HEALTHY = PodState.DRAINING, PodState.HEALTHY
+_by_address = attrgetter("address")
 #: The most revisions that a detail names as new owners of addresses.
 _NAMED_OWNERS: Final = 3
 
@@ -23,7 +25,7 @@ _NAMED_OWNERS: Final = 3
 def waiting_reason(
     throttler: RevisionThrottler, autoscaler_lost: bool = False
 ) -> tuple[Reason, str]:
-    """Return why a request of this revision would wait now, and a detail; O(n log n) in pods.
+    """Return why a request of this revision would wait now, and a detail; O(pods).
 
     The pods that are nearest to serving decide. First come pods that passed the activator's probe,
     but that Kubernetes must also list as ready. Ejected pods come next, then pods that fail their
@@ -33,9 +35,7 @@ def waiting_reason(
         autoscaler_lost: whether an autoscaler is configured but not connected. It matters only
             while Kubernetes lists no pod.
     """
-    # By address, so that all activators give the same detail.
-    listed = (pod for pod in throttler.pods() if pod.state is not _DRAINING)
-    pods = sorted(listed, key=lambda pod: pod.address)
+    pods = [pod for pod in throttler.pods() if pod.state is not _DRAINING]
     if not pods:
         if throttler.deleted:  # no pod will start, with or without an autoscaler
             return Reason.NO_ENDPOINTS, "the revision was deleted"
@@ -54,14 +54,19 @@ def waiting_reason(
     if any(pod.state is _HEALTHY for pod in pods):
         return Reason.PODS_NOT_READY, "probe passed, not listed as ready"
     suffices = throttler.revision.probe_suffices
-    ejected = next((pod for pod in pods if pod.ejection.active and (pod.ready or suffices)), None)
+    ejected = _first(pod for pod in pods if pod.ejection.active and (pod.ready or suffices))
     if ejected is not None:
         return Reason.BAD_ANSWERS, _error_of(ejected)
-    failing = next((pod for pod in pods if pod.probe.error and pod.ready), None)
+    failing = _first(pod for pod in pods if pod.probe.error and pod.ready)
     if failing is not None:
         errors = filter(None, (_error_of(failing), _error_of(service)))
         return Reason.PROBE_FAILING, "; ".join(errors)
-    return Reason.PODS_NOT_READY, _error_of(next((pod for pod in pods if pod.probe.error), None))
+    return Reason.PODS_NOT_READY, _error_of(_first(pod for pod in pods if pod.probe.error))
+
+
+def _first(pods: Iterable[PodTracker]) -> PodTracker | None:
+    """Return the pod of the lowest address, so that all activators give the same detail."""
+    return min(pods, key=_by_address, default=None)
 
 
 def _taken(throttler: RevisionThrottler) -> str:

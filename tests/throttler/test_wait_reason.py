@@ -32,6 +32,19 @@ def test_a_pod_is_not_at_fault_for_what_another_met() -> None:
     assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, f"{A}: late")
 
 
+def test_of_many_pods_the_one_of_the_lowest_address_gives_the_detail() -> None:
+    """All activators give the same detail, in whatever order they have read of the pods."""
+    one = One()
+    for listed in ([C], [B, C], [A, B, C]):
+        one.set_endpoints([], listed)
+    for address in (C, A, B):
+        pod = one.pod(address)
+        one.throttler.probe_failed(pod, pod.epoch, "refused", 1.0)
+    assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, f"{A}: refused")
+    one.set_endpoints([B, C], [A])
+    assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, f"{B}: refused")
+
+
 def test_a_pods_earlier_errors_are_removed_when_it_is_listed_again() -> None:
     one = One(1)
     one.healthy([A])
