@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from activator.admin import profiling
+from activator.admin import profiling, stacks
 from activator.admin.profiling import create_profiling_app
 from activator.admin.stacks import sample
 from tests.conftest import on_uvloop
@@ -107,19 +107,17 @@ class Kept:
     """A type with many instances for the list of the most frequent types."""
 
 
-async def test_a_heap_profile_shows_lines_and_types(client) -> None:
+async def test_a_heap_profile_shows_lines_and_types(client, monkeypatch) -> None:
     objects = [Kept() for _ in range(100_000)]  # more than objects of earlier tests, by type
     kept: list[bytes] = []
 
-    async def allocate() -> None:
-        """Allocate once the profile records, which it may begin late."""
-        while not tracemalloc.is_tracing():
-            await asyncio.sleep(0)
+    def start_and_allocate() -> None:
+        start_memory()
         kept.extend(bytes(10_000) for _ in range(99))
 
-    allocating = asyncio.ensure_future(allocate())
-    text = (await client.get("/debug/pprof/heap?seconds=0.05")).text
-    await allocating
+    start_memory = stacks.start_memory
+    monkeypatch.setattr(stacks, "start_memory", start_and_allocate)
+    text = (await client.get("/debug/pprof/heap?seconds=0.01")).text
     assert re.search(r"\d{6} bytes +\d+ blocks .*test_profiling\.py", text)
     assert " 100000 Kept\n" in text
     assert (len(kept), len(objects)) == (99, 100_000)
