@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import click
 
+from activator.scale import settings as scale_settings
+from activator.scale.settings import ScaleSettings
 from activator.settings.config import ConfigError, Settings, load, settings_of
 from activator.settings.setting import Setting
 
@@ -72,7 +74,7 @@ class SettingsCommand(_Command):
         """Write one block of options for each section, then the options that are no settings."""
         assert self.name is not None
         sections: dict[str, list[tuple[str, str]]] = {}
-        rows = {row.name: row for row in settings_of(self.name)}
+        rows = {row.name: row for row in _rows(self.name)}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             row = rows.get(param.name or "")
@@ -83,8 +85,14 @@ class SettingsCommand(_Command):
                 formatter.write_dl(records)
 
 
+def _rows(command: str) -> tuple[Setting, ...]:
+    """Return the settings of a command; the scaler is a program of its own, with its own table."""
+    own = command == scale_settings.COMMAND
+    return scale_settings.SETTINGS if own else settings_of(command)
+
+
 def _options(command: str) -> list[click.Parameter]:
-    return [_option(row, command) for row in settings_of(command)]
+    return [_option(row, command) for row in _rows(command)]
 
 
 def _option(row: Setting, command: str) -> click.Option:
@@ -117,9 +125,11 @@ def _command(
     return decorate
 
 
-def _settings(command: str, flags: dict[str, str | None]) -> Settings | None:
+def _settings(command: str, flags: dict[str, str | None]) -> Settings | ScaleSettings | None:
     """Return the settings; on errors print them and return None."""
     try:
+        if command == scale_settings.COMMAND:
+            return scale_settings.load(flags)
         return load(command, flags)
     except ConfigError as error:
         count = len(error.problems)
@@ -150,6 +160,7 @@ def cli() -> None:
       activator demo                     a demonstration on this machine, without a cluster
       activator local --manifests DIR    serve objects that you write yourself
       activator run                      serve in a cluster, instead of Knative's activator
+      activator scale                    scale Deployments from zero and back, without Knative
       activator status                   show pods and queues of a running activator
       activator explain REVISION         show why requests of one revision wait
       activator lab                      replay failures of pods on this machine
@@ -241,6 +252,48 @@ def local(settings: Settings) -> int:
 def demo(settings: Settings) -> int:
     """Serve until a signal."""
     return _serve(settings)
+
+
+@_command(
+    "scale",
+    """Scale the workloads of annotated Services from zero and back, without Knative.
+
+    A Service opts in with the annotation activator.dev/enabled: "true". `activator run` queues its
+    requests and reports them to this program. This program asks the API server for replicas when a
+    request waits, and removes them when there has been no request for idle-seconds. With
+    activator.dev/owner: keda or hpa it only makes the first replicas, and KEDA or an HPA decides
+    the rest. With activator.dev/route: takeover it writes an EndpointSlice, so that the requests
+    of a sleeping Service reach the activators.
+
+    Several scalers may run. They choose a leader by a Lease, and only the leader writes. It sets
+    the label activator.dev/leader: "true" on its pod, by which the Service finds it.
+
+    \b
+    In a pod of the manifests, no setting is necessary. Outside of the cluster:
+      SYSTEM_NAMESPACE=activator activator scale --kubeconfig ~/.kube/config
+
+    \b
+    Example: a Deployment that sleeps without requests
+      kubectl annotate service hello activator.dev/enabled=true
+
+    \b
+    Look next, on the admin port:
+      /api/v1/services     replicas of each Service, wanted and present; why one is not scaled
+      /readyz              200 on the leader, 503 on the others
+      /healthz, /metrics   also on the metrics port: /metrics
+    """,
+    """\b
+Exit status:
+    0  ended by SIGTERM or Ctrl-C; the Lease is released
+    1  could not start or continue, see the last log line; or ended by a second signal
+    2  a setting is wrong or missing; the errors list all of them
+""",
+)
+def scale(settings: ScaleSettings) -> int:
+    """Scale until a signal."""
+    from activator.scale.app import main as run_scaler
+
+    return run_scaler(settings)
 
 
 _QUERY_STATUSES: Final = """\b

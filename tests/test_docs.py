@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from activator.cli import cli
+from activator.scale.settings import SETTINGS as SCALE_SETTINGS
 from activator.settings.config import SETTINGS, load
 from activator.settings.values import METRICS_PORT, PORT
 from activator.telemetry.families import FAMILIES
@@ -87,7 +88,7 @@ def test_files_that_architecture_names_exist() -> None:
 
 
 def test_settings_exist() -> None:
-    known = {row.variable for row in SETTINGS} | OF_THE_BUILD
+    known = {row.variable for row in (*SETTINGS, *SCALE_SETTINGS)} | OF_THE_BUILD
     expect_none(
         f"{place}: {found[0]} is no setting"
         for page in PAGES

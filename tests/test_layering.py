@@ -66,7 +66,8 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.app": SIBLINGS
     | BELOW_SIBLINGS
     | {"activator.runtime", "activator.servers", "activator.lab"},
-    "activator.cli": BASE | {"activator", "activator.app", "activator.console", "activator.lab"},
+    "activator.cli": BASE
+    | {"activator", "activator.app", "activator.console", "activator.lab", "activator.scale"},
     "activator.__main__": frozenset({"activator.cli"}),
 }
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
 
 from activator.discovery.backoff import Backoff, Pause, Timings, hurried
 from activator.discovery.dialect_inventory import not_newer
-from activator.discovery.inventory import Inventory
 from activator.discovery.listing import Resource, pages
 from activator.discovery.wire import (
     HTTP_GONE,
@@ -65,6 +65,23 @@ _MISSING = (_HTTP_FORBIDDEN, _HTTP_NOT_FOUND)
 _NOT_ABOUT_THE_VERSION = (HTTP_UNAUTHORIZED, _HTTP_FORBIDDEN, HTTP_TOO_MANY_REQUESTS, 502, 503)
 
 
+class Objects(Protocol):
+    """The objects in force, which a reflector keeps equal to a cluster (inventory.Inventory)."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The number of objects in force, by kind."""
+
+    def apply(self, obj: object) -> object:
+        """Apply an object that may be new, changed or unchanged."""
+
+    def remove(self, kind: str, namespace: str, name: str, uid: str = "") -> None:
+        """Remove a deleted object; an unknown one is no error."""
+
+    def replacing(self, kind: str, objects: Iterable[object]) -> Iterator[None]:
+        """Apply a complete list, in steps; other tasks may run between the steps."""
+
+
 class Reflector:
     """Follows one resource.
 
@@ -84,7 +101,7 @@ class Reflector:
         self,
         resource: Resource,
         cluster: Cluster,
-        inventory: Inventory,
+        inventory: Objects,
         timings: Timings,
         requests_wait: Callable[[], bool] = lambda: False,
     ) -> None:

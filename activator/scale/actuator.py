@@ -61,11 +61,13 @@ class Result(NamedTuple):
         replicas: what the workload asks for now; None if that is unknown.
         problem: why the wish failed; None if it did not, or if the replicas had changed.
         detail: the problem for people: the server's text, and the remedy.
+        changed_from: how many replicas there were before; None if the wish changed nothing.
     """
 
     replicas: int | None
     problem: Problem | None = None
     detail: str = ""
+    changed_from: int | None = None
 
 
 class _Failed(Exception):
@@ -92,7 +94,7 @@ class Actuator:
         self._api = api
         self._start = start
         self._report = report
-        self._wishes: dict[Target, Wish] = {}
+        self._wishes: dict[Target, Wish | None] = {}
         self._busy: set[Target] = set()
 
     def scale(self, target: Target, wish: Wish) -> None:
@@ -102,27 +104,36 @@ class Actuator:
             self._busy.add(target)
             self._start(self._run(target))
 
+    def look(self, target: Target) -> None:
+        """Read and report the replicas, unless a wish is about to do that."""
+        if target not in self._busy:
+            self._wishes[target] = None
+            self._busy.add(target)
+            self._start(self._run(target))
+
     def cancel(self, target: Target) -> None:
         """Remove a wish that has not been sent."""
         self._wishes.pop(target, None)
 
     async def _run(self, target: Target) -> None:
         try:
-            while (wish := self._wishes.pop(target, None)) is not None:
-                self._report(target, await self._carry_out(target, wish))
+            while target in self._wishes:
+                self._report(target, await self._carry_out(target, self._wishes.pop(target)))
         finally:
             self._busy.discard(target)
 
-    async def _carry_out(self, target: Target, wish: Wish) -> Result:
+    async def _carry_out(self, target: Target, wish: Wish | None) -> Result:
         try:
             for _ in range(ATTEMPTS):
                 scale = await self._read(target)
+                if wish is None:
+                    return Result(scale.replicas if scale else 0)
                 if scale is not None and scale.replicas != wish.known:
                     return Result(scale.replicas)
                 changed = await self._write(target, scale or Scale(0, "", ""), wish.wanted)
                 if changed is not None:
-                    logger.info("%s: %d -> %d replicas", target, wish.known, changed.replicas)
-                    return Result(changed.replicas)
+                    logger.debug("%s: %d -> %d replicas", target, wish.known, changed.replicas)
+                    return Result(changed.replicas, changed_from=wish.known)
         except _Failed as failed:
             return failed.result
         return Result(None, Problem.CONFLICT, f"other components changed it {ATTEMPTS} times")

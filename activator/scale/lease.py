@@ -88,9 +88,15 @@ class Election:
         """The identity of the leader, as last observed; empty for none."""
         return "" if self._lease is None else self._lease.holder
 
+    @property
+    def leads_until(self) -> float:
+        """When the candidate stops to lead unless it renews the lease; -inf for a follower."""
+        is_holder = self.holder == self._identity
+        return self._renewed_at + RENEW_DEADLINE if is_holder else float("-inf")
+
     def is_leader(self, now: float) -> bool:
         """Return whether the candidate leads. It stops to before another one may begin."""
-        return self.holder == self._identity and now - self._renewed_at < RENEW_DEADLINE
+        return now < self.leads_until
 
     def observe(self, lease: Lease | None, now: float) -> None:
         """Record what the API server has; None for no object.

@@ -6,7 +6,7 @@ once more with zeros, and then no longer (``activator.autoscaler.concurrency``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final, NamedTuple, final
 
 from activator.kpa.window import LoadWindow
@@ -17,6 +17,8 @@ REPORT_COUNTS: Final = 2.5
 #: Seconds for which the last report of a lost connection counts: the requests may still be there,
 #: and the activator connects again.
 LOST_COUNTS: Final = 30.0
+#: Seconds for which the load of an unknown Service stays.
+UNKNOWN_STAYS: Final = 60.0
 
 
 class Name(NamedTuple):
@@ -81,6 +83,10 @@ class ServiceLoad:
             return False
         self.last_busy = now
         return True
+
+    def by_activator(self) -> Mapping[str, float]:
+        """Return the last report of each activator, by its name."""
+        return {activator: latest.value for activator, latest in self._latest.items()}
 
     def current(self, now: float, lost: Mapping[str, float]) -> float:
         """Return the requests that are in flight or queued now, over all activators.
@@ -174,6 +180,17 @@ class Loads:
             return 0.0
         return max(load.current(now, self._lost), load.window.peak(int(now), seconds))
 
+    def by_activator(self, service: Name) -> Mapping[str, float]:
+        """Return the last report of each activator about a Service."""
+        load = self._loads.get(service)
+        return {} if load is None else load.by_activator()
+
     def remove(self, service: Name) -> None:
         """Remove a deleted Service."""
         self._loads.pop(service, None)
+
+    def prune(self, known: Container[Name], now: float) -> None:
+        """Remove the loads of Services that do not exist; a Service may come after its load."""
+        for name, load in list(self._loads.items()):
+            if name not in known and now - load.last_busy > UNKNOWN_STAYS:
+                del self._loads[name]

@@ -45,6 +45,8 @@ class Hold(Enum):
     TWO_OWNERS = "two-owners"
     LOAD_UNKNOWN = "activators-unreachable"
     NO_SLICE = "takeover-not-in-place"
+    STALE = "stale-state"
+    NEW_LEADER = "new-leader"
     CLOSING = "taking-over"
     RETRY = "waiting-to-retry"
 
@@ -56,7 +58,7 @@ class Seen(NamedTuple):
         current: requests in flight or queued, over all activators.
         stable, panic: mean load of the two windows.
         last_busy: when a report last had a request.
-        load_known: whether all activators report.
+        frozen: why no replicas of any workload may be removed; NONE if they may.
         replicas: how many the workload asks for.
         ready: pods that Kubernetes lists as ready.
         other_owner: an HPA or ScaledObject of the same workload, as in ``HPA shop/hello``; empty
@@ -69,7 +71,7 @@ class Seen(NamedTuple):
     stable: float
     panic: float
     last_busy: float
-    load_known: bool
+    frozen: Hold
     replicas: int
     ready: int
     other_owner: str = ""
@@ -191,8 +193,8 @@ class Planner:
         if wanted < seen.replicas:
             if seen.other_owner:
                 hold = Hold.TWO_OWNERS
-            elif not seen.load_known and why is not Why.MAX_SCALE:
-                hold = Hold.LOAD_UNKNOWN
+            elif why is not Why.MAX_SCALE:
+                hold = seen.frozen
         elif wanted > seen.replicas == 0 and now < self._cold_start_at + RETRY_COLD_START:
             hold = Hold.RETRY
         return wanted, why, hold

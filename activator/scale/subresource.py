@@ -14,7 +14,7 @@ from activator.objects.fields import root
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 
-_MAX_REPLICAS: Final = 2**31 - 1
+MOST_REPLICAS: Final = 2**31 - 1
 
 
 class Resource(NamedTuple):
@@ -35,6 +35,8 @@ class Resource(NamedTuple):
 KNOWN: Final = {
     "deployment": Resource("apps", "v1", "Deployment", "deployments"),
     "statefulset": Resource("apps", "v1", "StatefulSet", "statefulsets"),
+    "replicaset": Resource("apps", "v1", "ReplicaSet", "replicasets"),
+    "replicationcontroller": Resource("", "v1", "ReplicationController", "replicationcontrollers"),
 }
 
 
@@ -59,7 +61,7 @@ def parse(obj: object) -> Scale:
     """
     scale = root(obj, "Scale")
     return Scale(
-        scale["spec"]["replicas"].whole(minimum=0, maximum=_MAX_REPLICAS, default=0),
+        scale["spec"]["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=0),
         scale["metadata"]["resourceVersion"].text(),
         scale["metadata"]["uid"].text(),
     )

@@ -132,7 +132,9 @@ def setting(
         meaning=meaning,
         reason=reason,
         commands=commands,
-        defaults=dict.fromkeys(COMMANDS, of_demo) | {"run": default, "local": of_local},
+        defaults=dict.fromkeys(commands, default)
+        | dict.fromkeys(COMMANDS, of_demo)
+        | {"run": default, "local": of_local},
         empty_is_value=empty_is_value,
     )
     made: T = field(metadata={_ROW: row})

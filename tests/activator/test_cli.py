@@ -15,6 +15,7 @@ import respx
 
 from activator import cli
 from activator.lab import command as lab_command
+from activator.scale import settings as scale_settings
 from activator.settings.config import Settings, settings_of
 
 SERVERS = ("run", "local", "demo")
@@ -47,6 +48,8 @@ def app(monkeypatch):
 def _clean_environment(monkeypatch):
     for row in {row.variable for command in SERVERS for row in settings_of(command)}:
         monkeypatch.delenv(row, raising=False)
+    for setting in scale_settings.SETTINGS:
+        monkeypatch.delenv(setting.variable, raising=False)
     monkeypatch.delenv("ACTIVATOR_ADMIN_URL", raising=False)
 
 
@@ -109,8 +112,26 @@ def test_help_teaches(command, capsys):
     assert f"activator {command}" in printed
 
 
+def test_help_of_the_scaler_teaches(capsys):
+    assert cli.main(["scale", "--help"]) == 0
+    told = capsys.readouterr().out
+    for row in scale_settings.SETTINGS:
+        assert row.flag in told
+        assert row.variable in told
+        assert f"{row.section}:" in told
+    assert "activator.dev/enabled" in told
+
+
+def test_wrong_settings_of_the_scaler_are_reported_at_once(capsys):
+    assert cli.main(["scale", "--stat-port", "80x", "--takeover-ports", "9-5"]) == 2
+    told = capsys.readouterr().err
+    assert "activator scale: 3 settings are wrong or missing" in told
+    for part in ("--stat-port", "'80x'", "--takeover-ports", "'9-5'", "SYSTEM_NAMESPACE"):
+        assert part in told
+
+
 @pytest.mark.parametrize("columns", [80, 100])
-@pytest.mark.parametrize("command", [*SERVERS, "status", "explain", "lab"])
+@pytest.mark.parametrize("command", [*SERVERS, "status", "explain", "lab", "scale"])
 def test_help_breaks_no_line_within_a_word(command, columns, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     assert cli.main([command, "--help"]) == 0

@@ -28,7 +28,7 @@ async def carry_out(api: FakeApi, *wishes: Wish, target: Target = HELLO) -> list
 
 async def test_a_workload_is_scaled_from_zero() -> None:
     api = FakeApi(hello=0)
-    assert await carry_out(api, COLD_START) == [Result(1)]
+    assert await carry_out(api, COLD_START) == [Result(1, changed_from=0)]
     assert api.requests == [("GET", path_of("hello")), ("PATCH", path_of("hello"))]
     assert api.patches == [
         {"metadata": {"resourceVersion": "1", "uid": "u"}, "spec": {"replicas": 1}}
@@ -44,7 +44,7 @@ async def test_a_workload_that_has_other_replicas_is_left_alone() -> None:
 async def test_a_change_by_another_component_is_read_again() -> None:
     api = FakeApi(hello=0)
     api.script.extend([lambda: None, lambda: api.set(path_of("hello"), 0)])
-    assert await carry_out(api, COLD_START) == [Result(1)]
+    assert await carry_out(api, COLD_START) == [Result(1, changed_from=0)]
     assert [method for method, _ in api.requests] == ["GET", "PATCH", "GET", "PATCH"]
 
 
@@ -64,7 +64,7 @@ async def test_conflicts_without_end_are_a_problem() -> None:
 
 async def test_wishes_that_come_at_once_are_one_request_each_and_the_newest_counts() -> None:
     api = FakeApi(hello=0)
-    assert await carry_out(api, *[COLD_START] * 50, Wish(0, 2)) == [Result(2)]
+    assert await carry_out(api, *[COLD_START] * 50, Wish(0, 2)) == [Result(2, changed_from=0)]
     assert len(api.patches) == 1
 
 
@@ -76,7 +76,7 @@ async def test_a_wish_that_comes_while_another_is_under_way_is_carried_out_after
     api.script.append(lambda: actuator.scale(HELLO, Wish(1, 4)))
     actuator.scale(HELLO, COLD_START)
     await tasks.finish(5)
-    assert results == [Result(1), Result(4)]
+    assert results == [Result(1, changed_from=0), Result(4, changed_from=1)]
 
 
 async def test_a_cancelled_wish_is_not_sent() -> None:
@@ -92,7 +92,7 @@ async def test_a_cancelled_wish_is_not_sent() -> None:
 async def test_an_object_that_never_had_replicas_is_scaled_without_a_version() -> None:
     api = FakeApi(hello=0)
     api.script.append(status(500, 'the spec replicas field ".spec.replicas" does not exist'))
-    assert await carry_out(api, COLD_START) == [Result(1)]
+    assert await carry_out(api, COLD_START) == [Result(1, changed_from=0)]
     assert api.patches == [{"metadata": {}, "spec": {"replicas": 1}}]
 
 
@@ -124,7 +124,7 @@ async def test_a_failure_names_the_problem_and_what_to_do(
     assert (result.replicas, result.problem) == (None, problem)
     assert detail in result.detail
     # The next wish is carried out.
-    assert await carry_out(api, COLD_START) == [Result(1)]
+    assert await carry_out(api, COLD_START) == [Result(1, changed_from=0)]
 
 
 async def test_a_workload_that_fails_does_not_hold_up_others() -> None:
@@ -136,4 +136,4 @@ async def test_a_workload_that_fails_does_not_hold_up_others() -> None:
         actuator.scale(target, COLD_START)
     await tasks.finish(5)
     assert results[HELLO].problem is Problem.MISSING
-    assert results[OTHER] == Result(1)
+    assert results[OTHER] == Result(1, changed_from=0)

@@ -38,14 +38,14 @@ def seen(
     **more: Any,
 ) -> Seen:
     """Return a Service whose load and whose slice have been the same for a while."""
-    more = {"load_known": True, "last_busy": busy, "slice_since": NEVER} | more
+    given: dict[str, Any] = {"frozen": Hold.NONE, "last_busy": busy, "slice_since": NEVER} | more
     return Seen(
         current,
         current,
         current,
         replicas=replicas,
         ready=replicas if ready is None else ready,
-        **more,
+        **given,
     )
 
 
@@ -133,7 +133,9 @@ def test_min_scale_is_reached_without_a_request() -> None:
     ("more", "hold"),
     [
         ({"other_owner": "HPA shop/hello"}, Hold.TWO_OWNERS),
-        ({"load_known": False}, Hold.LOAD_UNKNOWN),
+        ({"frozen": Hold.LOAD_UNKNOWN}, Hold.LOAD_UNKNOWN),
+        ({"frozen": Hold.STALE}, Hold.STALE),
+        ({"frozen": Hold.NEW_LEADER}, Hold.NEW_LEADER),
     ],
 )
 def test_replicas_are_not_lowered(more: Any, hold: Hold) -> None:
@@ -147,7 +149,7 @@ def test_replicas_are_not_lowered(more: Any, hold: Hold) -> None:
 
 def test_a_lower_max_scale_counts_although_the_load_is_unknown() -> None:
     asked = asks(Owner.SELF, max_scale=2, target=10)
-    plan = Planner(0).decide(asked, seen(90, 5, busy=1, load_known=False), 1)
+    plan = Planner(0).decide(asked, seen(90, 5, busy=1, frozen=Hold.STALE), 1)
     assert (plan.replicas, plan.why) == (2, Why.MAX_SCALE)
 
 
@@ -267,7 +269,8 @@ def test_any_walk_keeps_the_promises(route: Route, seed: int) -> None:
             load = chance.choice((0, 0, 0.5, 12, 60))
         busy = now if load else busy
         known = chance.random() > 0.02
-        observed = seen(load, replicas, ready, busy, load_known=known, slice_since=slice_since)
+        frozen = Hold.NONE if known else Hold.LOAD_UNKNOWN
+        observed = seen(load, replicas, ready, busy, frozen=frozen, slice_since=slice_since)
         plan = planner.decide(asked, observed, now)
         if plan.replicas is not None and chance.random() > 0.2:  # else the write has failed
             if plan.replicas < replicas:

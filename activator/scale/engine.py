@@ -1,0 +1,476 @@
+"""Decides about all Services: every tick, and at once when a request waits or an object changes.
+
+Only the leader runs it. The rules are in ``plan``; this module collects the facts, and starts the
+requests. It has the clock of its caller.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple, Protocol
+
+from activator.kpa.decision import SENTENCES as RULES
+from activator.plain.service import PlainService
+from activator.scale import reasons
+from activator.scale.actuator import Actuator, Result, Target, Wish
+from activator.scale.effects import Change, Decided, Effect, Guard, NoGuard
+from activator.scale.load import Loads, Name, ServiceLoad
+from activator.scale.plan import Hold, Plan, Planner, Seen
+from activator.scale.rights import Rights
+from activator.scale.services import Joined, Services
+from activator.scale.subresource import Problem
+from activator.scale.targets import Found, TargetProblem
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two decisions about all Services, as in Knative.
+TICK: Final = 2.0
+#: Seconds for which a new leader removes no replicas: it has no history, and the activators
+#: connect to it one after the other.
+NEW_LEADER: Final = 60.0
+#: Seconds between two reads of a workload that no watch follows.
+LOOK: Final = 10.0
+#: Seconds until a change that only a person can make possible is tried again.
+AGAIN: Final = 30.0
+#: Seconds between two clean-ups of loads that no Service has.
+_PRUNE: Final = 60.0
+
+_LASTING: Final = frozenset({Problem.FORBIDDEN, Problem.MISSING, Problem.REFUSED})
+
+
+class Timer(Protocol):
+    """Calls a function at a time (asyncio.AbstractEventLoop.call_at)."""
+
+    def __call__(self, when: float, callback: Callable[[Name], object], name: Name, /) -> object:
+        """Call ``callback(name)`` at ``when``."""
+
+
+class Counters:
+    """Counts of the engine since the start.
+
+    Attributes:
+        changes: changes of replicas by their rule.
+        failures: failed changes by their reason.
+    """
+
+    def __init__(self) -> None:
+        self.changes: dict[str, int] = {}
+        self.failures: dict[str, int] = {}
+
+
+class _Facts(NamedTuple):
+    """What is known of a Service, apart from its load; it changes with the Service's objects."""
+
+    service: PlainService
+    target: Target | None
+    replicas: int | None
+    ready: int
+    reason: str = ""
+    detail: str = ""
+
+
+class Record:
+    """One Service.
+
+    Attributes:
+        decided: the last decision.
+        change: the last change of replicas; None before the first.
+    """
+
+    __slots__ = (
+        "change",
+        "decided",
+        "face",
+        "facts",
+        "failed",
+        "look_at",
+        "not_before",
+        "planner",
+        "quiet",
+        "renew_at",
+    )
+
+    def __init__(self, facts: _Facts, now: float) -> None:
+        self.facts = facts
+        self.planner = Planner(now, facts.ready)
+        self.decided: Decided | None = None
+        self.face: tuple[object, ...] = ()
+        self.change: Change | None = None
+        self.failed: Result | None = None
+        self.look_at = float("-inf")
+        self.not_before = float("-inf")
+        self.renew_at = float("inf")
+        # Nothing can change without an event: the workload sleeps.
+        self.quiet = False
+
+    @property
+    def is_unwatched(self) -> bool:
+        """Whether the replicas must be read, since no watch follows the workload."""
+        return self.look_at > float("-inf")
+
+
+class Engine:
+    """The decisions about all Services.
+
+    Arguments:
+        services: the Services, with their workloads and pods.
+        loads: the reports of the activators.
+        rights: looks up kinds and rights.
+        scale: returns the actuator that carries out changes; its argument receives each result.
+        frozen: returns why no replicas may be removed, as far as it is not about the leader.
+        guard: knows the other components.
+        effects: what follows from a decision, besides replicas.
+        call_at: calls a function at a time, on the clock of ``now``.
+        clock: seconds, monotonic.
+        wall: the time of day.
+
+    Attributes:
+        counters: for metrics.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        loads: Loads,
+        rights: Rights,
+        scale: Callable[[Callable[[Target, Result], None]], Actuator],
+        frozen: Callable[[float], Hold],
+        call_at: Timer,
+        clock: Callable[[], float],
+        guard: Guard | None = None,
+        effects: Sequence[Effect] = (),
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.counters = Counters()
+        self._services = services
+        self._loads = loads
+        self._rights = rights
+        self._actuator = scale(self._on_result)
+        self._is_frozen = frozen
+        self._call_at = call_at
+        self._clock = clock
+        self._guard = guard or NoGuard()
+        self._effects = effects
+        self._wall = wall
+        self._records: dict[Name, Record] = {}
+        self._sharing: dict[Target, tuple[Name, ...]] = {}
+        self._since: float | None = None
+        self._next_tick = 0.0
+        self._next_prune = 0.0
+
+    # -- whether to decide -------------------------------------------------------------------------
+
+    def start(self, now: float) -> None:
+        """Begin to decide: this process leads, and all objects have been listed."""
+        self._since, self._next_tick = now, now + TICK
+        for effect in self._effects:
+            effect.start(now)
+        for name in self._services:
+            self._renew(name, now)
+        for name, record in list(self._records.items()):
+            self._decide(name, record, now)
+
+    def stop(self, now: float) -> None:
+        """Decide nothing more. Requests under way end."""
+        self._since = None
+        for record in self._records.values():
+            if record.facts.target is not None:
+                self._actuator.cancel(record.facts.target)
+        self._records.clear()
+        self._sharing.clear()
+        for effect in self._effects:
+            effect.stop(now)
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Decide about all Services that may need it."""
+        if self._since is None:
+            return
+        self._next_tick = now + TICK
+        frozen = self._frozen(now)
+        for name, record in list(self._records.items()):
+            if not record.quiet:
+                try:
+                    self._decide(name, record, now, frozen)
+                except Exception:
+                    # A defect must not stop the other Services.
+                    logger.exception("Service %s/%s: unexpected error", *name)
+        if now >= self._next_prune:
+            self._next_prune = now + _PRUNE
+            self._loads.prune(self._records.keys(), now)
+
+    def busy(self, names: Iterable[Name]) -> None:
+        """Decide at once about Services without pods: an activator reports requests."""
+        now = self._clock()
+        for name in names:
+            record = self._records.get(name)
+            if record is None or record.facts.ready:
+                continue
+            if not record.facts.replicas:
+                self._decide(name, record, now)
+            elif record.is_unwatched and record.facts.target is not None:
+                self._actuator.look(record.facts.target)
+
+    def changed(self, names: Iterable[Name]) -> None:
+        """Decide about Services whose objects have changed, or are gone."""
+        if self._since is None:
+            return
+        now = self._clock()
+        for name in names:
+            self._renew(name, now)
+            if (record := self._records.get(name)) is not None:
+                self._decide(name, record, now)
+
+    def renew_all(self) -> None:
+        """Decide again about the Services without a target: a look-up has ended."""
+        names = [name for name, each in self._records.items() if each.facts.reason]
+        self.changed(names)
+
+    # -- what people read --------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[tuple[Name, Record]]:
+        return iter(self._records.items())
+
+    def get(self, name: Name) -> Record | None:
+        """Return a Service; None if this process does not lead, or does not know it."""
+        return self._records.get(name)
+
+    # -- facts -------------------------------------------------------------------------------------
+
+    def _renew(self, name: Name, now: float) -> None:
+        """Read the facts about a Service again."""
+        joined, record = self._services.get(name), self._records.get(name)
+        if joined is None:
+            self._remove(name, now)
+            return
+        facts = self._facts(joined)
+        if record is not None and facts.target is not None and facts.replicas is None:
+            known = record.facts  # no watch follows the workload; the last read counts
+            if known.target == facts.target:
+                facts = facts._replace(replicas=known.replicas)
+        if record is None:
+            record = self._records[name] = Record(facts, now)
+            self._share(name, None, facts.target)
+            for warning in facts.service.warnings:
+                logger.warning("Service %s/%s: %s", *name, warning, extra=_fields(name))
+        else:
+            self._share(name, record.facts.target, facts.target)
+            if record.facts.target != facts.target:
+                record.failed, record.not_before = None, float("-inf")
+                record.look_at = float("-inf")
+            record.facts = facts
+        record.renew_at = now + AGAIN if facts.reason else float("inf")
+        record.quiet = False
+
+    def _remove(self, name: Name, now: float) -> None:
+        record = self._records.pop(name, None)
+        if record is None:
+            return
+        self._share(name, record.facts.target, None)
+        self._loads.remove(name)
+        for effect in self._effects:
+            effect.remove(name, now)
+
+    def _facts(self, joined: Joined) -> _Facts:
+        service, found, ready = joined
+        if service.refused:
+            reason = reasons.SERVICE_REFUSED
+            return _Facts(service, None, None, ready, reason, service.refused)
+        if found.look_up is not None:
+            found = self._looked_up(service, found)
+        if found.problem is not None:
+            return _Facts(service, None, None, ready, found.problem.value, found.detail)
+        if found.target is None:
+            return _Facts(service, None, None, ready, reasons.REPLICAS_UNKNOWN)
+        missing = self._rights.problem(found.target)
+        reason = Problem.FORBIDDEN.value if missing else ""
+        return _Facts(service, found.target, found.replicas, ready, reason, missing)
+
+    def _looked_up(self, service: PlainService, found: Found) -> Found:
+        """Return the target of a kind that only the API server knows."""
+        wanted = found.look_up
+        assert wanted is not None
+        resource = self._rights.resource(wanted)
+        if resource is None:
+            return found
+        if isinstance(resource, str):
+            detail = f"annotation activator.dev/target: {wanted}: {resource}"
+            return Found(None, problem=TargetProblem.UNKNOWN_KIND, detail=detail)
+        return Found(Target(resource, service.key.namespace, wanted.name))
+
+    def _share(self, name: Name, before: Target | None, after: Target | None) -> None:
+        """Record which Services have a workload in common."""
+        if before == after:
+            return
+        if before is not None:
+            left = tuple(each for each in self._sharing[before] if each != name)
+            if left:
+                self._sharing[before] = left
+            else:
+                del self._sharing[before]
+        if after is not None:
+            self._sharing[after] = tuple(sorted({*self._sharing.get(after, ()), name}))
+
+    # -- decisions ---------------------------------------------------------------------------------
+
+    def _frozen(self, now: float) -> Hold:
+        """Return why no replicas of any workload may be removed."""
+        if (hold := self._is_frozen(now)) is not Hold.NONE:
+            return hold
+        assert self._since is not None
+        return Hold.NEW_LEADER if now < self._since + NEW_LEADER else Hold.NONE
+
+    def _decide_later(self, name: Name) -> None:
+        record = self._records.get(name)
+        if record is not None and self._since is not None:
+            self._decide(name, record, self._clock())
+
+    def _decide(self, name: Name, record: Record, now: float, frozen: Hold | None = None) -> None:
+        """Make a plan for a Service, and carry it out."""
+        if now >= record.renew_at:
+            self._renew(name, now)
+        facts = record.facts
+        if facts.target is None:
+            record.quiet = record.renew_at == float("inf")
+            self._conclude(name, record, None, now)
+            return
+        if now >= record.look_at and self._services.workloads.replicas_of(facts.target) is None:
+            record.look_at = now + LOOK
+            self._actuator.look(facts.target)
+        if facts.replicas is None:
+            self._conclude(name, record, None, now)
+            return
+        seen = self._seen(name, facts, now, self._frozen(now) if frozen is None else frozen)
+        plan = record.planner.decide(facts.service.asks, seen, now)
+        if plan.replicas is not None and (not facts.replicas or now >= record.not_before):
+            self._actuator.scale(facts.target, Wish(facts.replicas, plan.replicas))
+        if now < plan.next < self._next_tick:
+            self._call_at(plan.next, self._decide_later, name)
+        record.quiet = (
+            not facts.replicas
+            and plan.replicas is None
+            and plan.hold is Hold.NONE
+            and not plan.active
+            and not record.is_unwatched
+        )
+        self._conclude(name, record, plan, now)
+
+    def _seen(self, name: Name, facts: _Facts, now: float, frozen: Hold) -> Seen:
+        """Return what a plan needs; the loads of Services with one workload are added."""
+        assert facts.target is not None
+        assert facts.replicas is not None
+        other = self._guard.other_owner(name, facts.service, facts.target)
+        sharing = self._sharing[facts.target]
+        if len(sharing) == 1:
+            stable, panic, current, last_busy = self._load(self._loads.of(name), name, now)
+        else:
+            rows = [self._load(self._loads.of(each), each, now) for each in sharing]
+            stable, panic, current = (sum(row[at] for row in rows) for at in range(3))
+            last_busy = max(row[3] for row in rows)
+            elder = min(sharing, key=self._age)
+            if elder != name:
+                other = f"Service {'/'.join(elder)}"
+        return Seen(current, stable, panic, last_busy, frozen, facts.replicas, facts.ready, other)
+
+    def _load(
+        self, load: ServiceLoad | None, name: Name, now: float
+    ) -> tuple[float, float, float, float]:
+        """Return the load of both windows and of now, and when there was a request."""
+        if load is None:
+            return 0.0, 0.0, 0.0, float("-inf")
+        stable, panic = load.window.averages(int(now))
+        return stable, panic, self._loads.current(name, now), load.last_busy
+
+    def _age(self, name: Name) -> tuple[str, Name]:
+        return self._records[name].facts.service.created, name
+
+    # -- results -----------------------------------------------------------------------------------
+
+    def _conclude(self, name: Name, record: Record, plan: Plan | None, now: float) -> None:
+        """Record a decision, and pass it to the effects if it differs from the last one."""
+        facts, before = record.facts, record.decided
+        reason, detail = self._reason(record, plan)
+        # Without the time of the next decision, which changes with each tick.
+        shape = None if plan is None else plan[:-1]
+        face = (*facts[:4], shape, reason, detail)
+        if face == record.face:
+            return
+        record.face = face
+        decided = record.decided = Decided(*facts[:4], plan, reason, detail)
+        if before is None or (reason, detail) != (before.reason, before.detail):
+            self._log_reason(name, before, decided)
+        for effect in self._effects:
+            effect.put(name, decided, now)
+
+    def _reason(self, record: Record, plan: Plan | None) -> tuple[str, str]:
+        facts = record.facts
+        if plan is not None and plan.replicas is None and plan.hold is Hold.NONE:
+            record.failed = None  # nothing is wanted any more
+        failed = record.failed
+        if failed is not None and failed.problem is not None:
+            return failed.problem.value, failed.detail
+        if facts.reason:
+            return facts.reason, facts.detail
+        return (reasons.REPLICAS_UNKNOWN if plan is None else plan.hold.value), ""
+
+    def _log_reason(self, name: Name, before: Decided | None, decided: Decided) -> None:
+        is_quiet = decided.reason in reasons.QUIET
+        if is_quiet and (before is None or before.reason in reasons.QUIET):
+            return
+        if is_quiet:
+            logger.info("Service %s/%s: scaled again", *name, extra=_fields(name))
+            return
+        logger.warning(
+            "Service %s/%s: %s: %s",
+            *name,
+            decided.reason,
+            reasons.text(decided.reason, decided.detail),
+            extra=_fields(name, reason=decided.reason),
+        )
+
+    def _on_result(self, target: Target, result: Result) -> None:
+        """Record the result of a request for replicas."""
+        now = self._clock()
+        if result.problem is not None:
+            word = result.problem.value
+            self.counters.failures[word] = self.counters.failures.get(word, 0) + 1
+        names = self._sharing.get(target, ())
+        if result.changed_from is not None and result.replicas is not None:
+            self._note_change(names, target, result.changed_from, result.replicas)
+        for name in names:
+            record = self._records[name]
+            record.failed = result if result.problem is not None else None
+            record.not_before = now + AGAIN if result.problem in _LASTING else float("-inf")
+            record.quiet = False
+            if result.replicas not in (None, record.facts.replicas):
+                record.facts = record.facts._replace(replicas=result.replicas)
+                self._decide(name, record, now)
+            else:
+                plan = record.decided.plan if record.decided is not None else None
+                self._conclude(name, record, plan, now)
+
+    def _note_change(self, names: Sequence[Name], target: Target, before: int, after: int) -> None:
+        for name in names:
+            record = self._records[name]
+            plan = record.decided.plan if record.decided is not None else None
+            why = plan.why if plan is not None else None
+            word = why.value if why is not None else "unknown"
+            record.change = Change(self._wall(), before, after, word)
+            self.counters.changes[word] = self.counters.changes.get(word, 0) + 1
+            logger.info(
+                "Service %s/%s: %s: %d -> %d replicas: %s",
+                *name,
+                f"{target.resource.kind} {target.name}",
+                before,
+                after,
+                RULES[why] if why is not None else "decided before",
+                extra=_fields(name, reason=word, replicas=after),
+            )
+
+
+def _fields(name: Name, **more: object) -> Mapping[str, object]:
+    """Return the fields of a log line."""
+    return {"service_namespace": name.namespace, "service_name": name.name, **more}

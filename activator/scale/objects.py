@@ -1,0 +1,127 @@
+"""Keeps the versions of all watched objects, and passes each change to the views of its kind.
+
+Decides whether an object is new, changed, outdated or broken, as ``discovery.inventory`` does for
+the activator. A broken object is reported, and its last good state stays in force.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from activator.discovery.dialect_inventory import not_newer
+from activator.discovery.rejections import Rejection, log_rejection
+from activator.objects.fields import ManifestError, ObjectKey, identify, root
+
+
+class View(Protocol):
+    """Takes the objects of one kind."""
+
+    def put(self, key: ObjectKey, obj: object) -> None:
+        """Record a new or changed object.
+
+        Raises:
+            ManifestError: a field is wrong; the view has not changed.
+        """
+
+    def remove(self, key: ObjectKey) -> None:
+        """Record a deleted object."""
+
+
+class _Version(NamedTuple):
+    uid: str
+    version: str
+
+
+class Objects:
+    """All objects in force (discovery.reflector.Objects).
+
+    Arguments:
+        views: those of each kind.
+        report: called with each unusable object.
+
+    Attributes:
+        rejected: the present unusable objects, each with the reason.
+    """
+
+    def __init__(
+        self,
+        views: Mapping[str, Sequence[View]],
+        report: Callable[[Rejection], None] = log_rejection,
+    ) -> None:
+        self._views = views
+        self._report = report
+        self._versions: dict[ObjectKey, _Version] = {}
+        self._counts = Counter[str]()
+        self.rejected: dict[ObjectKey, str] = {}
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The number of objects in force, by kind."""
+        return {kind: self._counts[kind] for kind in self._views}
+
+    def apply(self, obj: object) -> None:
+        """Apply an object that may be new, changed or unchanged; its ``kind`` must be known."""
+        kind = obj.get("kind") if isinstance(obj, dict) else None
+        if isinstance(kind, str) and kind in self._views:
+            self._apply(kind, obj, listed=False)
+
+    def remove(self, kind: str, namespace: str, name: str, uid: str = "") -> None:
+        """Remove a deleted object; an unknown one, or an older one of that name, is no error."""
+        key = ObjectKey(kind, namespace, name)
+        known = self._versions.get(key)
+        if known is None or not uid or not known.uid or known.uid == uid:
+            self._delete(key)
+
+    def replacing(self, kind: str, objects: Iterable[object]) -> Iterator[None]:
+        """Apply the complete list of a kind in steps, and remove all others of that kind."""
+        present = set()
+        for obj in objects:
+            present.add(self._apply(kind, obj, listed=True))
+            yield
+        known = self._versions.keys() | self.rejected.keys()
+        for key in [key for key in known if key.kind == kind and key not in present]:
+            self._delete(key)
+
+    def _apply(self, kind: str, obj: object, *, listed: bool) -> ObjectKey:
+        """Pass an object to the views, unless it is known; return its key as far as readable."""
+        key = ObjectKey(kind, "?", "?")
+        try:
+            key = identify(obj, kind)
+            metadata = root(obj, kind)["metadata"]
+            fresh = _Version(metadata["uid"].text(), metadata["resourceVersion"].text())
+            known = self._versions.get(key)
+            if known and known.uid == fresh.uid:
+                # After a restore of etcd, a list may have an older version than the known one.
+                is_known = known.version == fresh.version if listed else _is_old(fresh, known)
+                if is_known:
+                    return key
+            for view in self._views[kind]:
+                view.put(key, obj)
+        except ManifestError as error:
+            self._reject(key, str(error))
+            return key
+        self.rejected.pop(key, None)
+        self._counts[kind] += key not in self._versions
+        self._versions[key] = fresh
+        return key
+
+    def _delete(self, key: ObjectKey) -> None:
+        self.rejected.pop(key, None)
+        if self._versions.pop(key, None) is not None:
+            self._counts[key.kind] -= 1
+            for view in self._views[key.kind]:
+                view.remove(key)
+
+    def _reject(self, key: ObjectKey, reason: str) -> None:
+        if self.rejected.get(key) == reason:
+            return
+        if key.name != "?":
+            self.rejected[key] = reason
+        kept = key in self._versions
+        self._report(Rejection(key.kind, key.namespace, key.name, reason, kept))
+
+
+def _is_old(fresh: _Version, known: _Version) -> bool:
+    return not_newer(fresh.version, known.version)

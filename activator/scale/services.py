@@ -1,0 +1,90 @@
+"""Joins each Service that opts in with its workload and its ready pods.
+
+Pure: objects go in by the views, and the names of changed Services come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, final
+
+from activator.objects.fields import ObjectKey
+from activator.plain import service as services
+from activator.plain.service import PlainService
+from activator.scale.load import Name
+from activator.scale.readiness import Readiness
+from activator.scale.targets import Found, Workloads
+
+
+class Joined(NamedTuple):
+    """A Service with everything that is known of it.
+
+    Attributes:
+        ready: pods behind its buffered port that are ready.
+    """
+
+    service: PlainService
+    found: Found
+    ready: int
+
+
+@final
+class Services:
+    """All Services that opt in (objects.View).
+
+    Arguments:
+        changed: called with each Service that has changed, or is gone. It may be called several
+            times for one event.
+    """
+
+    def __init__(self, changed: Callable[[Name], object] = lambda name: None) -> None:
+        self._changed = changed
+        self._services: dict[Name, PlainService] = {}
+        self.readiness = Readiness(self._part_changed)
+        self.workloads = Workloads(self._part_changed)
+
+    def put(self, key: ObjectKey, obj: object) -> None:
+        """See objects.View."""
+        found = services.parse(obj)
+        if found is None:
+            self.remove(key)
+            return
+        name = Name(key.namespace, key.name)
+        if self._services.get(name) != found:
+            self._services[name] = found
+            self.workloads.follow(name, found)
+            self._changed(name)
+
+    def remove(self, key: ObjectKey) -> None:
+        """See objects.View."""
+        name = Name(key.namespace, key.name)
+        if self._services.pop(name, None) is not None:
+            self.workloads.leave(name)
+            self._changed(name)
+
+    def get(self, name: Name) -> Joined | None:
+        """Return a Service; None if it does not exist or does not opt in."""
+        service = self._services.get(name)
+        if service is None:
+            return None
+        ready = 0 if service.port is None else self.readiness.ready(name, service.port.name)
+        return Joined(service, self.workloads.find(service), ready)
+
+    def views(self) -> Mapping[str, object]:
+        """Return the view of each kind."""
+        return {
+            "Service": self,
+            "EndpointSlice": self.readiness,
+            "Deployment": self.workloads,
+            "StatefulSet": self.workloads,
+        }
+
+    def __iter__(self) -> Iterator[Name]:
+        return iter(self._services)
+
+    def __len__(self) -> int:
+        return len(self._services)
+
+    def _part_changed(self, name: Name) -> None:
+        if name in self._services:
+            self._changed(name)

@@ -1,0 +1,234 @@
+"""Declares the settings of ``activator scale``: names, meaning, default and the reason for it.
+
+``python -m activator.scale.settings`` prints the tables of docs/reference.md. The module must not
+know the effects of a setting.
+"""
+
+# ruff: noqa: RUF009 - setting() wraps dataclasses.field, which the linter cannot see
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from activator.scale.load import Name
+from activator.scale.ports import DEFAULT_RANGE
+from activator.settings import defaults, values
+from activator.settings.config import ConfigError
+from activator.settings.setting import (
+    REQUIRED,
+    Derived,
+    Setting,
+    Sources,
+    find,
+    markdown,
+    rows,
+    setting,
+)
+from activator.settings.values import Kind
+
+COMMAND: Final = "scale"
+
+LISTENERS: Final = "Listeners of the scaler"
+IDENTITY: Final = "Identity of the scaler"
+TAKEOVER: Final = "Takeover"
+LOGGING: Final = "Logs of the scaler"
+
+_SCALE: Final = (COMMAND,)
+_LEAST_PORT, _MOST_PORT = 1024, 65_535
+
+
+def _port_range(text: str) -> range:
+    found = re.fullmatch(r"(\d{4,5})-(\d{4,5})", text, re.ASCII)
+    if found is None:
+        raise ValueError(f"not a range: {text!r}")
+    first, last = map(int, found.groups())
+    if not _LEAST_PORT <= first <= last <= _MOST_PORT:
+        raise ValueError(f"out of range: {text!r}")
+    return range(first, last + 1)
+
+
+def _service(text: str) -> Name:
+    namespace, _, name = text.partition("/")
+    return Name(values.DNS_LABEL.parse(namespace), values.OBJECT_NAME.parse(name))
+
+
+PORT_RANGE: Final = Kind(
+    _port_range, f"FIRST-LAST, two ports from {_LEAST_PORT} to {_MOST_PORT}", "FIRST-LAST"
+)
+SERVICE: Final = Kind(_service, "NAMESPACE/NAME of a Service", "NAMESPACE/NAME")
+
+
+def _own_activators(sources: Sources) -> str:
+    # Any namespace will do if the right one is wrong: the program does not start then.
+    return f"{sources.known.get('system_namespace', 'default')}/activator-service"
+
+
+# One row is one block; the formatter would put each argument on a line of its own.
+# fmt: off
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleSettings:
+    """The settings of this process; ``load`` makes them, and nothing changes them.
+
+    Port 0 means any free port.
+    """
+
+    bind: str = setting(
+        values.ADDRESS, "ACTIVATOR_BIND", LISTENERS, "0.0.0.0",
+        "Address of the listeners for activators, KEDA and metrics.",
+        "The activators and KEDA are on other nodes.",
+        commands=_SCALE,
+    )
+    stat_port: int = setting(
+        values.PORT, "ACTIVATOR_STAT_PORT", LISTENERS, "8080",
+        "Port of the WebSocket on which the activators report their load.",
+        "The port of Knative's autoscaler, and of the default of `--scaler-url`.",
+        commands=_SCALE,
+    )
+    grpc_port: int = setting(
+        values.PORT, "ACTIVATOR_GRPC_PORT", LISTENERS, "6000",
+        "Port on which KEDA calls this scaler over gRPC.",
+        "A ScaledObject names it in `scalerAddress`.",
+        commands=_SCALE,
+    )
+    metrics_port: int = setting(
+        values.METRICS_PORT, "METRICS_PROMETHEUS_PORT", LISTENERS, "9090",
+        "Port on which Prometheus finds /metrics.",
+        "The port of the activators' metrics.",
+        commands=_SCALE,
+    )
+    admin_port: int = setting(
+        values.PORT, "ACTIVATOR_ADMIN_PORT", LISTENERS, "8081",
+        "Port of /healthz, of /readyz (200 on the leader alone) and of the API.",
+        "8080 is the port for the activators.",
+        commands=_SCALE,
+    )
+    admin_bind: str = setting(
+        values.ADDRESS, "ACTIVATOR_ADMIN_BIND", LISTENERS, defaults.BIND,
+        "Address of the admin listener.",
+        "The kubelet sends its health checks to the pod's address. The API is read-only.",
+        commands=_SCALE,
+    )
+    admin_hosts: tuple[str, ...] = setting(
+        values.HOSTS, "ACTIVATOR_ADMIN_HOSTS", LISTENERS, "",
+        "Host names, separated by commas, that requests to the admin port may name besides "
+        "localhost and any address; a request with another host gets 421.",
+        "It prevents DNS rebinding: a web page must not read the admin port through a name that "
+        "points to this machine.",
+        commands=_SCALE,
+    )
+
+    pod_name: str = setting(
+        values.OBJECT_NAME, "POD_NAME", IDENTITY, defaults.HOST_NAME,
+        "Name of this pod. The leader sets the label `activator.dev/leader` on it.",
+        "The host name of a pod is its name.",
+        commands=_SCALE,
+    )
+    system_namespace: str = setting(
+        values.DNS_LABEL, "SYSTEM_NAMESPACE", IDENTITY, REQUIRED,
+        "Namespace of this pod and of the Lease.",
+        "Two scalers with different Leases would both write replicas.",
+        commands=_SCALE,
+    )
+    lease_name: str = setting(
+        values.OBJECT_NAME, "ACTIVATOR_LEASE_NAME", IDENTITY, "activator-scale",
+        "Name of the Lease by which the scalers choose their leader.",
+        "The name in the Role of the manifests.",
+        commands=_SCALE,
+    )
+    kubeconfig: str = setting(
+        values.TEXT, "KUBECONFIG", IDENTITY, "",
+        "File with the access to the Kubernetes API. Without one, the scaler uses the pod's "
+        "service account, and outside of a cluster ~/.kube/config.",
+        "In a cluster the pod's service account is sufficient.",
+        commands=_SCALE, empty_is_value=True,
+    )
+
+    activators: Name = setting(
+        SERVICE, "ACTIVATOR_ACTIVATORS", TAKEOVER,
+        Derived("SYSTEM_NAMESPACE/activator-service", _own_activators),
+        "The Service whose EndpointSlices list the activators. Their addresses become endpoints "
+        "of the Services with route `takeover`.",
+        "The Service of the manifests.",
+        commands=_SCALE,
+    )
+    takeover_ports: range = setting(
+        PORT_RANGE, "ACTIVATOR_TAKEOVER_PORTS", TAKEOVER,
+        f"{DEFAULT_RANGE.start}-{DEFAULT_RANGE.stop - 1}",
+        "Ports of the activators, one for each Service with route `takeover`.",
+        "Room for 1,000 Services, below the ports that the kernel gives to connections.",
+        commands=_SCALE,
+    )
+
+    log_format: str = setting(
+        values.choice("auto", "json", "console"), "ACTIVATOR_LOG_FORMAT", LOGGING, "auto",
+        "JSON lines or readable lines; auto chooses readable lines if stderr is a terminal.",
+        "Right in a pod and in a terminal alike.",
+        commands=_SCALE,
+    )
+    log_level: str = setting(
+        values.choice("debug", "info", "warning", "error"), "ACTIVATOR_LOG_LEVEL", LOGGING, "info",
+        "Lowest severity in the log.",
+        "One line per change of replicas.",
+        commands=_SCALE,
+    )
+
+
+# fmt: on
+
+
+SETTINGS: Final[tuple[Setting, ...]] = rows(ScaleSettings)
+"""The table, in the order of the fields; a default may depend on rows above it only."""
+
+
+def load(
+    flags: Mapping[str, str | None],
+    environ: Mapping[str, str] = os.environ,
+    *,
+    resolv_conf: Path = defaults.RESOLV_CONF,
+) -> ScaleSettings:
+    """Read every setting.
+
+    Arguments:
+        flags: the command line's values by setting name; None or absent means not given.
+        environ: the environment variables.
+        resolv_conf: as for ``activator.settings.config.load``.
+
+    Raises:
+        ConfigError: lists all wrong and all missing settings, or two equal ports.
+    """
+    sources = Sources(COMMAND, flags, environ, resolv_conf)
+    problems: list[str] = []
+    for row in SETTINGS:
+        try:
+            sources.known[row.name] = find(row, sources)
+        except ValueError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError(problems)
+    settings = ScaleSettings(**sources.known)
+    if problems := _shared_ports(settings):
+        raise ConfigError(problems)
+    return settings
+
+
+def _shared_ports(settings: ScaleSettings) -> list[str]:
+    used: dict[int, str] = {}
+    problems = []
+    for name in ("stat_port", "grpc_port", "metrics_port", "admin_port"):
+        port = getattr(settings, name)
+        if port and port in used:
+            problems.append(
+                f"{used[port]} and {name} are both {port}: give each its own port, or 0 to pick a "
+                f"free one."
+            )
+        used[port] = name
+    return problems
+
+
+if __name__ == "__main__":
+    print(markdown(SETTINGS))

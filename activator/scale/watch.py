@@ -1,0 +1,103 @@
+"""Follows the kinds of objects that the scaler needs, each by its own reflector.
+
+A cluster without KEDA has no ScaledObjects, which is no fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from activator.discovery.api_server import ApiServer
+from activator.discovery.backoff import Timings
+from activator.discovery.listing import Resource
+from activator.discovery.reflector import Objects, Reflector
+from activator.scale.plan import Hold
+
+SCALED_OBJECTS: Final = "/apis/keda.sh/v1alpha1/scaledobjects"
+AUTOSCALERS: Final = "/apis/autoscaling/v2/horizontalpodautoscalers"
+
+#: The kinds without which nothing can be decided.
+NEEDED: Final = (
+    Resource("Service", "/api/v1/services"),
+    Resource("EndpointSlice", "/apis/discovery.k8s.io/v1/endpointslices"),
+    Resource("Deployment", "/apis/apps/v1/deployments"),
+    Resource("StatefulSet", "/apis/apps/v1/statefulsets"),
+)
+#: The kinds of other components that scale workloads.
+OTHERS: Final = (
+    Resource("HorizontalPodAutoscaler", AUTOSCALERS, optional=True),
+    Resource("ScaledObject", SCALED_OBJECTS, optional=True, if_missing="KEDA is not installed"),
+)
+
+
+class Watch:
+    """Keeps objects equal to a cluster.
+
+    Arguments:
+        server: sends the requests.
+        objects: takes every object.
+        timings: all times.
+        requests_wait: returns whether any request waits for a pod.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        objects: Objects,
+        timings: Timings,
+        requests_wait: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._timings = timings
+        self._reflectors = {
+            resource.kind: Reflector(resource, server, objects, timings, requests_wait)
+            for resource in (*NEEDED, *OTHERS)
+            if resource.kind in objects.counts
+        }
+
+    async def run(self) -> None:
+        """Follow all kinds until cancelled; no fault of the server ends this."""
+        async with asyncio.TaskGroup() as group:
+            for kind, reflector in self._reflectors.items():
+                group.create_task(reflector.run(), name=f"watch {kind}")
+
+    async def wait_synced(self) -> None:
+        """Return when each kind has been listed once, or need not be; ``run`` must be under way."""
+        for reflector in self._reflectors.values():
+            await reflector.settled.wait()
+
+    @property
+    def synced(self) -> bool:
+        """Whether each kind has been listed once, or need not be."""
+        return all(reflector.settled.is_set() for reflector in self._reflectors.values())
+
+    def hurry(self) -> None:
+        """Shorten all pauses after failures, since a request has begun to wait."""
+        for reflector in self._reflectors.values():
+            reflector.hurry()
+
+    def frozen(self, now: float) -> Hold:
+        """Return STALE while the watch of a needed kind fails, or is silent for too long."""
+        for resource in NEEDED:
+            reflector = self._reflectors[resource.kind]
+            age = now - reflector.last_sign_of_life
+            if reflector.last_error or age > self._timings.inactivity:
+                return Hold.STALE
+        return Hold.NONE
+
+    def errors(self) -> Mapping[str, str]:
+        """Return the present errors of failing watches, by kind."""
+        return {
+            kind: reflector.last_error
+            for kind, reflector in self._reflectors.items()
+            if reflector.last_error and not reflector.resource.optional
+        }
+
+    def ages(self, now: float) -> Mapping[str, float]:
+        """Return the seconds since the server's last sign of life, by kind."""
+        return {
+            kind: max(0.0, now - reflector.last_sign_of_life)
+            for kind, reflector in self._reflectors.items()
+            if reflector.synced.is_set() or not reflector.resource.optional
+        }

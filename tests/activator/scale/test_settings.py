@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from activator.scale.load import Name
+from activator.scale.settings import SETTINGS, ScaleSettings, load
+from activator.settings.config import ConfigError
+from activator.settings.setting import REQUIRED, Derived, markdown
+
+ROOT = Path(__file__).parents[3]
+NAMESPACE = {"SYSTEM_NAMESPACE": "activator"}
+
+
+def given(**environ: str) -> ScaleSettings:
+    return load({}, {**NAMESPACE, **environ}, resolv_conf=Path("/nowhere"))
+
+
+def test_only_the_namespace_must_be_given() -> None:
+    settings = given()
+    assert (settings.stat_port, settings.grpc_port) == (8080, 6000)
+    assert (settings.metrics_port, settings.admin_port) == (9090, 8081)
+    assert settings.bind == settings.admin_bind == "0.0.0.0"
+    assert settings.activators == Name("activator", "activator-service")
+    assert settings.takeover_ports == range(10_000, 11_000)
+    assert settings.pod_name
+    with pytest.raises(ConfigError, match="system_namespace is missing"):
+        load({}, {})
+
+
+def test_a_flag_wins_over_its_variable() -> None:
+    settings = load({"stat_port": "0"}, {**NAMESPACE, "ACTIVATOR_STAT_PORT": "1"})
+    assert settings.stat_port == 0
+
+
+def test_the_admin_address_follows_the_bind_address() -> None:
+    assert given(ACTIVATOR_BIND="127.0.0.1").admin_bind == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("ACTIVATOR_TAKEOVER_PORTS", "10000"),
+        ("ACTIVATOR_TAKEOVER_PORTS", "20000-10000"),
+        ("ACTIVATOR_TAKEOVER_PORTS", "80-1100"),
+        ("ACTIVATOR_TAKEOVER_PORTS", "60000-70000"),
+        ("ACTIVATOR_TAKEOVER_PORTS", "10000-10999x"),
+        ("ACTIVATOR_ACTIVATORS", "activator-service"),
+        ("ACTIVATOR_ACTIVATORS", "a/b/c"),
+        ("ACTIVATOR_ACTIVATORS", "Shop/activator"),
+        ("ACTIVATOR_STAT_PORT", "80x"),
+        ("POD_NAME", "a/b"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_source_and_the_accepted_form(
+    variable: str, value: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        given(**{variable: value})
+    (problem,) = caught.value.problems
+    for part in (variable, repr(value), "accepted is"):
+        assert part in problem
+
+
+def test_two_equal_ports_are_refused_and_free_ones_are_not() -> None:
+    with pytest.raises(ConfigError, match="grpc_port and metrics_port are both 7000"):
+        given(ACTIVATOR_GRPC_PORT="7000", METRICS_PROMETHEUS_PORT="7000")
+    assert given(ACTIVATOR_GRPC_PORT="0", METRICS_PROMETHEUS_PORT="0").grpc_port == 0
+
+
+def test_each_setting_explains_itself() -> None:
+    for row in SETTINGS:
+        assert row.meaning.endswith(".")
+        assert row.reason.endswith(".")
+        default = row.defaults["scale"]
+        if default is not REQUIRED and not isinstance(default, Derived):
+            row.kind.parse(default)
+
+
+def test_the_reference_shows_this_very_table() -> None:
+    page = (ROOT / "docs" / "reference.md").read_text()
+    shown = re.search(r"<!-- scale settings -->\n(.*)\n<!-- /scale settings -->", page, re.DOTALL)
+    assert shown
+    assert shown[1].strip() == markdown(SETTINGS), (
+        "put the output of `python -m activator.scale.settings` between the markers"
+    )
