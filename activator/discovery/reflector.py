@@ -95,6 +95,7 @@ class Reflector:
     Attributes:
         synced: set when the resource has been listed once.
         settled: set when the resource has been listed once, or is optional and not readable.
+        is_following: whether a watch is open.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Reflector:
         self.synced = asyncio.Event()
         self.settled = asyncio.Event()
         self.last_error = ""
+        self.is_following = False
         self.last_sign_of_life = asyncio.get_running_loop().time()
         self._cluster = cluster
         self._inventory = inventory
@@ -377,12 +379,15 @@ class Reflector:
         ) as response:
             await check(response)
             self._alive()
+            self.is_following = True
             try:
                 await self._follow(response)
             except ConnectionLostError as error:
                 if self._is_brief(begun):
                     raise
                 logger.info("watch of %s: %s; watching again", self.resource.path, error)
+            finally:
+                self.is_following = False
         return self._is_brief(begun)
 
     def _is_brief(self, begun: float) -> bool:

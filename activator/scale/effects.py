@@ -1,4 +1,4 @@
-"""Defines what follows from a decision besides replicas: slices, Events, KEDA's state.
+"""Defines the effects of a decision besides replicas: slices, Events, KEDA's state.
 
 An effect is one row of the table that ``app`` composes. The engine calls each of them.
 """

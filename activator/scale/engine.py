@@ -13,9 +13,11 @@ from typing import Final, NamedTuple, Protocol
 
 from activator.kpa.decision import SENTENCES as RULES
 from activator.plain.service import PlainService
+from activator.records.counters import Histogram
 from activator.scale import reasons
 from activator.scale.actuator import Actuator, Result, Target, Wish
 from activator.scale.effects import Change, Decided, Effect, Guard, NoGuard
+from activator.scale.families import COLD_START_BOUNDS, TICK_BOUNDS
 from activator.scale.load import Loads, Name, ServiceLoad
 from activator.scale.plan import Hold, Plan, Planner, Seen
 from activator.scale.rights import Rights
@@ -53,11 +55,15 @@ class Counters:
     Attributes:
         changes: changes of replicas by their rule.
         failures: failed changes by their reason.
+        cold_starts: seconds from the first report of a request to the API server's response.
+        ticks: seconds of real time in which all Services were decided.
     """
 
     def __init__(self) -> None:
         self.changes: dict[str, int] = {}
         self.failures: dict[str, int] = {}
+        self.cold_starts = Histogram(COLD_START_BOUNDS)
+        self.ticks = Histogram(TICK_BOUNDS)
 
 
 class _Facts(NamedTuple):
@@ -81,12 +87,14 @@ class Record:
 
     __slots__ = (
         "change",
+        "cold_since",
         "decided",
         "face",
         "facts",
         "failed",
         "look_at",
         "not_before",
+        "other_owner",
         "planner",
         "quiet",
         "renew_at",
@@ -99,6 +107,9 @@ class Record:
         self.face: tuple[object, ...] = ()
         self.change: Change | None = None
         self.failed: Result | None = None
+        # When a request began to wait for the first pod.
+        self.cold_since: float | None = None
+        self.other_owner = ""
         self.look_at = float("-inf")
         self.not_before = float("-inf")
         self.renew_at = float("inf")
@@ -121,7 +132,7 @@ class Engine:
         scale: returns the actuator that carries out changes; its argument receives each result.
         frozen: returns why no replicas may be removed, as far as it is not about the leader.
         guard: knows the other components.
-        effects: what follows from a decision, besides replicas.
+        effects: carry out the rest of each decision.
         call_at: calls a function at a time, on the clock of ``now``.
         clock: seconds, monotonic.
         wall: the time of day.
@@ -345,7 +356,10 @@ class Engine:
             return
         seen = self._seen(name, facts, now, self._frozen(now) if frozen is None else frozen)
         plan = record.planner.decide(facts.service.asks, seen, now)
+        record.other_owner = seen.other_owner
         if plan.replicas is not None and (not facts.replicas or now >= record.not_before):
+            if not facts.replicas and record.cold_since is None:
+                record.cold_since = now
             self._actuator.scale(facts.target, Wish(facts.replicas, plan.replicas))
         if now < plan.next < self._next_tick:
             self._call_at(plan.next, self._decide_later, name)
@@ -414,7 +428,14 @@ class Engine:
             return failed.problem.value, failed.detail
         if facts.reason:
             return facts.reason, facts.detail
-        return (reasons.REPLICAS_UNKNOWN if plan is None else plan.hold.value), ""
+        if plan is None:
+            return reasons.REPLICAS_UNKNOWN, ""
+        if plan.hold is Hold.TWO_OWNERS:
+            return plan.hold.value, (
+                f"{record.other_owner} scales the same workload, so no replica is removed; leave "
+                f"one of both, or name it by the annotation activator.dev/owner"
+            )
+        return plan.hold.value, ""
 
     def _log_reason(self, name: Name, before: Decided | None, decided: Decided) -> None:
         is_quiet = decided.reason in reasons.QUIET
@@ -459,6 +480,9 @@ class Engine:
             why = plan.why if plan is not None else None
             word = why.value if why is not None else "unknown"
             record.change = Change(self._wall(), before, after, word)
+            if record.cold_since is not None:
+                self.counters.cold_starts.observe(self._clock() - record.cold_since)
+                record.cold_since = None
             self.counters.changes[word] = self.counters.changes.get(word, 0) + 1
             logger.info(
                 "Service %s/%s: %s: %d -> %d replicas: %s",

@@ -38,7 +38,7 @@ class Objects:
     """All objects in force (discovery.reflector.Objects).
 
     Arguments:
-        views: those of each kind.
+        views: the views of each kind.
         report: called with each unusable object.
 
     Attributes:

@@ -85,7 +85,7 @@ class Readiness:
 def _is_ready(endpoint: Field) -> bool:
     """Return whether a pod takes new requests.
 
-    With ``publishNotReadyAddresses`` a terminating pod is also ready, so it is asked first.
+    ``terminating`` counts first: with ``publishNotReadyAddresses`` such a pod is also ready.
     """
     conditions = endpoint["conditions"]
     if conditions["terminating"].boolean(default=False):

@@ -93,7 +93,7 @@ class Rights:
     def problem(self, target: Target) -> str:
         """Return why the workload cannot be scaled; empty if it can, or if that is not known.
 
-        An API server that allows it in all namespaces is asked once.
+        If the API server allows it in all namespaces, one check is enough for all targets.
         """
         everywhere = self._verdict(target.resource, "")
         if everywhere is None or not everywhere.problem:

@@ -12,6 +12,7 @@ from activator.objects.fields import ObjectKey
 from activator.plain import service as services
 from activator.plain.service import PlainService
 from activator.scale.load import Name
+from activator.scale.objects import View
 from activator.scale.readiness import Readiness
 from activator.scale.targets import Found, Workloads
 
@@ -70,7 +71,7 @@ class Services:
         ready = 0 if service.port is None else self.readiness.ready(name, service.port.name)
         return Joined(service, self.workloads.find(service), ready)
 
-    def views(self) -> Mapping[str, object]:
+    def views(self) -> Mapping[str, View]:
         """Return the view of each kind."""
         return {
             "Service": self,

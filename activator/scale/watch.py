@@ -82,16 +82,16 @@ class Watch:
         for resource in NEEDED:
             reflector = self._reflectors[resource.kind]
             age = now - reflector.last_sign_of_life
-            if reflector.last_error or age > self._timings.inactivity:
+            if _error(reflector) or age > self._timings.inactivity:
                 return Hold.STALE
         return Hold.NONE
 
     def errors(self) -> Mapping[str, str]:
         """Return the present errors of failing watches, by kind."""
         return {
-            kind: reflector.last_error
+            kind: error
             for kind, reflector in self._reflectors.items()
-            if reflector.last_error and not reflector.resource.optional
+            if (error := _error(reflector)) and not reflector.resource.optional
         }
 
     def ages(self, now: float) -> Mapping[str, float]:
@@ -101,3 +101,8 @@ class Watch:
             for kind, reflector in self._reflectors.items()
             if reflector.synced.is_set() or not reflector.resource.optional
         }
+
+
+def _error(reflector: Reflector) -> str:
+    """Return why a watch is not open; empty if it is, also before its first event."""
+    return "" if reflector.is_following else reflector.last_error

@@ -1,0 +1,79 @@
+"""Starts a scaler, waits for a signal, and ends the process in order.
+
+SIGTERM or Ctrl-C releases the Lease, so that another scaler takes over at once. A second signal
+ends the process without that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+
+import uvloop
+
+from activator.build import description, running
+from activator.discovery.credentials import ClusterConfigError
+from activator.process import logs
+from activator.process.outputs import Outputs
+from activator.scale import scaler as scalers
+from activator.scale.http_server import ListenError
+from activator.scale.scaler import Scaler
+from activator.scale.settings import ScaleSettings
+
+logger = logging.getLogger(__name__)
+
+
+class _Signals:
+    """Handles SIGTERM and Ctrl-C: the first one ends in order, the second at once."""
+
+    def __init__(self) -> None:
+        self.first = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        if self.first.is_set():
+            logger.warning("%s: ending now", number.name)
+            os._exit(1)
+        logger.info("%s: ending; a second one ends at once", number.name)
+        self.first.set()
+
+
+async def run(settings: ScaleSettings) -> int:
+    """Run a scaler until a signal; return the exit status."""
+    signals = _Signals()
+    async with scalers.running(scaler := Scaler(settings, os.environ)) as task:
+        addresses = scaler.addresses
+        logger.info(
+            "listening: %s", ", ".join(f"{k} {v}" for k, v in addresses.items()), extra=addresses
+        )
+        waiting = asyncio.ensure_future(signals.first.wait())
+        await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if task.done():
+            task.result()
+            return 1
+    logger.info("ended")
+    return 0
+
+
+def main(settings: ScaleSettings) -> int:
+    """Run a scaler until a signal or a failure ends it.
+
+    Returns:
+        The exit status: 0 after a signal, 1 if it could not start.
+    """
+    outputs = Outputs()
+    outputs.install()
+    logs.configure(settings.log_format, settings.log_level, settings.pod_name)
+    logger.info("activator scale %s", description(), extra={"build": running().value})
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            return runner.run(run(settings))
+        except (ClusterConfigError, ListenError, OSError) as error:
+            logger.error("%s", error)
+            return 1

@@ -1,0 +1,92 @@
+"""Declares the metrics of the scaler; ``python -m activator.scale.families`` prints their table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from activator.telemetry.families import Family, Kind, markdown
+
+SERVICE: Final = ("namespace", "service")
+
+TICK_BOUNDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+COLD_START_BOUNDS: Final = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0)
+
+_G, _C, _H = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
+
+LEADER: Final = Family(
+    "activator_scale_leader", _G, (), "1 on the scaler that leads, 0 on the others."
+)
+SERVICES: Final = Family(
+    "activator_scale_services", _G, ("owner",), "Services that opt in, by what scales them."
+)
+ACTIVATORS: Final = Family(
+    "activator_scale_activators", _G, (), "Activators that are connected to this scaler."
+)
+REPLICAS: Final = Family(
+    "activator_scale_replicas", _G, SERVICE, "Replicas that the Service's workload asks for."
+)
+WANTED: Final = Family(
+    "activator_scale_wanted_replicas", _G, SERVICE, "Replicas that the scaler wants for a Service."
+)
+READY: Final = Family(
+    "activator_scale_ready_pods", _G, SERVICE, "Pods of the Service that Kubernetes lists as ready."
+)
+LOAD: Final = Family(
+    "activator_scale_load",
+    _G,
+    SERVICE,
+    "Requests of the Service that are in flight or queued, over all activators.",
+)
+PROBLEM: Final = Family(
+    "activator_scale_problem",
+    _G,
+    (*SERVICE, "reason"),
+    "1 while a Service is not scaled as its load asks for, with the reason.",
+)
+CHANGES: Final = Family(
+    "activator_scale_changes_total", _C, ("rule",), "Changes of replicas, by the rule."
+)
+FAILURES: Final = Family(
+    "activator_scale_failures_total", _C, ("reason",), "Failed changes of replicas, by the reason."
+)
+COLD_STARTS: Final = Family(
+    "activator_scale_cold_start_seconds",
+    _H,
+    (),
+    "Time from the first report of a waiting request to the API server's response.",
+    COLD_START_BOUNDS,
+)
+TICKS: Final = Family(
+    "activator_scale_tick_seconds",
+    _H,
+    (),
+    "Time in which the scaler decides about all Services.",
+    TICK_BOUNDS,
+)
+GARBLED: Final = Family(
+    "activator_scale_garbled_reports_total", _C, (), "Frames of activators that were no reports."
+)
+WATCH_AGE: Final = Family(
+    "activator_scale_watch_age_seconds",
+    _G,
+    ("kind",),
+    "Time since the last sign of life of the API server's watch, by the kind of objects.",
+)
+REJECTED: Final = Family(
+    "activator_scale_rejected_objects",
+    _G,
+    ("kind",),
+    "Objects that cannot be used; the last good state of each stays in force.",
+)
+
+FAMILIES: Final = tuple(each for each in tuple(globals().values()) if isinstance(each, Family))
+
+
+def names() -> Iterable[str]:
+    """Return the names of all metrics of the scaler."""
+    return (family.name for family in FAMILIES)
+
+
+if __name__ == "__main__":
+    print(markdown(FAMILIES))

@@ -1,0 +1,89 @@
+"""Serves an ASGI application on one port: for probes, metrics and people, not for traffic."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import uvicorn
+
+#: Seconds for which responses under way may last after the end of the server.
+_LAST_RESPONSES = 2
+
+
+class ListenError(Exception):
+    """An address cannot be bound. The text names the address, the cause and the setting."""
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, without signal handlers and without a timer."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        self._stop = asyncio.Event()
+        super().__init__(config)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone."""
+        yield
+
+    @property
+    def should_exit(self) -> bool:
+        """Whether the server stops; setting it to True wakes ``main_loop`` at once."""
+        return self._stop.is_set()
+
+    @should_exit.setter
+    def should_exit(self, value: bool) -> None:
+        if value:
+            self._stop.set()
+
+    async def main_loop(self) -> None:
+        """Wait until the server stops; uvicorn's own loop runs ten times a second."""
+        await self._stop.wait()
+
+
+def listen(host: str, port: int, setting: str) -> socket.socket:
+    """Return a listening socket.
+
+    Raises:
+        ListenError: the address cannot be bound.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ListenError(
+            f"cannot listen on {host} port {port} ({setting}): {error.strerror or error}"
+        ) from error
+
+
+@contextlib.asynccontextmanager
+async def serving(app: Any, sock: socket.socket) -> AsyncIterator[None]:
+    """Serve an application on a listening socket; close it at the end."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=_LAST_RESPONSES,
+    )
+    server = _Server(config)
+    task = asyncio.create_task(server.serve([sock]))  # noqa: TID251 # awaited below
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await task
+        sock.close()
+
+
+def address(sock: socket.socket) -> str:
+    """Return the address of a listening socket, as people read it."""
+    host, port = sock.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,253 @@
+"""Composes one scaler of its parts, runs it, and ends it in order.
+
+The leader alone decides. All processes follow the cluster, so that a follower takes over at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Final
+
+from activator.discovery.api_server import ApiServer
+from activator.discovery.backoff import Timings
+from activator.process.tasks import Tasks
+from activator.scale import admin, http_server, parts, views
+from activator.scale.actuator import Actuator
+from activator.scale.cluster import ClusterApi
+from activator.scale.engine import TICK, Engine
+from activator.scale.leader import Candidate, Place, new_identity
+from activator.scale.load import Loads, Name
+from activator.scale.metrics import Measured, Metrics
+from activator.scale.objects import Objects
+from activator.scale.parts import PARTS, Context
+from activator.scale.plan import Hold
+from activator.scale.rights import Rights
+from activator.scale.services import Services
+from activator.scale.settings import ScaleSettings
+from activator.scale.stat_server import StatServer
+from activator.scale.watch import Watch
+
+logger = logging.getLogger(__name__)
+
+#: Seconds for a request about the Lease: a slow one must not use up the time to renew.
+LEASE_REQUEST: Final = 4.0
+#: Seconds for requests under way when the process ends.
+_LAST_REQUESTS: Final = 2.0
+
+
+class Scaler:
+    """One process of ``activator scale``.
+
+    Arguments:
+        settings: as the command line has them.
+        environ: environment variables.
+        timings: of watches and requests.
+
+    Attributes:
+        addresses: of the listeners, by name; empty before ``start``.
+    """
+
+    def __init__(
+        self,
+        settings: ScaleSettings,
+        environ: Mapping[str, str],
+        timings: Timings | None = None,
+    ) -> None:
+        loop, timings = asyncio.get_running_loop(), timings or Timings()
+        self.settings = settings
+        self.addresses: dict[str, str] = {}
+        self._clock = loop.time
+        self._tasks = Tasks()
+        self._running = AsyncExitStack()
+        self._dirty: dict[Name, None] = {}
+        self._server = ApiServer(settings.kubeconfig or None, timings, environ)
+        lease_timings = replace(timings, request=LEASE_REQUEST)
+        self._lease_server = ApiServer(settings.kubeconfig or None, lease_timings, environ)
+        api = ClusterApi(self._server)
+        self._loads = Loads()
+        self._candidate = Candidate(
+            ClusterApi(self._lease_server),
+            Place(settings.system_namespace, settings.lease_name, settings.pod_name),
+            new_identity(settings.pod_name),
+            self._on_lead,
+        )
+        services = Services(self._on_change)
+        context = Context(
+            settings,
+            api,
+            services,
+            self._loads,
+            lambda name: self._engine.get(name),
+            self._tasks.start,
+            self._clock,
+            lambda: self._candidate.leads,
+            self._on_changes,
+        )
+        self._parts = [make(context) for make in PARTS]
+        objects = Objects(parts.views(services, self._parts))
+        self._watch = Watch(self._server, objects, timings)
+        self._engine = Engine(
+            services,
+            self._loads,
+            Rights(api, self._tasks.start, self._clock, lambda: self._engine.renew_all()),
+            lambda report: Actuator(api, self._tasks.start, report),
+            self._frozen,
+            loop.call_at,
+            self._clock,
+            next((part.guard for part in self._parts if part.guard), None),
+            [part.effect for part in self._parts if part.effect],
+        )
+        self._stats = StatServer(
+            self._loads, self._clock, lambda: self._candidate.leads, self._on_busy
+        )
+        self._metrics = Metrics(Measured(self._engine, self._loads, objects, self._watch))
+
+    # -- life --------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the listeners, and check that the cluster's configuration is usable.
+
+        Raises:
+            ListenError, OSError: a port is not available.
+            ClusterConfigError: there is no usable configuration.
+        """
+        settings = self.settings
+        await self._server.connect()
+        await self._lease_server.connect()
+        await self._listen("metrics", settings.bind, settings.metrics_port)
+        await self._listen("admin", settings.admin_bind, settings.admin_port)
+        try:
+            port = await self._stats.start(settings.bind, settings.stat_port)
+        except OSError as error:
+            raise http_server.ListenError(
+                f"cannot listen on {settings.bind} port {settings.stat_port} (--stat-port): "
+                f"{error.strerror or error}"
+            ) from error
+        self.addresses["stat"] = f"{settings.bind}:{port}"
+        for part in self._parts:
+            if part.listeners is not None:
+                self.addresses |= await self._running.enter_async_context(part.listeners())
+
+    async def _listen(self, name: str, host: str, port: int) -> None:
+        make = admin.create_metrics_app if name == "metrics" else self._admin_app
+        sock = http_server.listen(host, port, f"--{name}-port")
+        await self._running.enter_async_context(http_server.serving(make(self), sock))
+        self.addresses[name] = http_server.address(sock)
+
+    def _admin_app(self, scaler: Scaler) -> object:
+        return admin.create_app(scaler, self.settings.admin_hosts)
+
+    async def run(self) -> None:
+        """Follow the cluster, take part in the election and decide, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch.run(), name="watches")
+            group.create_task(self._candidate.run(), name="election")
+            group.create_task(self._begin(), name="first lists")
+            group.create_task(self._tick(), name="ticks")
+
+    async def stop(self) -> None:
+        """Stop to decide, release the Lease, and close all connections; ``run`` has ended."""
+        await self._candidate.release()
+        await self._stats.close()
+        await self._tasks.finish(_LAST_REQUESTS)
+        await self._running.aclose()
+        await self._server.close()
+        await self._lease_server.close()
+
+    # -- the loop ----------------------------------------------------------------------------------
+
+    async def _begin(self) -> None:
+        await self._watch.wait_synced()
+        self._on_lead(self._candidate.leads)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK)
+            began = time.perf_counter()
+            self._engine.tick(self._clock())
+            self._engine.counters.ticks.observe(time.perf_counter() - began)
+
+    def _on_lead(self, leads: bool) -> None:
+        """Begin to decide when this process leads and knows all objects, or stop."""
+        now = self._clock()
+        if leads and self._watch.synced:
+            self._dirty.clear()
+            self._engine.start(now)
+            logger.info("deciding about %d Services", len(list(self._engine)))
+        elif not leads:
+            self._engine.stop(now)
+            self._stats.disconnect_all()
+
+    def _on_busy(self, names: list[Name]) -> None:
+        if self._watch.errors():
+            self._watch.hurry()
+        self._engine.busy(names)
+
+    def _on_change(self, name: Name) -> None:
+        """Decide about a changed Service, once all changes of this turn are known."""
+        if not self._dirty:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._dirty[name] = None
+
+    def _on_changes(self, names: Iterable[Name]) -> None:
+        for name in names:
+            self._on_change(name)
+
+    def _flush(self) -> None:
+        names, self._dirty = self._dirty, {}
+        self._engine.changed(names)
+
+    def _frozen(self, now: float) -> Hold:
+        if (hold := self._watch.frozen(now)) is not Hold.NONE:
+            return hold
+        return Hold.NONE if self._loads.is_known(now) else Hold.LOAD_UNKNOWN
+
+    # -- what people read (admin.Scaler) -----------------------------------------------------------
+
+    def readiness(self) -> str:
+        """See admin.Scaler."""
+        if not self._candidate.leads:
+            return f"not the leader; the leader is {self._candidate.holder or 'not known'}"
+        return "" if self._watch.synced else "the first lists of objects are not complete"
+
+    def leader(self) -> views.LeaderView:
+        """See admin.Scaler."""
+        candidate = self._candidate
+        return views.LeaderView(
+            self.settings.pod_name, candidate.leads, candidate.holder, candidate.error
+        )
+
+    def services(self, namespace: str) -> list[views.ServiceView]:
+        """See admin.Scaler."""
+        return views.services(self._engine, self._loads, self._clock(), namespace)
+
+    def service(self, name: Name) -> views.ServiceView | None:
+        """See admin.Scaler."""
+        record = self._engine.get(name)
+        return None if record is None else views.service(name, record, self._loads, self._clock())
+
+    def metrics(self) -> bytes:
+        """See admin.Scaler."""
+        return self._metrics.render(
+            self._clock(), leads=self._candidate.leads, garbled=self._stats.garbled
+        )
+
+
+@asynccontextmanager
+async def running(scaler: Scaler) -> AsyncIterator[asyncio.Task[None]]:
+    """Start a scaler, and run it inside the context; the value is the task that runs it."""
+    try:
+        await scaler.start()
+        task = asyncio.create_task(scaler.run())  # noqa: TID251 # awaited below
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    finally:
+        await scaler.stop()

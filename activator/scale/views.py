@@ -1,0 +1,153 @@
+"""Makes the responses of the scaler's API: the replicas of each Service, and the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from activator.kpa.decision import SENTENCES as RULES
+from activator.scale import reasons
+from activator.scale.engine import Record
+from activator.scale.load import Loads, Name
+
+
+class View(msgspec.Struct, rename="camel", omit_defaults=False):
+    """A part of a response; names are in camel case."""
+
+
+class ReplicasView(View):
+    """Replicas: what the workload asks for, what the scaler wants, and the ready pods."""
+
+    present: int | None
+    wanted: int | None
+    ready: int
+
+
+class LoadView(View):
+    """Requests in flight or queued: now, the means of 60 s and 6 s, and by activator."""
+
+    current: float
+    stable: float
+    panic: float
+    by_activator: dict[str, float]
+
+
+class ChangeView(View):
+    """The last change of replicas by this process."""
+
+    at: str
+    before: int
+    after: int
+    why: str
+    sentence: str
+
+
+class ServiceView(View):
+    """One Service that opts in."""
+
+    namespace: str
+    name: str
+    kind: str
+    target: str | None
+    owner: str
+    route: str
+    phase: str | None
+    replicas: ReplicasView
+    active: bool
+    takes_over: bool
+    why: str | None
+    sentence: str | None
+    reason: str | None
+    detail: str | None
+    load: LoadView
+    last_change: ChangeView | None
+    warnings: list[str]
+
+
+class LeaderView(View):
+    """The leader, as this process observes it."""
+
+    pod: str
+    leads: bool
+    holder: str
+    error: str
+
+
+class ServicesView(View):
+    """The response to ``GET /api/v1/services``."""
+
+    leader: LeaderView
+    services: list[ServiceView]
+
+
+def service(name: Name, record: Record, loads: Loads, now: float) -> ServiceView:
+    """Return one Service.
+
+    Arguments:
+        now: seconds, on the clock of the loads.
+    """
+    decided, facts = record.decided, record.facts
+    asks, plan = facts.service.asks, decided.plan if decided else None
+    why = plan.why if plan else None
+    reason = decided.reason if decided else reasons.REPLICAS_UNKNOWN
+    detail = reasons.text(reason, decided.detail if decided else "") if reason else None
+    wanted = facts.replicas if plan is None or plan.replicas is None else plan.replicas
+    target = facts.target
+    return ServiceView(
+        namespace=name.namespace,
+        name=name.name,
+        kind="service",
+        target=f"{target.resource.kind}/{target.name}" if target else None,
+        owner=asks.owner.value,
+        route=asks.route.value,
+        phase=plan.phase.value if plan else None,
+        replicas=ReplicasView(facts.replicas, wanted, facts.ready),
+        active=plan is not None and plan.active,
+        takes_over=plan is not None and plan.takes_over,
+        why=why.value if why else None,
+        sentence=RULES[why] if why else None,
+        reason=reason or None,
+        detail=detail,
+        load=_load(name, loads, now),
+        last_change=_change(record),
+        warnings=list(facts.service.warnings),
+    )
+
+
+def _load(name: Name, loads: Loads, now: float) -> LoadView:
+    known = loads.of(name)
+    if known is None:
+        return LoadView(0.0, 0.0, 0.0, {})
+    stable, panic = known.window.averages(int(now))
+    return LoadView(loads.current(name, now), stable, panic, dict(loads.by_activator(name)))
+
+
+def _change(record: Record) -> ChangeView | None:
+    change = record.change
+    if change is None:
+        return None
+    known = {why.value: sentence for why, sentence in RULES.items()}
+    return ChangeView(
+        change.at.isoformat(timespec="milliseconds"),
+        change.before,
+        change.after,
+        change.why,
+        known.get(change.why, change.why),
+    )
+
+
+def services(
+    records: Iterable[tuple[Name, Record]], loads: Loads, now: float, namespace: str = ""
+) -> list[ServiceView]:
+    """Return the Services of a namespace in their order; empty for all namespaces."""
+    return [
+        service(name, record, loads, now)
+        for name, record in sorted(records, key=lambda pair: pair[0])
+        if namespace in ("", name.namespace)
+    ]
+
+
+def encode(view: View) -> bytes:
+    """Return a response as JSON."""
+    return msgspec.json.encode(view)

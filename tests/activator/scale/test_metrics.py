@@ -1,0 +1,55 @@
+"""The metrics of a running scaler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from activator.scale.families import FAMILIES
+from tests.activator.scale.world import Running, cluster, elapse, leader
+
+
+async def samples(running: Running) -> dict[tuple[str, ...], float]:
+    """Return all samples of the scaler, by name and values of labels."""
+    text = (await running.get("/metrics")).text
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+async def test_metrics_follow_a_cold_start(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kube:
+        await kube.add()
+        async with leader(kube) as running, running.activator() as activator:
+            activator.hold(2)
+            await elapse(5)
+            found = await samples(running)
+            assert found["activator_scale_leader",] == 1
+            assert found["activator_scale_activators",] == 1
+            assert found["activator_scale_services", "self"] == 1
+            assert found["activator_scale_replicas", "shop", "hello"] == 1
+            assert found["activator_scale_ready_pods", "shop", "hello"] == 0
+            assert found["activator_scale_load", "shop", "hello"] == 2
+            assert found["activator_scale_changes_total", "cold-start"] == 1
+            assert found["activator_scale_cold_start_seconds_count",] == 1
+            assert found["activator_scale_tick_seconds_count",] >= 1
+            assert found["process_resident_memory_bytes",] > 0
+
+
+async def test_a_problem_is_a_metric_with_its_reason(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kube:
+        await kube.add(target="deployment/missing")
+        async with leader(kube) as running:
+            await elapse(5)
+            found = await samples(running)
+            assert found["activator_scale_problem", "shop", "hello", "no-scalable-target"] == 1
+
+
+async def test_each_declared_metric_is_there(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kube, leader(kube) as running:
+        text = (await running.get("/metrics")).text
+        for family in FAMILIES:
+            assert f"# TYPE {family.name} {family.kind.value}\n" in text
