@@ -55,7 +55,7 @@ def create_app(scaler: Scaler, hosts: Collection[str]) -> Starlette:
     """Return the application of the admin port.
 
     Arguments:
-        hosts: names that requests may name besides localhost and any address.
+        hosts: names that requests may name, in addition to localhost and any address.
     """
 
     async def index(request: Request) -> Response:

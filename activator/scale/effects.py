@@ -1,4 +1,4 @@
-"""Defines the effects of a decision besides replicas: slices, Events, KEDA's state.
+"""Defines the effects of a decision, except for replicas: slices, Events, KEDA's state.
 
 An effect is one row of the table that ``app`` composes. The engine calls each of them.
 """
@@ -73,6 +73,9 @@ class Effect(Protocol):
 class Guard(Protocol):
     """Knows what other components do with workloads."""
 
+    def slice_since(self, name: Name, now: float) -> float | None:
+        """Return since when the activators are endpoints of a Service; None if they are not."""
+
     def other_owner(self, name: Name, service: PlainService, target: Target) -> str:
         """Return which other component scales a workload, as in ``HPA shop/hello``.
 
@@ -83,6 +86,10 @@ class Guard(Protocol):
 
 class NoGuard:
     """A guard that knows no other components."""
+
+    def slice_since(self, name: Name, now: float) -> float | None:
+        """See Guard."""
+        return None
 
     def other_owner(self, name: Name, service: PlainService, target: Target) -> str:
         """See Guard."""

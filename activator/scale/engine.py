@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple, Protocol
 
 from activator.kpa.decision import SENTENCES as RULES
+from activator.plain.annotations import Route
 from activator.plain.service import PlainService
 from activator.records.counters import Histogram
 from activator.scale import reasons
@@ -387,7 +388,14 @@ class Engine:
             elder = min(sharing, key=self._age)
             if elder != name:
                 other = f"Service {'/'.join(elder)}"
-        return Seen(current, stable, panic, last_busy, frozen, facts.replicas, facts.ready, other)
+        slice_since = None
+        if facts.service.asks.route is Route.TAKEOVER:
+            slice_since = self._guard.slice_since(name, now)
+        return Seen(
+            *(current, stable, panic, last_busy, frozen, facts.replicas, facts.ready),
+            other_owner=other,
+            slice_since=slice_since,
+        )
 
     def _load(
         self, load: ServiceLoad | None, name: Name, now: float

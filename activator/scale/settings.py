@@ -115,7 +115,7 @@ class ScaleSettings:
     )
     admin_hosts: tuple[str, ...] = setting(
         values.HOSTS, "ACTIVATOR_ADMIN_HOSTS", LISTENERS, "",
-        "Host names, separated by commas, that requests to the admin port may name besides "
+        "Host names, separated by commas, that requests to the admin port may name, in addition to "
         "localhost and any address; a request with another host gets 421.",
         "It prevents DNS rebinding: a web page must not read the admin port through a name that "
         "points to this machine.",

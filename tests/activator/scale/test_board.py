@@ -10,7 +10,7 @@ from activator.plain.annotations import Annotations, Owner
 from activator.process.tasks import Tasks
 from activator.scale.board import PEAK, Board, Workload
 from activator.scale.load import Loads, Name, Report
-from activator.scale.plan import ACTIVATION_LEASE, Planner, Seen
+from activator.scale.plan import ACTIVATION_LEASE, Hold, Planner, Seen
 
 HELLO, OTHER = Name("shop", "hello"), Name("shop", "other")
 KEDA = Annotations(owner=Owner.KEDA)
@@ -33,7 +33,7 @@ class World:
         load = self.loads.of(HELLO)
         busy = load.last_busy if load else float("-inf")
         current = self.loads.current(HELLO, self.now)
-        seen = Seen(current, 0, 0, busy, True, replicas, ready)
+        seen = Seen(current, 0, 0, busy, Hold.NONE, replicas, ready)
         plan = self.planner.decide(KEDA, seen, self.now)
         self.board.publish(HELLO, active=plan.active, target=KEDA.scale.target)
         return plan.replicas

@@ -51,6 +51,9 @@ class Owners:
     def __init__(self, other: str) -> None:
         self.other = other
 
+    def slice_since(self, name: Name, now: float) -> float | None:
+        return None
+
     def other_owner(self, name: Name, service: Any, target: Target) -> str:
         return self.other
 
@@ -86,8 +89,8 @@ class World:
     def actuator(self, report: Callable[[Target, Any], None]) -> Actuator:
         return Actuator(self.api, self.tasks.start, report)
 
-    def put_service(self, name: str = "hello", **annotations: str) -> None:
-        obj = service(annotations)
+    def put_service(self, name: str = "hello", type: str = "", **annotations: str) -> None:
+        obj = service(annotations, **({"type": type} if type else {}))
         obj["metadata"] |= {"name": name}
         self.services.put(ObjectKey("Service", "shop", name), obj)
 
@@ -185,13 +188,13 @@ async def test_a_deleted_service_leaves_the_effects() -> None:
 
 async def test_a_refused_service_has_the_reason_and_is_not_scaled() -> None:
     world = World()
-    world.put_service(port="missing")
+    world.put_service(type="ExternalName")
     world.engine.start(world.clock())
     world.busy()
     await world.tick()
     assert world.patches == []
     assert (world.last.reason, world.last.plan) == ("service-refused", None)
-    assert "no port missing" in world.last.detail
+    assert "ExternalName" in world.last.detail
 
 
 async def test_another_owner_of_the_workload_is_a_reason_not_to_remove_pods() -> None:

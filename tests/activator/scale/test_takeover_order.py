@@ -17,7 +17,7 @@ from activator.kpa.rules import Rules
 from activator.plain.annotations import Annotations, Route
 from activator.plain.service import parse as parse_service
 from activator.scale.load import Name
-from activator.scale.plan import PROPAGATION, Planner, Seen
+from activator.scale.plan import PROPAGATION, Hold, Planner, Seen
 from activator.scale.takeover import Activator, Family
 from activator.scale.takeovers import Takeovers, Write
 from tests.activator.plain.objects import service
@@ -56,7 +56,7 @@ class Scaler:
             self.busy = now
         load = world.load
         seen = Seen(
-            *(load, load, load, self.busy, True, world.replicas, world.ready),
+            *(load, load, load, self.busy, Hold.NONE, world.replicas, world.ready),
             slice_since=self.takeovers.in_place_since(HELLO, now),
         )
         plan = self.planner.decide(world.asks, seen, now)
