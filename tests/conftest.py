@@ -18,6 +18,7 @@ import uvloop
 from hypothesis import HealthCheck, settings
 
 from activator.build import running
+from tests import fork_server
 
 pytest_plugins = ("tests.tracing",)
 
@@ -196,6 +197,20 @@ def one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(file))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_starts() -> Iterator[None]:
+    """Start activators and pods by forks; the fixture ``real_start`` prevents it for a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "create_subprocess_exec", fork_server.start)
+        yield
+
+
+@pytest.fixture
+def real_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start activators and pods as users do, by a new Python process."""
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", fork_server.REAL_START)
 
 
 def pytest_collection_finish() -> None:

@@ -123,6 +123,7 @@ def write_app(folder: Path, name: str, *pods: Pod) -> None:
 # The start.
 
 
+@pytest.mark.usefixtures("real_start")
 async def test_start_says_which_ports_and_all_of_them_work(tmp_path: Path) -> None:
     async with Pod() as pod, local(tmp_path) as running:
         line = await running.logged("listening: ")
@@ -319,6 +320,7 @@ async def test_request_log_follows_its_configmap_and_is_whole_at_the_end(tmp_pat
 # The end.
 
 
+@pytest.mark.usefixtures("real_start")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_signal_finishes_what_runs_and_what_waits_and_ends_with_0(
     tmp_path: Path, number: signal.Signals
@@ -654,6 +656,7 @@ def cluster_activator(
     )
 
 
+@pytest.mark.usefixtures("real_start")
 async def test_request_in_a_cluster_pokes_the_autoscaler_and_waits_for_an_endpoints_event(
     tmp_path: Path,
 ) -> None:

@@ -189,6 +189,7 @@ def ask(running: Activator, name: str, count: int) -> list[asyncio.Future[tuple[
     return [asyncio.ensure_future(running.get("/", headers)) for _ in range(count)]
 
 
+@pytest.mark.usefixtures("real_start")  # so that no two processes have the same hashes
 async def test_each_activator_uses_its_own_share_of_the_pods_and_no_more(tmp_path: Path) -> None:
     async with installed(tmp_path, "--borrow", "false") as world:
         one, two = world.activators.values()

@@ -12,6 +12,7 @@ from activator.lab.objects import PodAddress, private_endpoints, revision, write
 from tests.process import PATIENCE
 
 
+@pytest.mark.usefixtures("real_start")
 async def test_activator_starts_on_free_ports_tells_answers_and_ends(tmp_path):
     lines: list[dict[str, Any]] = []
     pod_came = asyncio.Event()

@@ -173,6 +173,7 @@ async def test_each_probers_last_probe_is_shown():
         assert "K-Network-Probe: queue" in told["Knative-Activator-Probe"]
 
 
+@pytest.mark.usefixtures("real_start")
 async def test_pod_ends_with_its_parent():
     async with Running() as pod:
         assert pod.process.stdin is not None
