@@ -181,7 +181,7 @@ ANSWER = '{"revisions": [], "activator": {"podName": "x"}}'
 
 
 @respx.mock
-def test_status_prints_columns_or_the_raw_answer(capsys):
+def test_status_prints_columns_or_the_raw_response(capsys):
     respx.get(URL + "/api/v1/revisions").respond(text=ANSWER)
     assert cli.main(["status", "--admin-url", URL]) == 0
     assert capsys.readouterr().out.split() == [
@@ -266,7 +266,7 @@ NOT_FOUND: dict[str, Any] = {
         (["hello-00001", "-n", "shop"], "shop"),
     ],
 )
-def test_explain_prints_a_page_or_the_raw_answer(words, namespace, capsys):
+def test_explain_prints_a_page_or_the_raw_response(words, namespace, capsys):
     respx.get(f"{URL}/api/v1/revisions/{namespace}/hello-00001").respond(text=HELLO)
     respx.get(f"{URL}/api/v1/activator").respond(**NOT_FOUND)
     assert cli.main(["explain", *words, "--admin-url", URL]) == 0

@@ -273,7 +273,7 @@ async def test_request_requeued_at_its_deadline_ends_there() -> None:
     assert ("expired", "late") in world.told
 
 
-async def test_void_answers_of_probes_change_nothing() -> None:
+async def test_results_of_probes_of_an_earlier_epoch_change_nothing() -> None:
     world = World()
     revision = world.revision()
     world.list_pods(["10.0.0.1:8012"])

@@ -94,7 +94,7 @@ async def test_the_readiness_policy_of_the_cluster_counts_for_each_revision(
         ({"cold_start_header": "true"}, (False, b"\r\nActivator-Cold-Start: false")),
     ],
 )
-async def test_answers_say_of_their_wait_what_the_settings_say(
+async def test_responses_show_their_wait_as_the_settings_say(
     tmp_path: Path, flags: dict[str, str], seen: tuple[bool, bytes]
 ) -> None:
     proxy = Runtime(settings(tmp_path, **flags)).proxy

@@ -173,7 +173,7 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-async def test_many_clients_of_another_process_each_get_their_answer_over_tls(
+async def test_many_clients_of_another_process_each_get_their_response_over_tls(
     tmp_path: Path,
 ) -> None:
     ca = trustme.CA()

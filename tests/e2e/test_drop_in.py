@@ -121,7 +121,7 @@ async def installed(
 # Probes.
 
 
-async def test_probes_of_ingress_kubelet_and_autoscaler_are_answered_directly_and_through_nginx(
+async def test_probes_of_ingress_kubelet_and_autoscaler_pass_directly_and_through_nginx(
     tmp_path: Path,
 ) -> None:
     async with installed(tmp_path) as world:

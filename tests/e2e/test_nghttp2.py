@@ -74,7 +74,7 @@ async def printed(program: str, *arguments: str) -> str:
 
 
 @BOTH_PORTS
-async def test_h2load_has_each_of_its_requests_answered(running: Activator, listener: str) -> None:
+async def test_h2load_gets_a_response_to_each_request(running: Activator, listener: str) -> None:
     host, port = await running.address(listener)
     said = await printed(
         *("h2load", "-n", "2000", "-c", "8", "-m", "16", "-H", f":authority: {AUTHORITY}"),
@@ -104,7 +104,7 @@ async def test_nghttp_posts_and_both_sides_have_their_trailers(
     assert "RST_STREAM" not in said
 
 
-async def test_who_asks_in_http1_for_http2_is_answered_in_http1(running: Activator) -> None:
+async def test_a_request_for_http2_in_http1_gets_its_response_in_http1(running: Activator) -> None:
     status, body = await running.get(
         "/",
         {

@@ -20,7 +20,7 @@ MIB = 1 << 20
 PIECES, ROOM = 100, 8 * MIB
 
 
-async def test_each_kind_of_call_is_answered(served: Served) -> None:
+async def test_each_kind_of_call_gets_its_response(served: Served) -> None:
     async def three() -> AsyncIterator[bytes]:
         for each in (b"a", b"bb", b""):
             yield each

@@ -83,7 +83,7 @@ async def healthy(running: Activator, count: int) -> None:
     await until(look, f"{count} pods are healthy")
 
 
-async def test_a_cold_start_answers_all_who_wait(tmp_path: Path) -> None:
+async def test_a_cold_start_serves_all_queued_requests(tmp_path: Path) -> None:
     async with GrpcWorld(tmp_path) as world:
         world.revision(container_concurrency=10)
         world.list([])

@@ -39,7 +39,7 @@ async def served(world: World, **spec: object) -> ScriptedPod:
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["in flight", "queued"])
-async def test_a_client_that_ends_its_sending_is_answered(world: World, waits: bool) -> None:
+async def test_a_client_that_ends_its_sending_gets_its_response(world: World, waits: bool) -> None:
     """``nc -N`` ends its sending. In Knative: an empty 200 in flight, an empty 500 in the queue."""
     pod = await world.pod(UNAVAILABLE if waits else PASSES)
     pod.pieces = after(5)
@@ -117,7 +117,7 @@ async def test_endpoints_may_come_before_their_revision(new_world: NewWorld) -> 
     assert world.load() == {"pod-1": 1}
 
 
-async def test_a_piece_of_an_answer_is_passed_on_when_it_comes(world: World) -> None:
+async def test_a_piece_of_a_response_is_passed_on_when_it_comes(world: World) -> None:
     """This also holds with a Content-Length. In Knative a piece waits for 4 KiB or the end."""
     pod = await served(world)
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n"

@@ -276,7 +276,7 @@ async def test_TestActivatorChainHandlerWithFullDuplex(world: World) -> None:
     "annotations", [{"features.knative.dev/http-full-duplex": "Enabled"}, {}], ids=["on", "off"]
 )
 @pytest.mark.parametrize("framing", ["chunked", "length"])
-async def test_TestActivatorChainHandlerWithFullDuplex__early_answer(
+async def test_TestActivatorChainHandlerWithFullDuplex__early_response(
     world: World, annotations: dict[str, str], framing: str
 ) -> None:
     """A response that begins before the request's body is complete passes at once.

@@ -137,7 +137,7 @@ async def test_TestRevisionWatcher__single_error_podIP(world: World, listening: 
         pytest.param(b"no HTTP at all\r\n\r\n", id="nonsense"),
     ],
 )
-async def test_TestRevisionWatcher__answers_that_are_no_pass(world: World, answer: bytes) -> None:
+async def test_TestRevisionWatcher__responses_that_do_not_pass(world: World, answer: bytes) -> None:
     """A probe passes only with status 200 and exactly the body ``queue``."""
     pod = await world.pod(answer)
     world.apply(revision(cc=1))

@@ -254,7 +254,7 @@ async def test_TestIdleTimeoutHandler__waiting_counts_where_that_is_set(
     await timed_out(world, 7)
 
 
-async def test_TestTimeToResponseStartTimeoutHandler__interim_answers_count(world: World) -> None:
+async def test_TestTimeToResponseStartTimeoutHandler__interim_responses_count(world: World) -> None:
     """A 103 ends the response-start time-out; the rest may follow later."""
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
     await answering(world, [(0.5, early), (5, http(b"hi"))], responseStartTimeoutSeconds=1)

@@ -89,7 +89,7 @@ def probe(fields: bytes, method: bytes = b"GET", target: bytes = b"/") -> bytes:
 
 @pytest.mark.parametrize("name", PROBES)
 @pytest.mark.parametrize("port", PORTS)
-async def test_probes_are_answered_byte_for_byte(world: World, name: str, port: str) -> None:
+async def test_probes_get_their_response_byte_for_byte(world: World, name: str, port: str) -> None:
     """The test sends probes to every port: whole, byte by byte, and before another request."""
     fields, expected = PROBES[name]
     data = probe(fields)
@@ -106,7 +106,7 @@ async def test_probes_are_answered_byte_for_byte(world: World, name: str, port: 
 
 
 @pytest.mark.parametrize("name", PROBES)
-async def test_probes_are_answered_whatever_method_and_path(world: World, name: str) -> None:
+async def test_probes_get_their_response_for_each_method_and_path(world: World, name: str) -> None:
     """The activator cleans and redirects no path; HEAD has the same head and no body."""
     fields, expected = PROBES[name]
     for method in METHODS:
@@ -121,7 +121,7 @@ async def test_probes_are_answered_whatever_method_and_path(world: World, name: 
 
 
 @pytest.mark.parametrize("name", PROBES)
-async def test_probes_are_answered_before_any_revision_is_looked_for(
+async def test_probes_get_their_response_before_the_search_for_a_revision(
     world: World, name: str
 ) -> None:
     """A revision's headers, a body, or a revision without pods do not delay the response."""

@@ -126,7 +126,7 @@ async def test_revisions_that_are_named(world):
 
 @pytest.mark.parametrize("path", [REVISIONS, "/api/v1/history"])
 @pytest.mark.parametrize("name", ["x", "a/x/", "/x", "a/", "a//x", ""])
-async def test_a_revision_that_is_named_in_another_way_is_no_empty_answer(world, path, name):
+async def test_a_revision_that_is_named_in_another_way_is_no_empty_response(world, path, name):
     world.revision()
     answer = await get(world, f"{path}?revision=default/hello&revision={name}")
     assert answer.status_code == 400

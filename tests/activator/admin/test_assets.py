@@ -49,7 +49,7 @@ def test_types_are_those_that_browsers_insist_on(suffix, media_type):
     assert assets.TYPES[suffix].partition(";")[0] == media_type
 
 
-async def test_the_whole_answer():
+async def test_the_whole_response():
     answer = await get()
     assert answer.content == (FOLDER / "index.html").read_bytes()
     assert answer.headers["cache-control"] == "no-cache"

@@ -262,7 +262,7 @@ async def test_the_time_is_the_end_of_the_last_step(past):
     assert (await past.asked())["time"] == "1970-01-01T00:16:50.000Z"
 
 
-async def test_a_step_that_ends_while_a_long_answer_is_made_does_not_disturb_it(past):
+async def test_a_step_that_ends_while_a_long_response_is_made_does_not_disturb_it(past):
     """The new value replaces the oldest one, which then reads 0."""
     many = [past.revision(f"r{number}") for number in range(3)]
     for _ in range(STEPS):

@@ -30,7 +30,7 @@ async def ask(app, host):
         "My-Laptop",
     ],
 )
-async def test_addresses_localhost_and_the_names_it_was_given_are_answered(host):
+async def test_addresses_localhost_and_the_given_names_are_accepted(host):
     assert (await ask(create_app(World(), ("my-laptop",)), host)).status_code == 200
 
 

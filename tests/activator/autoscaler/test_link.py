@@ -309,7 +309,7 @@ async def test_the_age_is_that_of_the_last_pong_and_grows_without_one(peer, monk
 
 
 @in_virtual_time
-async def test_answered_pings_keep_the_link_up_past_the_deadline(peer):
+async def test_pongs_keep_the_link_up_past_the_deadline(peer):
     timings = replace(QUICK, ping_interval=0.02, read_deadline=1.0)
     async with running(peer.url, timings) as (link, states):
         await states.expect(True)
@@ -473,7 +473,7 @@ async def test_a_frame_that_a_lost_connection_cut_is_sent_first_by_the_next(end)
 
 
 @in_virtual_time
-async def test_a_peer_that_answers_no_ping_is_given_up():
+async def test_the_link_closes_if_the_peer_sends_no_pong():
     timings = replace(QUICK, ping_interval=0.02, read_deadline=0.1)
     async with (
         raw_peer(shake_hands, reads_on=True) as peer,

@@ -67,7 +67,7 @@ def test_an_activator_that_does_not_know_it_is_distinguished():
 
 
 @respx.mock
-def test_an_endless_answer_is_given_up(monkeypatch):
+def test_an_endless_response_is_an_error(monkeypatch):
     monkeypatch.setattr(client, "MAX_RESPONSE", 1000)
     respx.get(URL + "/api/v1/revisions").respond(content=b"x" * 1001)
     with pytest.raises(UnexpectedResponse, match="exceeds 1000 bytes"):
@@ -75,7 +75,7 @@ def test_an_endless_answer_is_given_up(monkeypatch):
 
 
 @respx.mock
-def test_an_answer_that_drips_is_given_up(monkeypatch):
+def test_a_response_that_drips_is_an_error(monkeypatch):
     monkeypatch.setattr(client, "TOTAL_TIMEOUT", -1.0)
     respx.get(URL + "/api/v1/revisions").respond(content=b"x")
     with pytest.raises(NoResponse, match="had no end"):

@@ -84,7 +84,7 @@ def test_explain_says_what_the_activator_knows():
 
 
 @respx.mock
-def test_explain_asks_for_one_and_prints_the_page_or_the_raw_answer():
+def test_explain_asks_for_one_and_prints_the_page_or_the_raw_response():
     raw = json.dumps(HELLO, indent=3)
     respx.get(URL + "/api/v1/activator").respond(**UNKNOWN)
     respx.get(f"{REVISIONS}/a%2Fb/hello").respond(text=raw)
@@ -109,7 +109,7 @@ def test_a_revision_that_is_not_known(revisions, meant):
 @respx.mock
 @pytest.mark.parametrize("text", ["<html>", "[]", "{}", '{"queued": "many"}'])
 @pytest.mark.parametrize("question", [Status(None), Explain("default", "hello")])
-def test_what_is_no_activators_answer_is_named(question, text):
+def test_a_response_that_is_not_an_activators_is_named(question, text):
     respx.get(URL + question.path).respond(text=text)
     respx.get(URL + "/api/v1/activator").respond(**UNKNOWN)
     with pytest.raises(UnexpectedResponse, match="not an activator's admin port"):

@@ -50,7 +50,7 @@ async def test_an_older_cluster_is_refused(
     await api.close()
 
 
-async def test_a_server_that_never_answers_ends_the_wait_with_the_reason(
+async def test_a_server_that_never_responds_ends_the_wait_with_the_reason(
     server: FakeApiServer, tmp_path: Path
 ) -> None:
     server.always["version", "list"] = Answer(503)
@@ -76,7 +76,7 @@ async def test_a_wait_is_logged_at_its_beginning_and_now_and_then(
 
 
 @pytest.mark.parametrize("found", ["v\uff11.\uff13\uff15.\uff12", "v1_0.35", "v1.+35", "v1. 35"])
-async def test_a_version_of_other_digits_is_no_answer(
+async def test_a_version_of_other_digits_is_no_version(
     found: str, server: FakeApiServer, tmp_path: Path
 ) -> None:
     server.script["version", "list"].append(Answer(body=json.dumps({"gitVersion": found}).encode()))

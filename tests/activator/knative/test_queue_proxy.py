@@ -130,7 +130,7 @@ def test_the_same_words_without_the_fields_that_go_writes(fields: bytes) -> None
         (500, GO, 53, None),
     ],
 )
-def test_an_answer_to_head_is_known_by_its_fields_and_length(
+def test_a_response_to_head_is_known_by_its_fields_and_length(
     status: int, fields: bytes, length: int, failure: Failure | None
 ) -> None:
     head = b"HTTP/1.1 %d X\r\n%bContent-Length: %d\r\n\r\n" % (status, fields, length)

@@ -7,7 +7,7 @@ import pytest
 from activator.lab.client import fetch, open_and_close, parse_response
 
 
-async def test_request_is_sent_as_asked_and_its_answer_taken_apart():
+async def test_request_is_sent_as_given_and_its_response_is_parsed():
     asked = []
 
     async def answer(reader, writer):
@@ -27,7 +27,7 @@ async def test_request_is_sent_as_asked_and_its_answer_taken_apart():
 @pytest.mark.parametrize(
     "data", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nno"]
 )
-def test_answer_that_is_not_whole_is_no_answer(data):
+def test_an_incomplete_response_is_no_response(data):
     with pytest.raises(ConnectionError):
         parse_response(data)
 

@@ -33,7 +33,7 @@ async def test_the_actions_of_all_parts_are_in_the_timeline():
     assert any(who is Who.ACTIVATOR and w.startswith("app: 127.") for who, w in told)
 
 
-async def test_client_without_an_answer_is_no_crash():
+async def test_client_without_a_response_is_no_crash():
     async with set_up(Timeline(), addresses()) as environment:
         app = await environment.deploy(pods=0, timeout=20)
         waiting = environment.start_request(app)

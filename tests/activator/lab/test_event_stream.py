@@ -34,7 +34,7 @@ async def test_events_after_the_greeting_are_taken_in_order():
     assert taken.empty()
 
 
-async def test_other_answer_is_an_error():
+async def test_other_response_is_an_error():
     stream = EventStream(lambda kind, data: None)
     async with server(b"HTTP/1.1 503 Busy\r\n\r\n") as where:
         with pytest.raises(ConnectionError, match="/api/v1/events"):

@@ -101,7 +101,7 @@ def test_connection_is_kept_as_the_version_says(version, connection, kept):
     assert Request("GET", "/", version, (("Connection", connection),)).keep_alive is kept
 
 
-def test_answer_is_rendered():
+def test_response_is_rendered():
     assert render_head(404, [("A", "b")]) == b"HTTP/1.1 404 Not Found\r\nA: b\r\n\r\n"
     assert render_head(299, []) == b"HTTP/1.1 299 Unknown\r\n\r\n"
     assert render_chunk(b"x" * 17) == b"11\r\n" + b"x" * 17 + b"\r\n"

@@ -37,7 +37,7 @@ async def test_load_goes_on_until_it_is_stopped_and_waits_for_what_it_sent():
     assert "times 200; median 2 ms, maximum 2 ms; POST /: " in load.summary()
 
 
-async def test_pace_does_not_wait_for_answers():
+async def test_pace_does_not_wait_for_responses():
     gate = asyncio.Event()
     sent = []
 

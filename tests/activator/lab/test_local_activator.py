@@ -13,7 +13,7 @@ from tests.process import PATIENCE
 
 
 @pytest.mark.usefixtures("real_start")
-async def test_activator_starts_on_free_ports_tells_answers_and_ends(tmp_path):
+async def test_activator_starts_on_free_ports_reports_them_responds_and_ends(tmp_path):
     lines: list[dict[str, Any]] = []
     pod_came = asyncio.Event()
 

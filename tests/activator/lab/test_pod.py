@@ -70,7 +70,7 @@ class Running:
         return await asyncio.open_connection(self.options.address, port or self.options.port)
 
 
-async def test_requests_and_probes_are_answered_and_counted():
+async def test_requests_and_probes_get_responses_and_are_counted():
     async with Running(report_requests=True) as pod:
         assert (await pod.ask("/", PROBE)).endswith(b"\r\n\r\nqueue")
         assert (await pod.told("probe passed"))["status"] == 200
@@ -129,7 +129,7 @@ async def test_draining_pod_fails_probes_finishes_requests_and_ends():
             await each.wait_closed()
 
 
-async def test_killed_application_cuts_its_requests_and_queue_proxy_answers_for_it():
+async def test_killed_application_cuts_its_requests_and_queue_proxy_responds_for_it():
     async with Running(blind=True) as pod:
         slow = asyncio.ensure_future(pod.ask("/sleep?ms=60000"))
         assert b" 200 " in await pod.ask("/", PROBE)

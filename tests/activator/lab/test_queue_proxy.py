@@ -34,7 +34,7 @@ def request(agent: str = "", probe: str = "", hashed: str = "") -> Request:
     ],
     ids=["ready", "exec unseen", "unready", "down", "draining", "other", "absent"],
 )
-def test_prober_is_answered(agent, probe, switches, status, body):
+def test_prober_gets_a_response(agent, probe, switches, status, body):
     answer = probe_response(request(agent, probe), switches)
     assert answer is not None
     assert (answer.status, answer.body) == (status, body)
@@ -48,7 +48,7 @@ def test_queue_proxy_that_cannot_ask_vouches_for_whatever_there_is(switches):
 
 
 @pytest.mark.parametrize(("polls_sidecar", "status"), [(True, 503), (False, 200)])
-def test_queue_proxy_answers_for_the_sidecar_only_if_it_polls_it(polls_sidecar, status):
+def test_queue_proxy_responds_for_the_sidecar_only_if_it_polls_it(polls_sidecar, status):
     switches = Switches(sidecar_ready=False)
     answer = probe_response(
         request("kube-probe/1.34", "queue"), switches, polls_sidecar=polls_sidecar

@@ -36,7 +36,7 @@ def test_messages_come_back_with_their_kind_and_their_fragments():
     ]
 
 
-def test_close_is_answered_and_then_the_connection_is_to_be_closed():
+def test_close_gets_a_close_and_then_the_connection_closes():
     client, echo = opened()
     client.send_close(1000)
     sent = [data for piece in client.data_to_send() for data in echo.receive(piece)]

@@ -559,7 +559,7 @@ async def test_a_clients_bytes_cannot_split_an_own_response(world):
     assert b"<script>" not in b"".join(value for _, value in answer.headers)
 
 
-async def test_an_early_own_answer_does_not_read_the_body_for_ever(world):
+async def test_an_early_own_response_does_not_read_the_body_for_ever(world):
     await world.serving()
     client = await world.client()
     client.send(b"POST / HTTP/1.1\r\nHost: nowhere\r\nContent-Length: 100000000\r\n\r\n")

@@ -75,7 +75,7 @@ async def test_a_kept_connection_that_the_pod_has_closed_costs_the_client_nothin
 
 
 @on_uvloop
-async def test_an_answer_that_ends_without_the_end_of_tls_is_not_taken_for_whole(world):
+async def test_a_response_that_ends_without_the_end_of_tls_is_not_taken_for_whole(world):
     """Any host on the way can end a TCP connection (RFC 8446 section 6.1). asyncio's own loop
     reports both ends alike.
     """
@@ -93,7 +93,7 @@ async def test_an_answer_that_ends_without_the_end_of_tls_is_not_taken_for_whole
     assert b"\r\n0\r\n\r\n" not in client.received
 
 
-async def test_an_answer_that_ends_with_the_end_of_tls_is_whole(world):
+async def test_a_response_that_ends_with_the_end_of_tls_is_whole(world):
     def answer(connection: PodConnection) -> None:
         connection.write(b"HTTP/1.1 200 OK\r\n\r\nwhole")
         connection.close()
@@ -127,7 +127,7 @@ async def test_a_client_that_leaves_the_queue_is_noticed_also_while_its_body_is_
     assert world.waiting == 0
 
 
-async def test_a_client_that_leaves_its_answer_frees_the_pod(world):
+async def test_a_client_that_leaves_its_response_frees_the_pod(world):
     pod = await world.serving()
     pod.on_data = lambda connection: connection.write(b"HTTP/1.1 200 OK\r\n\r\nsome")
     client = await world.client()

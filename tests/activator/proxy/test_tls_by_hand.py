@@ -32,7 +32,7 @@ async def test_what_comes_right_behind_the_handshake_is_not_lost(world):
 
 
 @in_virtual_time
-async def test_a_client_that_does_not_answer_the_end_of_tls_is_not_waited_for(world):
+async def test_the_close_does_not_wait_for_a_client_that_sends_no_end_of_tls(world):
     await world.serving()
     by_hand = ByHand(await world.plain(), world.trusted)
     await by_hand.shake(behind=request(fields=b"Connection: close\r\n"))

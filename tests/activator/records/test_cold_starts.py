@@ -234,7 +234,7 @@ def test_it_ends_when_the_last_that_waited_has_left(sleeper: Sleeper, outcome: s
     assert sleeper.join() is not cold_start
 
 
-def test_the_first_answer_ends_it_once(sleeper: Sleeper) -> None:
+def test_the_first_response_ends_it_once(sleeper: Sleeper) -> None:
     cold_start = sleeper.join()
     sleeper.join()
     (pod,) = sleeper.lists(POD)

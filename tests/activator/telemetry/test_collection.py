@@ -51,7 +51,7 @@ def test_merging_adds_and_leaves_the_parts_alone():
     assert [part.counts for part in parts] == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
 
 
-def test_the_time_in_which_an_answer_must_begin_is_the_shorter_of_the_two():
+def test_the_time_in_which_a_response_must_begin_is_the_shorter_of_the_two():
     world = World()
     world.entry(world.revision("one", timeout=60.0))
     world.entry(world.revision("two", timeout=60.0, response_start_timeout=20.0))

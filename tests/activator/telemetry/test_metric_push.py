@@ -90,7 +90,7 @@ async def test_nothing_is_pushed_unless_configured(protocol):
     assert world.asked == 0
 
 
-async def test_an_endpoint_for_prometheus_is_answered_by_the_settings_that_count(caplog):
+async def test_an_endpoint_for_prometheus_logs_the_settings_that_count(caplog):
     world = World()
     for _ in range(2):
         world.push.apply(MetricsConfig(PROMETHEUS, "0.0.0.0:9999"))

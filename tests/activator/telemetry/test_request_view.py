@@ -67,7 +67,7 @@ def test_times_have_no_more_digits_than_a_clock() -> None:
     assert response.string() == "{200 12 0.000276259}"
 
 
-def test_an_answer_of_ours_has_its_reason_which_go_prints_nothing_of() -> None:
+def test_a_response_of_ours_has_its_reason_which_go_prints_nothing_of() -> None:
     response = Response(record(why="probe-failing; 10.0.0.1:8012: refused; twice"))
     assert Response.members["Reason"].get(response) == "probe-failing"
     assert Response.members["ReasonDetail"].get(response) == "10.0.0.1:8012: refused; twice"

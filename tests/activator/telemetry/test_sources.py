@@ -9,7 +9,7 @@ from activator.settings.config import load
 from activator.telemetry.families import FAMILIES
 
 
-def test_a_real_activator_answers_with_every_metric_of_the_table(tmp_path):
+def test_a_real_activator_exports_every_metric_of_the_table(tmp_path):
     environ = {"ACTIVATOR_AUTOSCALER_URL": "ws://127.0.0.1:1", "POD_NAME": "activator-7"}
     runtime = Runtime(load("local", {"manifests": str(tmp_path)}, environ))
     text = b"".join(runtime.metrics()).decode()

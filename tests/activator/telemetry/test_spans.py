@@ -191,7 +191,7 @@ def test_a_request_that_is_sent_again_has_a_span_for_each_attempt():
 
 
 @pytest.mark.parametrize("outcome", ["cancelled", "timed-out", "upstream-failed"])
-def test_an_answer_that_is_not_completed_is_an_error_of_the_client_span(outcome):
+def test_a_response_that_is_not_completed_is_an_error_of_the_client_span(outcome):
     requests = Requests()
     trace = requests.begin()
     trace.found(REVISION)

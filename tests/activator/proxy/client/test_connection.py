@@ -49,7 +49,7 @@ async def test_many_idle_connections_have_no_work_to_do(new_world):
 
 @in_virtual_time
 @pytest.mark.parametrize("fields", [b"", b"Connection: close\r\n"], ids=["keep-alive", "close"])
-async def test_a_client_that_never_takes_its_answers_is_dropped(new_world, fields):
+async def test_a_client_that_never_takes_its_responses_is_dropped(new_world, fields):
     world = await new_world(header_timeout=0.2)
     await world.serving(answer=ok(b"x" * 50_000))  # the pod has sent all of it
     client = await world.client(SMALL_BUFFER)
@@ -65,7 +65,7 @@ async def test_a_client_that_never_takes_its_answers_is_dropped(new_world, field
 
 
 @in_virtual_time
-async def test_a_client_that_takes_its_answers_slowly_gets_them_all(new_world):
+async def test_a_client_that_takes_its_responses_slowly_gets_them_all(new_world):
     world = await new_world(header_timeout=0.4)
     await world.serving(answer=ok(b"x" * 100_000))
     client = await world.client(200_000)

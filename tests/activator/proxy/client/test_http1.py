@@ -18,7 +18,7 @@ LARGE = 48 << 20
 
 
 @both_loops
-async def test_a_request_is_answered_by_its_pod(world):
+async def test_a_request_gets_the_response_of_its_pod(world):
     pod = await world.serving()
 
     answer = await world.ask(request(b"/path?query"))
@@ -52,7 +52,7 @@ async def test_keep_alive_serves_one_request_after_the_other(world):
 
 @both_loops
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-async def test_pipelined_requests_are_answered_in_order_also_with_own_answers_between(world, size):
+async def test_pipelined_requests_get_responses_in_order_also_with_own_ones_between(world, size):
     pod = await world.serving()
     pod.answer = lambda seen: ok(seen.target)
     client = await world.client()
@@ -76,7 +76,7 @@ async def test_pipelined_requests_are_answered_in_order_also_with_own_answers_be
     "fields", [NOT_FOUND, b"Host: h\r\nK-Network-Probe: activator\r\n"], ids=["404", "probe"]
 )
 @pytest.mark.parametrize("size", [1, 100_000])
-async def test_a_body_that_an_own_answer_leaves_unread_is_no_request(world, fields, size):
+async def test_a_body_that_an_own_response_leaves_unread_is_no_request(world, fields, size):
     pod = await world.serving()
     client = await world.client()
     smuggled = request(b"/smuggled")
@@ -102,7 +102,7 @@ async def test_what_follows_connection_close_is_not_served(world):
     assert [seen.target for seen in pod.requests] == [b"/1"]
 
 
-async def test_connection_close_holds_for_own_answers_too(world):
+async def test_connection_close_holds_for_own_responses_too(world):
     for wire in (
         b"GET / HTTP/1.1\r\nHost: nowhere\r\nConnection: close\r\n\r\n",
         b"GET / HTTP/1.0\r\n\r\n",
@@ -145,7 +145,7 @@ async def test_http_1_0_gets_a_body_of_unknown_length_until_the_close(world):
 
 
 @both_loops
-async def test_a_half_closed_client_gets_the_answers_to_all_it_sent(world):
+async def test_a_half_closed_client_gets_the_responses_to_all_it_sent(world):
     pod = await world.serving()
     pod.answer = lambda seen: ok(seen.target)
     client = await world.client()
@@ -206,7 +206,7 @@ async def test_an_end_in_the_middle_of_a_body_is_no_whole_request(world):
     await until(lambda: not pod.open)
 
 
-async def test_a_head_that_never_ends_is_answered_408(new_world):
+async def test_a_head_that_never_ends_gets_408(new_world):
     world = await new_world(header_timeout=1.0)
     client = await world.client()
     started = world.now()
@@ -342,7 +342,7 @@ async def test_the_pods_connection_is_of_use_again_after_a_slow_client(world):
 
 
 @both_loops
-async def test_a_client_that_reads_no_answers_is_read_no_more(world):
+async def test_a_client_that_reads_no_responses_is_read_no_more(world):
     await world.serving(answer=ok(b"x" * 100_000))
     client = await world.client(SMALL_BUFFER)
     client.transport.pause_reading()
@@ -355,7 +355,7 @@ async def test_a_client_that_reads_no_answers_is_read_no_more(world):
 
 
 @both_loops
-async def test_own_answers_do_not_pile_up_for_a_client_that_reads_none(world):
+async def test_own_responses_do_not_pile_up_for_a_client_that_reads_none(world):
     client = await world.client(SMALL_BUFFER)
     client.transport.pause_reading()
     client.send(b"GET / HTTP/1.1\r\nHost: nowhere\r\n\r\n" * 600_000)
@@ -372,7 +372,7 @@ async def test_own_answers_do_not_pile_up_for_a_client_that_reads_none(world):
 
 
 @both_loops
-async def test_all_pipelined_requests_are_answered_once_a_slow_client_reads(world):
+async def test_all_pipelined_requests_get_responses_once_a_slow_client_reads(world):
     pod = await world.serving()
     pod.answer = lambda seen: ok(seen.target + b"x" * 100_000)
     client = await world.client(SMALL_BUFFER)

@@ -440,7 +440,7 @@ async def test_a_client_gets_no_more_than_a_window_ahead_of_the_pod(http2):
 
 @pytest.mark.parametrize("ended", [True, False])
 @pytest.mark.parametrize("accept", [b"text/plain", b"application/json"])
-async def test_connect_gets_the_answer_that_it_gets_in_http1(http2, ended, accept):
+async def test_connect_gets_the_response_that_it_gets_in_http1(http2, ended, accept):
     client = await http2.client()
     fields = [(b":method", b"CONNECT"), (b":authority", b"h:1"), (b"accept", accept)]
     client.headers(1, fields, end=ended)

@@ -30,7 +30,7 @@ PROBES = {
 }
 
 
-async def test_probes_are_answered_on_every_path_and_method(world):
+async def test_probes_get_a_response_on_every_path_and_method(world):
     pod = await world.serving()
     targets, methods = (b"/", b"//healthz", b"/any?thing"), (b"GET", b"POST", b"HEAD", b"FROB")
     for name, target, method in product(PROBES, targets, methods):
@@ -210,7 +210,7 @@ async def test_who_is_in_the_middle_of_a_handshake_when_the_server_stops_has_a_s
 
 
 @both_loops
-async def test_a_drain_answers_the_connections_of_a_server(world):
+async def test_a_drain_ends_the_requests_of_a_server(world):
     world.revise()
     server, port, task = await _served(world)
     client = await _connected(world, port)
@@ -227,7 +227,7 @@ async def test_a_drain_answers_the_connections_of_a_server(world):
     await asyncio.wait([task])
 
 
-async def test_a_request_that_has_come_in_part_when_the_server_stops_is_answered(world):
+async def test_a_request_in_progress_when_the_server_stops_gets_its_response(world):
     await world.serving()
     server, port, task = await _served(world)
     client, late = await _connected(world, port), await _connected(world, port)

@@ -21,7 +21,7 @@ async def test_the_date_is_now_and_made_once_a_second(world):
 
 
 @both_loops
-async def test_each_answer_of_a_process_that_ends_is_the_last_on_its_connection(world):
+async def test_each_response_of_a_process_that_ends_is_the_last_on_its_connection(world):
     """Otherwise the client's next request meets a connection that closes."""
     await world.serving()
     client = await world.client()

@@ -59,7 +59,7 @@ def attempts(answer: Any) -> bytes | None:
     return found
 
 
-def test_the_answers_of_these_tests_are_those_that_are_meant() -> None:
+def test_the_responses_of_these_tests_are_classified_as_meant() -> None:
     meant = {NOT_THERE: F.UNTOUCHED, FULL: F.UNTOUCHED, CUT_OFF: F.APPLICATION_LOST, APP_503: None}
     for answer, failure in meant.items():
         head, _, body = answer.partition(b"\r\n\r\n")
@@ -89,7 +89,7 @@ async def test_what_queue_proxy_gives_back_untouched_another_pod_serves(world, w
     assert states(world) == ["healthy", "probing"]
 
 
-async def test_a_post_that_was_sent_gets_the_answer_as_it_is_and_its_pod_is_out(world):
+async def test_a_post_that_was_sent_gets_the_response_unchanged_and_its_pod_is_ejected(world):
     bare, other = await pods_of(world, 2)
     bare.answer = NOT_THERE
 
@@ -238,7 +238,7 @@ async def test_behind_the_cluster_ip_a_request_is_requeued_a_few_times_at_most(w
     assert len(pod.requests) == 1 + MAX_REPEATS
 
 
-async def test_what_the_application_answers_passes_on_and_the_only_pod_stays(world):
+async def test_a_response_of_the_application_passes_on_and_the_only_pod_stays(world):
     (pod,) = await pods_of(world, 1)
     pod.answer = APP_503
     for _ in range(3 * CONSECUTIVE_ERRORS):
@@ -248,7 +248,7 @@ async def test_what_the_application_answers_passes_on_and_the_only_pod_stays(wor
 
 
 @in_virtual_time
-async def test_a_pod_whose_application_answers_nothing_else_is_out_until_it_is_asked_again(world):
+async def test_a_pod_with_only_error_responses_is_ejected_until_its_next_probe(world):
     ill, other = await pods_of(world, 2)
     ill.answer = APP_503
     answers = [(await world.ask()).status for _ in range(CONSECUTIVE_ERRORS + 5)]
@@ -262,7 +262,7 @@ async def test_a_pod_whose_application_answers_nothing_else_is_out_until_it_is_a
     assert len(other.requests) == 5
 
 
-async def test_good_answers_between_bad_ones_keep_a_pod(world):
+async def test_good_responses_between_bad_ones_keep_a_pod(world):
     pod, _ = await pods_of(world, 2)
     for _ in range(4):
         pod.answer = APP_503
@@ -280,7 +280,7 @@ async def test_what_queue_proxy_gives_back_in_pieces_another_pod_serves_too(worl
     assert (await world.ask()).status == 200
 
 
-async def test_an_answer_of_the_application_in_pieces_passes_on_whole(world):
+async def test_a_response_of_the_application_in_pieces_passes_on_whole(world):
     bare, _ = await pods_of(world, 2)
     text = b"dial tcp 10.0.0.7:5432: connect: connection refused\n"
     bare.on_data = in_two(world, own(502, text), 20)
@@ -289,7 +289,7 @@ async def test_an_answer_of_the_application_in_pieces_passes_on_whole(world):
 
 
 @both_loops
-async def test_an_answer_that_ends_while_it_may_be_queue_proxys_is_no_answer(world):
+async def test_a_withheld_response_that_breaks_off_is_no_response(world):
     bare, _ = await pods_of(world, 2)
 
     def breaks_off(connection: PodConnection) -> None:
@@ -312,7 +312,7 @@ def in_two(world: World, answer: bytes, last: int) -> Callable[[PodConnection], 
 
 
 @pytest.mark.parametrize("answer", [NOT_THERE, FULL, CUT_OFF], ids=["not-there", "full", "cut-off"])
-async def test_a_head_request_that_queue_proxy_answers_another_pod_serves(world, answer):
+async def test_another_pod_serves_a_head_request_that_queue_proxy_refused(world, answer):
     bare, other = await pods_of(world, 2)
     bare.answer = answer.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
     other.answer = ok().partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
@@ -339,7 +339,7 @@ async def test_an_opening_of_a_tunnel_that_an_application_may_have_had_is_not_re
 
 
 @both_loops
-async def test_a_pod_that_answers_before_it_has_the_whole_body_is_not_given_the_rest(world):
+async def test_a_pod_that_responds_before_the_end_of_the_body_does_not_get_the_rest(world):
     bare, other = await pods_of(world, 2)
 
     def at_once(connection: PodConnection) -> None:
@@ -376,7 +376,7 @@ async def test_the_own_response_says_it_too(world):
     assert (got.status, attempts(got)) == (502, b"4")
 
 
-async def test_a_request_that_one_attempt_answers_gets_the_bytes_of_its_pod(world):
+async def test_a_request_with_one_attempt_gets_the_bytes_of_its_pod(world):
     (pod,) = await pods_of(world, 1)
     pod.answer = ok(b"hello", b"Date: Sat, 21 Nov 2026 22:22:44 GMT\r\n")
     client = await world.client()

@@ -7,7 +7,7 @@ from tests.conftest import in_virtual_time
 from throttler.throttler import Limits
 
 
-async def test_a_full_queue_is_answered_503_at_once(new_world):
+async def test_a_full_queue_gets_503_at_once(new_world):
     world = await new_world(queue=Limits(queue_depth=1))
     world.revise()
     first = await world.client()

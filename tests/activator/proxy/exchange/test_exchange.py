@@ -66,7 +66,7 @@ async def test_a_request_that_no_pod_takes_waits_first_in_line(world):
 
 
 @in_virtual_time
-async def test_a_pod_that_does_not_answer_the_connect_is_given_up_in_time(new_world):
+async def test_a_connect_without_a_reply_of_the_pod_times_out(new_world):
     world = await new_world(pool=PoolLimits(connect_timeout=0.2))
     hole, other = await world.unreachable(), await world.pod()
     world.revise(hole, other, container_concurrency=1)
@@ -222,7 +222,7 @@ def request_at(connection: PodConnection) -> int:
 
 @both_loops
 @pytest.mark.parametrize("end", ["close", "reset"])
-async def test_a_pod_that_closes_anywhere_in_its_answer(world, end):
+async def test_a_pod_that_closes_anywhere_in_its_response(world, end):
     """One byte of a response proves that the pod has the request: the proxy never repeats it."""
     answer = ok(b"hello", b"X-A: b\r\n")
     for cut_at in range(1, len(answer)):
@@ -379,7 +379,9 @@ async def test_a_client_that_cancels_frees_the_slot_and_the_pod_learns_of_it(wor
 
 
 @both_loops
-async def test_a_client_that_closes_in_the_middle_of_its_answer_is_noticed_by_the_next_byte(world):
+async def test_a_client_that_closes_in_the_middle_of_its_response_is_noticed_by_the_next_byte(
+    world,
+):
     pod = await world.serving()
     pod.on_data = lambda connection: connection.write(b"HTTP/1.1 200 OK\r\n\r\nbegun")
     client = await world.client()
@@ -415,7 +417,7 @@ async def test_a_free_slot_goes_to_the_next_in_line(world):
     assert [seen.target for seen in pod.requests] == [b"/first", b"/second"]
 
 
-async def test_a_drain_answers_those_who_have_no_pod(world):
+async def test_a_drain_ends_requests_without_a_pod(world):
     pod = await world.serving(container_concurrency=1)
     pod.on_data = lambda connection: None
     busy = await world.client()
@@ -446,7 +448,7 @@ async def test_two_revisions_do_not_share_pods(world):
     assert TO_REVISION.count(b"rev")
 
 
-async def test_each_answer_belongs_to_its_own_request(world):
+async def test_each_response_belongs_to_its_own_request(world):
     """Many clients, few connections: no client gets another's response."""
     pod = await world.serving(container_concurrency=3)
 

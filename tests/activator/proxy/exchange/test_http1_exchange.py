@@ -64,7 +64,7 @@ async def test_the_revision_is_found_by_host_where_no_header_names_it(world, hos
     assert answer.status == 200
 
 
-async def test_an_unknown_revision_is_answered_as_knative_does(world):
+async def test_an_unknown_revision_gets_the_response_of_knative(world):
     client = await world.client()
     client.send(
         b"GET / HTTP/1.1\r\nHost: h\r\nKnative-Serving-Namespace: ns\r\n"
@@ -80,7 +80,7 @@ async def test_an_unknown_revision_is_answered_as_knative_does(world):
 
 
 @both_loops
-async def test_an_answer_passes_byte_for_byte(world):
+async def test_a_response_passes_byte_for_byte(world):
     raw = (
         b"HTTP/1.1 201 Made Up\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nx-a: b\r\nX-A: caf\xe9\r\n"
         b"Set-Cookie: a=b\r\nSet-Cookie: c=d\r\nContent-Length: 3\r\n\r\nabc"
@@ -124,7 +124,7 @@ async def passes_as(world: World, reason: bytes, expected: bytes, size: int) -> 
     assert bytes(client.received).startswith(b"HTTP/1.1 103" + expected + b"\r\n\r\n")
 
 
-async def test_hop_by_hop_fields_of_an_answer_stay_here(world):
+async def test_hop_by_hop_fields_of_a_response_stay_here(world):
     await world.serving(
         answer=ok(
             fields=b"Connection: close, X-Mine\r\nKeep-Alive: timeout=5\r\nX-Mine: 1\r\n"
@@ -141,7 +141,7 @@ async def test_hop_by_hop_fields_of_an_answer_stay_here(world):
     assert not client.eof
 
 
-async def test_an_answer_in_chunks_passes_with_its_trailers(world):
+async def test_a_response_in_chunks_passes_with_its_trailers(world):
     await world.serving(
         answer=b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         b'3;x="y"\r\nabc\r\n2\r\nde\r\n0\r\nGrpc-Status: 0\r\nContent-Length: 9\r\n\r\n'
@@ -156,7 +156,7 @@ async def test_an_answer_in_chunks_passes_with_its_trailers(world):
 
 
 @both_loops
-async def test_an_answer_that_ends_with_its_connection_is_chunked_for_the_client(world):
+async def test_a_response_that_ends_with_its_connection_is_chunked_for_the_client(world):
     pod = await world.serving()
 
     def answer(connection: PodConnection) -> None:
@@ -174,7 +174,7 @@ async def test_an_answer_that_ends_with_its_connection_is_chunked_for_the_client
 
 
 @both_loops
-async def test_an_answer_that_its_connection_should_end_is_not_ended_by_a_reset(world):
+async def test_a_response_that_its_connection_should_end_is_not_ended_by_a_reset(world):
     pod = await world.serving()
     pod.on_data = lambda connection: connection.write(b"HTTP/1.0 200 OK\r\n\r\nhalf of it")
     client = await world.client()
@@ -208,7 +208,7 @@ BODILESS = (
 
 
 @pytest.mark.parametrize("stray", [b"", b"stray bytes"])
-async def test_an_answer_without_a_body_has_none(anyio_backend, stray):
+async def test_a_response_without_a_body_has_none(anyio_backend, stray):
     for method, head in BODILESS:
         async with own_world(method, head) as world:
             pod = await world.serving()
@@ -250,7 +250,7 @@ async def test_bytes_that_come_without_a_request_end_the_connection(world):
         b"HTTP/1.1 103 Early Hints\r\nContent-Length: 5\r\n\r\n",
     ],
 )
-async def test_interim_answers_pass_but_not_to_http_1_0(world, interim):
+async def test_interim_responses_pass_but_not_to_http_1_0(world, interim):
     pod = await world.serving()
     pod.answer = interim + ok()
     for client_version, count in ((b"HTTP/1.1", interim.count(b"HTTP/1.1")), (b"HTTP/1.0", 0)):
@@ -298,7 +298,7 @@ MALFORMED = {
 
 
 @SIZES
-async def test_a_malformed_answer_is_a_502_and_its_connection_ends(anyio_backend, size):
+async def test_a_malformed_response_is_a_502_and_its_connection_ends(anyio_backend, size):
     for name, method in product(MALFORMED, (b"GET", b"POST")):
         async with own_world(name, method) as world:
             await is_a_502(world, name, method, size)
@@ -347,7 +347,7 @@ def send_pieces(connection: PodConnection, data: bytes, size: int) -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\n",
     ],
 )
-async def test_an_answer_that_breaks_off_breaks_off_for_the_client_too(world, begun, end):
+async def test_a_response_that_breaks_off_breaks_off_for_the_client_too(world, begun, end):
     pod = await world.serving()
 
     def answer(connection: PodConnection) -> None:
@@ -368,7 +368,7 @@ async def test_an_answer_that_breaks_off_breaks_off_for_the_client_too(world, be
 
 
 @both_loops
-async def test_an_endless_answer_head_is_cut_off(world):
+async def test_an_endless_response_head_is_cut_off(world):
     pod = await world.serving()
     sent = 0
 
@@ -462,7 +462,7 @@ async def test_a_pod_that_reads_slowly_stops_the_client(world):
 
 
 @both_loops
-async def test_an_early_answer_passes_and_the_rest_of_the_body_is_not_waited_for(world):
+async def test_an_early_response_passes_and_the_rest_of_the_body_is_not_waited_for(world):
     pod = await world.serving()
 
     def early(connection: PodConnection) -> None:
@@ -483,7 +483,7 @@ async def test_an_early_answer_passes_and_the_rest_of_the_body_is_not_waited_for
 
 
 @both_loops
-async def test_an_early_answer_counts_where_the_pod_resets_the_connection_behind_it(world):
+async def test_an_early_response_counts_where_the_pod_resets_the_connection_behind_it(world):
     """A server that closes with unread input does so. The proxy may notice as it writes."""
     pod = await world.serving()
     client = await world.client()
@@ -502,7 +502,7 @@ async def test_an_early_answer_counts_where_the_pod_resets_the_connection_behind
 
 
 @both_loops
-async def test_full_duplex_keeps_a_connection_whose_answer_began_first(world):
+async def test_full_duplex_keeps_a_connection_whose_response_began_first(world):
     """TestActivatorChainHandlerWithFullDuplex: echoes over connections that stay."""
     pod = await world.serving(full_duplex=True)
     pod.on_data = lambda connection: None
@@ -523,7 +523,7 @@ async def test_full_duplex_keeps_a_connection_whose_answer_began_first(world):
 
 
 @both_loops
-async def test_full_duplex_whose_answer_ends_first_ends_the_connections(world):
+async def test_full_duplex_whose_response_ends_first_ends_the_connections(world):
     pod = await world.serving(full_duplex=True)
     pod.on_data = lambda connection: connection.write(ok(b"early"))
     client = await world.client()
@@ -604,7 +604,7 @@ async def test_no_100_while_no_pod_is_there(world):
 
 
 @both_loops
-async def test_a_final_answer_without_100_closes_both_connections(world):
+async def test_a_final_response_without_100_closes_both_connections(world):
     pod = await world.serving()
     pod.on_data = lambda connection: connection.write(
         b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"

@@ -19,7 +19,7 @@ GRPC = (b"content-type", b"application/grpc")
 
 
 @both_loops
-async def test_a_request_reaches_a_pod_and_its_answer_the_client(http2):
+async def test_a_request_reaches_a_pod_and_its_response_the_client(http2):
     pod = await http2.serving()
     client = await http2.client()
     stream = client.ask(b"//a%2f?q=1", b"GET", (b"x-forwarded-for", b"10.0.0.1"), (b"a", b"b"))
@@ -203,7 +203,7 @@ async def test_a_goaway_counts_where_the_pod_resets_the_connection_behind_it(htt
 
 
 @both_loops
-async def test_what_a_pod_resets_before_its_answer_is_502_and_after_it_is_broken_off(http2):
+async def test_what_a_pod_resets_before_its_response_is_502_and_after_it_is_broken_off(http2):
     def reset(peer: Peer, stream: int, message: Message) -> None:
         if message.ended and message.reset is None:
             if message.all(b":path") == [b"/late"]:
@@ -230,7 +230,7 @@ async def test_what_a_pod_resets_before_its_answer_is_502_and_after_it_is_broken
         (b"POST", ErrorCode.INTERNAL_ERROR, 502, 1),
     ],
 )
-async def test_what_a_pod_resets_before_its_answer_is_sent_again_where_it_may_be(
+async def test_what_a_pod_resets_before_its_response_is_sent_again_where_it_may_be(
     http2, method, code, status, sent
 ):
     def reset(peer: Peer, stream: int, message: Message) -> None:
@@ -247,7 +247,7 @@ async def test_what_a_pod_resets_before_its_answer_is_sent_again_where_it_may_be
     assert http2.world.revision().statistics().healthy == 1
 
 
-async def test_an_answer_that_is_not_as_long_as_it_says_is_broken_off(http2):
+async def test_a_response_that_is_not_as_long_as_it_says_is_broken_off(http2):
     def lie(peer: Peer, stream: int, message: Message) -> None:
         if message.ended:
             peer.headers(stream, [(b":status", b"200"), (b"content-length", b"9")])
@@ -287,7 +287,7 @@ async def test_own_responses_have_grpcs_form_for_grpc(http2):
         ),
     ],
 )
-async def test_an_answer_that_breaks_off_is_not_taken_for_whole(http2, more, reset, trailers):
+async def test_a_response_that_breaks_off_is_not_taken_for_whole(http2, more, reset, trailers):
     def begin(peer: Peer, stream: int, message: Message) -> None:
         if message.ended:
             peer.headers(stream, [(b":status", b"200")])
@@ -356,7 +356,7 @@ async def test_what_no_pod_is_asked_for_a_probe(http2: Http2World):
 
 
 @both_loops
-async def test_who_sends_all_before_it_reads_gets_an_early_answer_larger_than_its_window(http2):
+async def test_who_sends_all_before_it_reads_gets_an_early_response_larger_than_its_window(http2):
     def stop(peer: Peer, stream: int, message: Message) -> None:
         peer.reads = False
 

@@ -108,7 +108,7 @@ async def test_a_relayed_103_is_not_the_status_that_is_logged(world, records):
     assert [record.status for record in records] == [404]
 
 
-async def test_an_answer_of_ours_is_logged_with_its_size(new_world):
+async def test_a_response_of_ours_is_logged_with_its_size(new_world):
     world = await new_world()
     world.proxy.services.request_log = records = Records()
     world.revise(timeout=0.0)
@@ -117,7 +117,7 @@ async def test_an_answer_of_ours_is_logged_with_its_size(new_world):
     assert records[0].why == "no-endpoints"
 
 
-async def test_what_a_pod_answers_has_no_reason_in_the_log(world, records):
+async def test_a_response_of_a_pod_has_no_reason_in_the_log(world, records):
     await world.serving()
     await world.ask(request())
     assert [record.why for record in records] == [""]

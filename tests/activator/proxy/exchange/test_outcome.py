@@ -32,7 +32,7 @@ async def test_why_a_request_failed_is_remembered_of_its_revision(world):
 
 
 @in_virtual_time
-async def test_after_the_answer_has_begun_the_deadline_breaks_it_off(world):
+async def test_after_the_response_has_begun_the_deadline_breaks_it_off(world):
     pod = await world.serving(timeout=0.25)
 
     def begin(connection: PodConnection) -> None:

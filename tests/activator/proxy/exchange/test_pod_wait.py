@@ -56,7 +56,7 @@ def passes(world):
 # -- cold starts ---------------------------------------------------------------------------------
 
 
-async def test_a_cold_start_ends_with_the_first_byte_of_the_first_answer(world):
+async def test_a_cold_start_ends_with_the_first_byte_of_the_first_response(world):
     world.revise(container_concurrency=1)
     pod = await world.pod()
     pod.on_data = lambda connection: None
@@ -127,7 +127,7 @@ async def test_a_request_whose_only_pod_is_lost_for_a_moment_is_no_cold_start(wo
 
 
 @in_virtual_time
-async def test_a_dispatch_that_brought_no_answer_is_none(world):
+async def test_a_dispatch_without_a_response_is_none(world):
     world.revise(timeout=0.25)
     pod = await world.pod()
     pod.on_data = lambda connection: None
@@ -194,7 +194,7 @@ async def test_a_web_socket_that_waited_ends_its_cold_start_with_the_101(world):
 # -- what clients see of it ----------------------------------------------------------------------
 
 
-async def test_an_answer_says_nothing_of_it_unless_it_is_asked_to(world):
+async def test_a_response_has_no_server_timing_unless_it_is_enabled(world):
     world.revise()
     client = await waiter(world)
     world.list(await world.pod())
@@ -202,7 +202,7 @@ async def test_an_answer_says_nothing_of_it_unless_it_is_asked_to(world):
     assert answer.get(b"server-timing") is answer.get(b"activator-cold-start") is None
 
 
-async def test_a_cold_answer_says_where_its_time_went(world):
+async def test_a_cold_response_says_where_its_time_went(world):
     world.proxy.services.server_timing = True
     world.healthy = lambda tracker: False
     world.revise()
@@ -284,7 +284,7 @@ async def test_own_responses_say_it_as_well(world):
 
 
 @pytest.mark.parametrize("version", [b"1.1", b"1.0"])
-async def test_every_answer_says_whether_it_was_cold(world, version):
+async def test_every_response_says_whether_it_was_cold(world, version):
     world.proxy.services.added_lines = WARM
     data = request().replace(b"HTTP/1.1", b"HTTP/" + version)
     world.revise()

@@ -35,7 +35,7 @@ def revision(**spec: Any) -> Revision:
         (3.0, 5.0, True, 3.0),
     ],
 )
-def test_an_answer_must_begin_within_the_least_limit(start, idle, from_arrival, within):
+def test_a_response_must_begin_within_the_least_limit(start, idle, from_arrival, within):
     spec = revision(timeout=10.0, response_start_timeout=start, idle_timeout=idle)
     assert seconds_to_response(spec, from_arrival) == within
 
@@ -94,7 +94,7 @@ def silent(pod):
 
 
 @in_virtual_time
-async def test_an_answer_that_does_not_begin_in_time_is_a_504_that_says_which_limit(world):
+async def test_a_response_that_does_not_begin_in_time_is_a_504_that_says_which_limit(world):
     pod = await world.serving(timeout=10.0, response_start_timeout=0.2)
     silent(pod)
     answer = await world.ask()
@@ -116,7 +116,7 @@ async def test_waiting_for_a_pod_uses_up_the_time_to_begin(world):
 @pytest.mark.parametrize(
     "begun", [b"HTTP/1.1 103 Early Hints\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"]
 )
-async def test_an_answer_that_has_begun_is_not_late_any_more(world, begun):
+async def test_a_response_that_has_begun_is_not_late_any_more(world, begun):
     """TestResponseStartTimeoutAfterResponseStarted."""
     pod = await world.serving(timeout=10.0, response_start_timeout=0.2)
     silent(pod)
@@ -153,7 +153,7 @@ async def test_a_pod_that_says_nothing_for_too_long_is_a_504(world):
 
 
 @in_virtual_time
-async def test_each_byte_of_an_answer_renews_the_idle_time(world):
+async def test_each_byte_of_a_response_renews_the_idle_time(world):
     """TestIdleTimeoutHandler: writes just within the limit arrive whole."""
     pod = await world.serving(timeout=10.0, idle_timeout=0.3)
     silent(pod)
@@ -170,7 +170,7 @@ async def test_each_byte_of_an_answer_renews_the_idle_time(world):
 
 @in_virtual_time
 @pytest.mark.parametrize("framing", [b"Content-Length: 100", b"Transfer-Encoding: chunked"])
-async def test_an_answer_that_falls_silent_is_broken_off_not_ended(world, framing):
+async def test_a_response_that_falls_silent_is_broken_off_not_ended(world, framing):
     pod = await world.serving(timeout=10.0, idle_timeout=0.2)
     silent(pod)
     client = await world.client()
@@ -249,7 +249,7 @@ async def tunnel(world, **limits):
 
 
 @in_virtual_time
-async def test_a_101_is_the_beginning_of_an_answer(world):
+async def test_a_101_is_the_beginning_of_a_response(world):
     client, connection = await tunnel(world, response_start_timeout=0.2)
     await world.clock_moves(0.5)
     connection.write(b"late")

@@ -109,7 +109,7 @@ async def test_a_value_that_another_of_its_frame_replaces_is_never_applied(http2
     assert [code for _, code in goaways(client.received)] == [ErrorCode.FLOW_CONTROL_ERROR]
 
 
-async def test_a_ping_is_answered(http2):
+async def test_a_ping_gets_its_acknowledgement(http2):
     client = await http2.world.client()
     client.send(frames.PREFACE + frames.settings(b"") + frames.ping(b"01234567", ack=False))
     await until(lambda: frames.ping(b"01234567", ack=True) in client.received)

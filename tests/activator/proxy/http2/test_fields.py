@@ -270,7 +270,7 @@ def test_it_stays_so_beside_cookies_that_are_joined():
 # Responses and trailers.
 
 
-def test_an_answer_is_taken_apart():
+def test_a_response_is_parsed():
     others = [
         (b"content-type", b"a/b"),
         (b"date", b"now"),
@@ -302,7 +302,7 @@ def test_an_answer_is_taken_apart():
         [*OK, (b"a", b"b\r\n")],
     ],
 )
-def test_a_malformed_answer(answer):
+def test_a_malformed_response(answer):
     for _ in range(2):
         refused(read_response, answer)
 

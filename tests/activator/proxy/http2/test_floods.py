@@ -160,7 +160,7 @@ def crumbs(stream: int, count: int, size: int = 1) -> bytes:
 
 
 @pytest.mark.usefixtures("no_budget")
-async def test_bodies_of_requests_that_are_answered_at_once_are_no_flood(http2):
+async def test_bodies_of_requests_with_an_early_response_are_no_flood(http2):
     client = await raw(http2, BEGIN)
     for stream in range(1, 401, 2):
         client.send(nobody(stream) + crumbs(stream, 3) + frame(0, 1, stream, b"x"))
@@ -171,7 +171,7 @@ async def test_bodies_of_requests_that_are_answered_at_once_are_no_flood(http2):
 
 
 @pytest.mark.parametrize("ends", [frame(0, 1, 0), frame(1, 5, 0, line(b"x", b"y"))])
-async def test_ends_of_requests_that_are_answered_at_once_are_no_flood(http2, monkeypatch, ends):
+async def test_ends_of_requests_with_an_early_response_are_no_flood(http2, monkeypatch, ends):
     """Clients end by an empty DATA or by trailers; a client that wants no more response also
     resets.
     """

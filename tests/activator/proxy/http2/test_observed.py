@@ -160,7 +160,7 @@ async def test_requests_are_counted_by_the_version_that_both_sides_speak(http2):
 
 
 @in_virtual_time
-async def test_an_answer_of_ours_says_why_as_in_http1(http2):
+async def test_a_response_of_ours_says_why_as_in_http1(http2):
     http2.list(timeout=0.05)
     client = await http2.client()
     answer = await waits_in_vain(http2, client)

@@ -273,7 +273,7 @@ async def test_a_requeued_request_keeps_its_body(http2):
     assert states(http2.world) == ["healthy", "probing"]
 
 
-async def test_a_post_gets_the_answer_as_it_is_and_its_pod_is_out(http2):
+async def test_a_post_gets_the_response_unchanged_and_its_pod_is_ejected(http2):
     first, second = await pods_of(http2, 2)
     first.on_message = NOT_THERE
     answer = await ask(http2, b"POST", b"x")
@@ -290,7 +290,7 @@ async def test_a_refusal_in_pieces_is_served_by_another_pod_too(http2, cut):
     assert (await ask(http2)).status == 200
 
 
-async def test_an_answer_of_the_application_in_pieces_passes_on_whole(http2):
+async def test_a_response_of_the_application_in_pieces_passes_on_whole(http2):
     first, _ = await pods_of(http2, 2)
     text = b"dial tcp 10.0.0.7:5432: connect: connection refused\n"
     first.on_message = says(502, text, cut=20)
@@ -299,7 +299,7 @@ async def test_an_answer_of_the_application_in_pieces_passes_on_whole(http2):
 
 
 @both_loops
-async def test_an_answer_that_ends_while_it_may_be_queue_proxys_is_no_answer(http2):
+async def test_a_withheld_response_that_breaks_off_is_no_response(http2):
     def breaks_off(peer: Peer, stream: int) -> None:
         peer.headers(stream, [(b":status", b"502"), (b"content-length", b"53"), *GO])
         peer.h2.reset_stream(stream, ErrorCode.INTERNAL_ERROR)
@@ -311,7 +311,7 @@ async def test_an_answer_that_ends_while_it_may_be_queue_proxys_is_no_answer(htt
 
 
 @pytest.mark.parametrize("script", [NOT_THERE, FULL, CUT_OFF], ids=["not-there", "full", "cut-off"])
-async def test_a_head_request_that_queue_proxy_answers_another_pod_serves(http2, script):
+async def test_another_pod_serves_a_head_request_that_queue_proxy_refused(http2, script):
     first, second = await pods_of(http2, 2)
     first.on_message = script
     second.on_message = at_end(lambda peer, s: peer.headers(s, [(b":status", b"200")], end=True))
@@ -319,7 +319,7 @@ async def test_a_head_request_that_queue_proxy_answers_another_pod_serves(http2,
     assert (answer.status, attempts(answer)) == (200, [b"2"])
 
 
-async def test_a_pod_that_answers_before_it_has_the_whole_body_is_not_given_the_rest(http2):
+async def test_a_pod_that_responds_before_the_end_of_the_body_does_not_get_the_rest(http2):
     def at_once(peer: Peer, stream: int, message: Message) -> None:
         if message.body and not message.over and stream not in peer.unsent:
             peer.on_message = lambda *_: None
@@ -371,7 +371,7 @@ async def test_behind_the_cluster_ip_a_request_is_refused_a_few_times_at_most(ht
 
 
 @in_virtual_time
-async def test_a_pod_whose_application_answers_nothing_else_is_out_until_it_is_asked_again(http2):
+async def test_a_pod_with_only_error_responses_is_ejected_until_its_next_probe(http2):
     ill, _ = await pods_of(http2, 2)
     ill.on_message = APP_503
     answers = [(await ask(http2)).status for _ in range(CONSECUTIVE_ERRORS + 5)]
@@ -382,7 +382,7 @@ async def test_a_pod_whose_application_answers_nothing_else_is_out_until_it_is_a
     assert states(http2.world) == ["healthy", "healthy"]
 
 
-async def test_good_answers_between_bad_ones_keep_a_pod(http2):
+async def test_good_responses_between_bad_ones_keep_a_pod(http2):
     pod, _ = await pods_of(http2, 2)
     for _ in range(4):
         pod.on_message = APP_503

@@ -152,7 +152,7 @@ async def test_an_unread_response_is_dropped_after_the_header_timeout(http2):
 
 
 @in_virtual_time
-async def test_who_takes_an_answer_bit_by_bit_has_as_long_as_it_takes(http2):
+async def test_a_client_that_reads_a_response_slowly_has_unlimited_time(http2):
     pod = await http2.serving()
     pod.on_message = large(1000)
     client = await raw(http2, frames.PREFACE + frames.settings(b"\0\4" + bytes(4)) + asked(1))
@@ -205,7 +205,7 @@ async def answered_early(http2: Http2World) -> Any:
     return client
 
 
-async def test_a_short_request_ends_by_itself_behind_its_answer(http2):
+async def test_a_short_request_ends_by_itself_behind_its_response(http2):
     """A reset beside the response takes the response away from clients that are about to send."""
     client = await answered_early(http2)
     assert not resets(client.received)
@@ -216,7 +216,7 @@ async def test_a_short_request_ends_by_itself_behind_its_answer(http2):
     assert not resets(client.received)
 
 
-async def test_a_long_request_gets_no_more_room_behind_its_answer(http2):
+async def test_a_long_request_gets_no_more_room_behind_its_response(http2):
     client = await answered_early(http2)
     for _ in range(4):
         client.send(frames.data_head(1, 16_000, ended=False) + bytes(16_000))
@@ -227,6 +227,6 @@ async def test_a_long_request_gets_no_more_room_behind_its_answer(http2):
 
 
 @in_virtual_time
-async def test_a_request_that_does_not_end_behind_its_answer_is_ended(http2):
+async def test_a_request_that_does_not_end_behind_its_response_is_ended(http2):
     client = await answered_early(http2)
     await resets_it(http2, client, ErrorCode.NO_ERROR, after=MAX_SECONDS)

@@ -43,7 +43,7 @@ def test_the_pods_date_is_kept():
     assert b"\r\nDate: long ago\r\n" in head
 
 
-def test_an_interim_answer_says_no_length():
+def test_an_interim_response_says_no_length():
     head = interim_head(read(b"Link: a", b"Content-Length: 5", start=b"HTTP/1.1 103 Early Hints"))
     assert head == b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"
 

@@ -109,7 +109,7 @@ def test_no_field_is_lost_and_the_others_keep_their_order(pairs):
         *(b"Proxy-Authenticate", b"Trailer", b"transfer-encoding", b"Upgrade"),
     ],
 )
-def test_the_fields_of_an_answer(name):
+def test_the_fields_of_a_response(name):
     lines = (b"A: 1", name + b": 7", b"Host: kept")
     _, fields, block = split(*lines, start=b"HTTP/1.1 200 OK", known=RESPONSE_LINES)
     assert fields == {name.lower(): b"7"}

@@ -58,7 +58,7 @@ def test_a_malformed_request_is_refused_with_400(head):
         b"HTTP/1.0 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n",
     ],
 )
-def test_a_good_answer_passes(head):
+def test_a_good_response_passes(head):
     check_response(head)
 
 
@@ -73,7 +73,7 @@ def test_a_good_answer_passes(head):
         b"<html>\r\n\r\n",
     ],
 )
-def test_a_malformed_answer_is_refused_with_502(head):
+def test_a_malformed_response_is_refused_with_502(head):
     with pytest.raises(FramingError) as caught:
         check_response(head)
     assert caught.value.status == 502

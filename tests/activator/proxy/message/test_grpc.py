@@ -57,7 +57,7 @@ def test_a_message_is_percent_encoded():
 
 
 @pytest.mark.parametrize(("outcome", "status"), [("upstream-failed", b"14"), ("timed-out", b"4")])
-def test_an_answer_that_is_broken_off_says_so_in_trailers(outcome, status):
+def test_a_response_that_is_broken_off_says_so_in_trailers(outcome, status):
     assert Decoder().decode(NO_TABLE + grpc_status(*grpc.broken_off(outcome))) == [
         (b"grpc-status", status),
         (b"grpc-message", b"%b; the response had begun" % outcome.encode()),

@@ -118,13 +118,13 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_an_answer_in_full(name):
+def test_a_response_in_full(name):
     reply, head, body = ANSWERS[name]
     assert render(reply) == head + tail(body)
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_each_answer_but_those_to_probes_says_why(name):
+def test_each_own_response_except_to_probes_has_a_reason(name):
     reply, _, _ = ANSWERS[name]
     assert bool(reply.why) is not ("probe" in name or "healthy" in name)
 
@@ -133,7 +133,7 @@ def test_the_time_out_is_25_bytes_as_knatives():
     assert len(own_responses.timed_out(Reason.NO_ENDPOINTS, "").body) == 25
 
 
-def test_an_answer_to_head_has_the_length_but_no_body():
+def test_a_response_to_head_has_the_length_but_no_body():
     assert render(own_responses.ACTIVATOR_PROBE, head_only=True).endswith(
         b"\r\nContent-Length: 9\r\n\r\n"
     )

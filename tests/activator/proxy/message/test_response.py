@@ -24,7 +24,7 @@ def to_client(response: Response, **settings: object) -> bytes:
     return client_head(response, **(defaults | settings))  # type: ignore[arg-type] # see above
 
 
-def test_a_plain_answer_may_pass_as_it_is():
+def test_a_plain_response_may_pass_as_it_is():
     response = read(b"Date: x", b"Content-Length: 5", b"A: b")
     assert response.plain
     assert not response.skipped
@@ -88,11 +88,11 @@ def test_how_a_body_is_framed():
 
 
 @pytest.mark.parametrize("status", [b"100", b"103", b"204", b"304"])
-def test_answers_that_have_no_body(status):
+def test_responses_that_have_no_body(status):
     assert read(b"Content-Length: 5", start=b"HTTP/1.1 " + status + b" X").body is None
 
 
-def test_an_answer_to_head_has_no_body_but_its_length():
+def test_a_response_to_head_has_no_body_but_its_length():
     response = read(b"Content-Length: 5", to_head=True)
     assert (response.body, response.length) == (None, 5)
     assert b"\r\nContent-Length: 5\r\n" in to_client(response)

@@ -13,7 +13,7 @@ def of(fields: bytes) -> Response:
     return read_response(b"HTTP/1.1 200 OK\r\n" + fields + b"\r\n", to_head=False)
 
 
-def test_an_answer_of_unknown_length_goes_out_in_chunks():
+def test_a_response_of_unknown_length_goes_out_in_chunks():
     answer = ResponseWriter(of(b""), HTTP_1_1)
     assert b"\r\nTransfer-Encoding: chunked\r\n" in answer.head(close=False, date=b"d")
     assert answer.payload([b"abc", b"de"]) == b"5\r\nabcde\r\n"

@@ -37,7 +37,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
 @pytest.mark.parametrize("name", ANSWERS)
-async def test_an_answer_is_the_same_wherever_it_is_cut(world, name, version):
+async def test_a_response_is_the_same_wherever_it_is_cut(world, name, version):
     pod = await world.serving()
     whole = ANSWERS[name]
     for cut in range(0, len(whole) + 1, 3):
@@ -57,7 +57,7 @@ async def test_an_answer_is_the_same_wherever_it_is_cut(world, name, version):
 
 
 @both_loops
-async def test_connections_are_kept_after_answers_that_allow_it(world):
+async def test_connections_are_kept_after_responses_that_allow_it(world):
     pod = await world.serving()
     for name in ("length", "keep-alive", "chunked", "trailers", "interim"):
         pod.answer = ANSWERS[name]
@@ -69,7 +69,7 @@ async def test_connections_are_kept_after_answers_that_allow_it(world):
         await until(lambda: not pod.open)
 
 
-async def test_interim_answers_are_bounded_by_number(world):
+async def test_interim_responses_are_bounded_by_number(world):
     pod = await world.serving()
     pod.answer = b"HTTP/1.1 103 Early Hints\r\n\r\n" * MAX_INTERIM + ok()
     assert len((await world.ask()).interim) == MAX_INTERIM
@@ -144,7 +144,7 @@ class _Owner:
 
 
 @both_loops
-async def test_a_pod_that_answered_before_it_read_the_request_is_not_asked_again_there(world):
+async def test_a_connection_with_a_response_before_its_request_is_not_reused(world):
     """Bytes of the request are still in the proxy's buffer: no other request may use the
     connection.
     """

@@ -154,7 +154,7 @@ async def test_a_pod_that_is_gone_keeps_no_connection(world):
     assert world.pools.connections == 0
 
 
-async def test_a_pod_that_goes_while_it_answers_keeps_no_connection_after(world):
+async def test_a_pod_that_goes_during_a_response_keeps_no_connection_after(world):
     pod = await world.serving()
     pod.on_data = lambda connection: None
     client = await world.client()
@@ -183,7 +183,7 @@ def _answer_and_close(connection: PodConnection) -> None:
 
 
 @both_loops
-async def test_a_pod_that_closes_behind_each_answer_costs_nothing_but_connections(world):
+async def test_a_pod_that_closes_behind_each_response_costs_nothing_but_connections(world):
     pod = await world.serving()
     pod.on_data = _answer_and_close
     for method in (b"GET", b"POST", b"POST", b"GET"):

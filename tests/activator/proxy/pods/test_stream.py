@@ -17,7 +17,7 @@ Script = Callable[[Peer, int, Message], None]
 @pytest.mark.parametrize(
     "fields", [[(b":status", b"2")], [(b"a", b"b")], [(b":status", b"200"), (b"te", b"x\0")]]
 )
-async def test_a_malformed_answer_costs_its_request_alone(http2, fields):
+async def test_a_malformed_response_costs_its_request_alone(http2, fields):
     def answer(peer: Peer, stream: int, message: Message) -> None:
         if message.ended:
             if message.all(b":path") == [b"/bad"]:
@@ -49,7 +49,7 @@ def after(fields: Headers, *, frame: bytes = b"", count: int = 0, end: bool = Tr
     return answer
 
 
-async def test_sixteen_interim_answers_pass_and_more_are_a_502(http2):
+async def test_sixteen_interim_responses_pass_and_more_are_a_502(http2):
     pod = await http2.serving()
     client = await http2.client()
     pod.on_message = after([(b":status", b"200")], count=MAX_INTERIM)
@@ -62,7 +62,7 @@ async def test_sixteen_interim_answers_pass_and_more_are_a_502(http2):
 
 
 @both_loops
-async def test_interim_answers_are_not_piled_up_for_a_client_that_reads_nothing(http2):
+async def test_interim_responses_are_not_piled_up_for_a_client_that_reads_nothing(http2):
     pod = await http2.serving()
     pod.on_message = after([(b":status", b"200")], count=MAX_INTERIM)
     client = await http2.client()
@@ -78,7 +78,7 @@ async def test_interim_answers_are_not_piled_up_for_a_client_that_reads_nothing(
     [(b"HEAD", 200, [b"5"]), (b"GET", 204, []), (b"GET", 304, [b"5"])],
 )
 @pytest.mark.parametrize("said", [False, True])
-async def test_what_follows_an_answer_without_content_is_dropped(
+async def test_what_follows_a_response_without_content_is_dropped(
     http2, method, status, length, said
 ):
     pod = await http2.serving()

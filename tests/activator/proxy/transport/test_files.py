@@ -320,7 +320,7 @@ async def test_a_client_that_sends_more_behind_its_request_reads_503_all_the_sam
     busy.abort()
 
 
-async def test_kubelet_is_answered_where_no_file_is_free(world):
+async def test_kubelet_gets_a_response_while_no_file_is_free(world):
     _, busy = await full(world)
     answer = await world.ask(KUBELET)
     assert (answer.status, answer.get(b"connection")) == (200, b"close")

@@ -212,7 +212,7 @@ async def test_many_that_do_not_read_stay_within_the_bound_and_others_are_served
     assert not unread.scarce
 
 
-async def test_an_answer_in_pieces_holds_less_while_room_is_scarce(new_world):
+async def test_a_response_in_pieces_holds_less_while_room_is_scarce(new_world):
     world = await new_world(unread_bytes=8 * WINDOW)
     await world.serving(answer=ok(BODY))
     while not world.proxy.unread.scarce:
@@ -223,7 +223,7 @@ async def test_an_answer_in_pieces_holds_less_while_room_is_scarce(new_world):
 
 
 @on_uvloop
-async def test_answers_behind_each_other_are_counted_too(world):
+async def test_responses_behind_each_other_are_counted_too(world):
     """Each response is complete and small; their client reads none."""
     await world.serving(answer=ok(b"x" * 50_000))
     client = await world.client(LARGE_BUFFER)
