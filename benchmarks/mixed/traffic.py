@@ -208,13 +208,8 @@ def rows(what: str, traffic: MixedTraffic) -> Iterator[Row]:
         },
     )
     repeated = traffic.repeated()
-    yield Row(
-        f"{what}: POSTs, calls and WebSockets that arrived twice",
-        f"{len(repeated)}",
-        goal="0",
-        met=not repeated,
-        details={"repeated": repeated[:MAX_SHOWN]},
-    )
+    name = f"{what}: POSTs, calls and WebSockets that arrived twice"
+    yield _goal_none(name, len(repeated), {"repeated": repeated[:MAX_SHOWN]})
     for kind in KINDS:
         if traffic.ended[kind]:
             yield Row(
@@ -223,23 +218,18 @@ def rows(what: str, traffic: MixedTraffic) -> Iterator[Row]:
                 f"{failed[kind] - counts[kind]} ended with their pod",
                 details={"longestSeconds": traffic.longest[kind]},
             )
-    yield Row(
-        f"{what}: pods that did not drain",
-        f"{traffic.undrained}",
-        goal="0",
-        met=traffic.undrained == 0,
-    )
+    yield _goal_none(f"{what}: pods that did not drain", traffic.undrained)
 
 
 def fault_row(what: str, faults: list[str]) -> Row:
     """Return the row of errors in the activator's log."""
-    return Row(
-        f"{what}: errors in the activator's log",
-        f"{len(faults)}",
-        goal="0",
-        met=not faults,
-        details={"lines": faults[:MAX_SHOWN]},
-    )
+    name = f"{what}: errors in the activator's log"
+    return _goal_none(name, len(faults), {"lines": faults[:MAX_SHOWN]})
+
+
+def _goal_none(name: str, found: int, details: dict[str, Any] | None = None) -> Row:
+    """Return a row whose goal is that nothing is found."""
+    return Row(name, f"{found}", goal="0", met=found == 0, details=details or {})
 
 
 def need_requests(traffic: MixedTraffic) -> None:

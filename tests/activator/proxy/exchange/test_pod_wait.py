@@ -48,6 +48,18 @@ async def waiter(world, data=None):
     return client
 
 
+async def one_has_the_slot_and_one_waits(world):
+    """Return the only pod, whose next response is whole, and the clients of both requests."""
+    pod = await world.serving(container_concurrency=1)
+    pod.on_data = lambda connection: None
+    first = await world.client()
+    first.send(request())
+    await until(lambda: pod.requests)
+    second = await waiter(world)
+    pod.on_data = answer_whole
+    return pod, first, second
+
+
 def passes(world):
     for pod in world.revision().pods():
         world.driver.probe_passed(pod, pod.epoch)
@@ -85,13 +97,7 @@ async def test_a_cold_start_ends_with_the_first_byte_of_the_first_response(world
 
 
 async def test_a_request_that_finds_a_pod_or_waits_for_a_slot_is_no_cold_start(world):
-    pod = await world.serving(container_concurrency=1)
-    pod.on_data = lambda connection: None
-    first = await world.client()
-    first.send(request())
-    await until(lambda: pod.requests)
-    second = await waiter(world)
-    pod.on_data = answer_whole
+    pod, first, second = await one_has_the_slot_and_one_waits(world)
     answer_whole(pod.connections[0])
     for client in (first, second):
         assert (await client.answer()).status == 200
@@ -243,13 +249,7 @@ async def test_a_later_request_gets_its_own_time_alone(world):
 
 async def test_a_wait_for_room_is_warm_and_one_that_did_not_wait_says_nothing(world):
     world.proxy.services.server_timing = True
-    pod = await world.serving(container_concurrency=1)
-    pod.on_data = lambda connection: None
-    first = await world.client()
-    first.send(request())
-    await until(lambda: pod.requests)
-    second = await waiter(world)
-    pod.on_data = answer_whole
+    pod, first, second = await one_has_the_slot_and_one_waits(world)
     await world.clock_moves(0.1)
     answer_whole(pod.connections[0])
     assert (await first.answer()).get(b"server-timing") is None
