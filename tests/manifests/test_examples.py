@@ -14,7 +14,7 @@ import yaml
 
 from activator.objects.fields import root
 from activator.plain.annotations import Annotations, Owner, Route, is_enabled, parse, unknown
-from activator.scale.keda.server import SERVICE
+from activator.scale.keda import SERVICE_KEY
 from tests.guards import expect_none
 from tests.manifests.kustomize import MANIFESTS, Object, build
 from tests.manifests.test_manifests import OLDEST_KUBERNETES
@@ -227,9 +227,9 @@ def test_keda_reaches_the_scaler_by_a_name_in_the_manifests(installed: dict[Any,
     host, _, port = trigger["metadata"]["scalerAddress"].partition(":")
     assert tuple(host.split(".")[:2][::-1]) == SCALER
     assert int(port) in {each["port"] for each in installed[SCALER]["ports"]}
-    assert SERVICE in trigger["metadata"]
+    assert SERVICE_KEY in trigger["metadata"]
     deployment, service = objects("sleeping-deployment.yaml")
-    assert trigger["metadata"][SERVICE] == service["metadata"]["name"]
+    assert trigger["metadata"][SERVICE_KEY] == service["metadata"]["name"]
     assert scaled["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
 
 

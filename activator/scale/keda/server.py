@@ -15,11 +15,10 @@ from typing import Any, Final, Protocol
 import grpc
 
 from activator.scale.board import Workload
+from activator.scale.keda import SERVICE_KEY
 from activator.scale.keda import externalscaler_pb2 as wire
 from activator.scale.load import Name
 
-#: The key of a trigger's metadata that names the Service, in the namespace of the ScaledObject.
-SERVICE: Final = "service"
 #: Seconds between two repetitions of ``active`` on a stream.
 REPEAT: Final = 0.5
 #: Streams that one scaler serves; KEDA opens one for each ScaledObject.
@@ -95,13 +94,13 @@ class ExternalScaler:
         """Return the Service that a trigger names; end the call if there is none."""
         if not self._is_leader():
             await context.abort(grpc.StatusCode.UNAVAILABLE, "this scaler is not the leader")
-        name = ref.scalerMetadata.get(SERVICE, "")
+        name = ref.scalerMetadata.get(SERVICE_KEY, "")
         service = Name(ref.namespace, name)
         if not name:
             await context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT,
                 f"ScaledObject {ref.namespace}/{ref.name}: its trigger lacks the metadata "
-                f"{SERVICE}, the name of the Service",
+                f"{SERVICE_KEY}, the name of the Service",
             )
         workload = self._services.workload(service)
         if workload is None:
