@@ -50,16 +50,16 @@ def rules(kind: str) -> list[dict[str, Any]]:
 
 
 class Prometheus:
-    """A Prometheus that scrapes one target every second, with the project's rules.
+    """A Prometheus that scrapes targets every second, with the project's rules.
 
     Attributes:
         port: the port of its API.
     """
 
-    def __init__(self, folder: Path, target: str) -> None:
+    def __init__(self, folder: Path, *targets: str) -> None:
         self._program = need("prometheus", PACKAGE)
         self._folder = folder
-        self._target = target
+        self._targets = targets
         self._process: Process | None = None
         self._client = httpx.AsyncClient(trust_env=False, timeout=PATIENCE)
         self._reading: asyncio.Future[bytes] | None = None
@@ -67,7 +67,8 @@ class Prometheus:
 
     async def __aenter__(self) -> Prometheus:
         write_rules(self._folder)
-        scrape = {"job_name": "activator-service", "static_configs": [{"targets": [self._target]}]}
+        configs = [{"targets": list(self._targets)}]
+        scrape = {"job_name": "activator-service", "static_configs": configs}
         config = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": ["spec.yaml"],
@@ -153,9 +154,11 @@ class Prometheus:
             groups = (await self.ask("rules"))["groups"]
             moment = await self.now()
             up, latest = [await self.query(text, moment) for text in ("up", "timestamp(up)")]
-            if not up or not latest or up[0]["value"][1] != "1":
+            if not len(up) == len(latest) == len(self._targets):
                 return False
-            scraped = float(latest[0]["value"][1])
+            if any(one["value"][1] != "1" for one in up):
+                return False
+            scraped = min(float(one["value"][1]) for one in latest)
             return scraped > since and all(
                 _seconds(group["lastEvaluation"]) > scraped for group in groups
             )

@@ -67,5 +67,7 @@ def test_choices_are_used_and_what_is_used_can_be_chosen(name: str) -> None:
     whole = json.loads((FOLDER / name).read_text())
     choices = {variable["name"] for variable in whole["templating"]["list"]} - {"datasource"}
     queries = " ".join(t["expr"] for panel in panels(name) for t in panel["targets"])
-    used = {word for word in ("namespace", "revision", "instance") if f"${word}" in queries}
+    used = {
+        word for word in ("namespace", "revision", "instance", "service") if f"${word}" in queries
+    }
     assert used == choices

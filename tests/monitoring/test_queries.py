@@ -17,16 +17,23 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
+from activator.scale.families import FAMILIES as SCALE_FAMILIES
 from activator.telemetry.families import FAMILIES
 from manifests.monitoring.grafana.__main__ import ALL, FOLDER
 from tests.manifests.kustomize import ROOT
 from tests.monitoring.prometheus import Prometheus, promtool, rules
-from tests.monitoring.traffic import Traffic, traffic
+from tests.monitoring.scaling import scaling
+from tests.monitoring.traffic import traffic
 
 pytestmark = pytest.mark.e2e
 
 #: Values of Grafana's variables: everything is selected, as in a newly opened dashboard.
-CHOICES = {"$__rate_interval": "5s", "$namespace": ".*", "$revision": ".*", "$instance": ".*"}
+CHOICES = {
+    "$__rate_interval": "5s",
+    **dict.fromkeys(("$namespace", "$revision", "$instance", "$service"), ".*"),
+}
+#: The metrics of both programs.
+NAMES = {family.name for family in (*FAMILIES, *SCALE_FAMILIES)}
 
 _OPENSHIFT = (
     'k8s_namespace_name="default",kn_configuration_name=~".*",kn_revision_name=~"(full|sleeper)"'
@@ -70,7 +77,7 @@ def panels() -> Iterator[Asked]:
 
 def pages() -> Iterator[Asked]:
     """Return the queries in pages for operators, except bare names of metrics."""
-    names = {family.name for family in FAMILIES} | {rule["record"] for rule in rules("record")}
+    names = NAMES | {rule["record"] for rule in rules("record")}
     for page in sorted((ROOT / "docs").rglob("*.md")):
         text = page.read_text()
         for query in {*re.findall(r"`([^`\n…]+[)}])`", text), *re.findall(_FENCED, text)}:
@@ -116,10 +123,16 @@ async def test_every_query_returns_series_of_the_shape_that_its_panel_shows(tmp_
     empty, unnamed = [], []
     async with (
         traffic(tmp_path) as playing,
-        Prometheus(tmp_path, "{}:{}".format(*await playing.activator.address("metrics"))) as asking,
+        scaling(tmp_path) as scaled,
+        Prometheus(
+            tmp_path,
+            "{}:{}".format(*await playing.activator.address("metrics")),
+            scaled.metrics,
+        ) as asking,
     ):
         await asking.scraped()
         since = await asking.now()
+        await scaled.run()
         end = await playing.run(asking.scraped)
         for asked in everything():
             found = await series_of(asking, asked, since, end)
@@ -131,7 +144,8 @@ async def test_every_query_returns_series_of_the_shape_that_its_panel_shows(tmp_
                 unnamed.append(asked)
         await _alerts_read_what_there_is(asking, end)
         await _choices_are_offered(asking)
-        await _metrics_pass_the_lint(playing)
+        for target in (await playing.activator.address("metrics"), scaled.metrics.split(":")):
+            await _metrics_pass_the_lint(*target)
     Console(width=200).print(table)
     assert empty == []
     assert unnamed == []
@@ -139,7 +153,7 @@ async def test_every_query_returns_series_of_the_shape_that_its_panel_shows(tmp_
 
 async def _alerts_read_what_there_is(asking: Prometheus, end: float) -> None:
     """Each metric and label in an alert's expression exists."""
-    known = {family.name for family in FAMILIES} | {rule["record"] for rule in rules("record")}
+    known = NAMES | {rule["record"] for rule in rules("record")}
     for rule in rules("alert"):
         await asking.query(rule["expr"])
         for name, matchers in re.findall(r"([a-z][\w:]*)(\{[^}]*\})?", rule["expr"]):
@@ -161,8 +175,7 @@ async def _choices_are_offered(asking: Prometheus) -> None:
                 assert offered, variable
 
 
-async def _metrics_pass_the_lint(playing: Traffic) -> None:
-    host, port = await playing.activator.address("metrics")
+async def _metrics_pass_the_lint(host: str, port: str | int) -> None:
     async with httpx.AsyncClient(trust_env=False) as client:
         text = (await client.get(f"http://{host}:{port}/metrics")).text
     assert promtool("check", "metrics", given=text) == ""

@@ -9,10 +9,16 @@ from manifests.monitoring.grafana.activator import ACTIVATOR
 from manifests.monitoring.grafana.grafana import Dashboard, as_json
 from manifests.monitoring.grafana.overview import OVERVIEW
 from manifests.monitoring.grafana.revision import REVISION
+from manifests.monitoring.grafana.scaler import SCALER
 
 FOLDER = Path(__file__).resolve().parents[1] / "dashboards"
 #: By the name of the file.
-ALL = {"overview.json": OVERVIEW, "revision.json": REVISION, "activator.json": ACTIVATOR}
+ALL = {
+    "overview.json": OVERVIEW,
+    "revision.json": REVISION,
+    "activator.json": ACTIVATOR,
+    "scaler.json": SCALER,
+}
 
 
 def text(dashboard: Dashboard) -> str:
