@@ -21,6 +21,7 @@ from activator.scale import scaler as scalers
 from activator.scale.http_server import ListenError
 from activator.scale.scaler import Scaler
 from activator.scale.settings import ScaleSettings
+from activator.scale.tls_files import TlsFileError
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +75,6 @@ def main(settings: ScaleSettings) -> int:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             return runner.run(run(settings))
-        except (ClusterConfigError, ListenError, OSError) as error:
+        except (ClusterConfigError, ListenError, TlsFileError, OSError) as error:
             logger.error("%s", error)
             return 1

@@ -64,7 +64,7 @@ class Effect(Protocol):
         """Record that a Service is deleted, or no longer opts in."""
 
     def start(self, now: float) -> None:
-        """Begin to write: this process leads now, and all objects have been listed."""
+        """Begin to write: this process leads, and has decided about all Services."""
 
     def stop(self, now: float) -> None:
         """Write nothing more: this process no longer leads."""

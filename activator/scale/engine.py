@@ -177,12 +177,12 @@ class Engine:
     def start(self, now: float) -> None:
         """Begin to decide: this process leads, and all objects have been listed."""
         self._since, self._next_tick = now, now + TICK
-        for effect in self._effects:
-            effect.start(now)
         for name in self._services:
             self._renew(name, now)
         for name, record in list(self._records.items()):
             self._decide(name, record, now)
+        for effect in self._effects:
+            effect.start(now)
 
     def stop(self, now: float) -> None:
         """Decide nothing more. Requests under way end."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Final
@@ -16,7 +16,7 @@ from typing import Final
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.process.tasks import Tasks
-from activator.scale import admin, http_server, parts, views
+from activator.scale import admin, http_server, part, views
 from activator.scale.actuator import Actuator
 from activator.scale.cluster import ClusterApi
 from activator.scale.engine import TICK, Engine
@@ -24,7 +24,8 @@ from activator.scale.leader import Candidate, Place, new_identity
 from activator.scale.load import Loads, Name
 from activator.scale.metrics import Measured, Metrics
 from activator.scale.objects import Objects
-from activator.scale.parts import PARTS, Context
+from activator.scale.part import Context, Part, Parts
+from activator.scale.parts import PARTS
 from activator.scale.plan import Hold
 from activator.scale.rights import Rights
 from activator.scale.services import Services
@@ -47,6 +48,7 @@ class Scaler:
         settings: as the command line has them.
         environ: environment variables.
         timings: of watches and requests.
+        parts: make the parts that act on decisions.
 
     Attributes:
         addresses: of the listeners, by name; empty before ``start``.
@@ -57,6 +59,7 @@ class Scaler:
         settings: ScaleSettings,
         environ: Mapping[str, str],
         timings: Timings | None = None,
+        parts: Sequence[Callable[[Context], Part]] = PARTS,
     ) -> None:
         loop, timings = asyncio.get_running_loop(), timings or Timings()
         self.settings = settings
@@ -88,8 +91,8 @@ class Scaler:
             lambda: self._candidate.leads,
             self._on_changes,
         )
-        self._parts = [make(context) for make in PARTS]
-        objects = Objects(parts.views(services, self._parts))
+        self._parts = Parts([make(context) for make in parts])
+        objects = Objects(part.views(services, self._parts))
         self._watch = Watch(self._server, objects, timings)
         self._engine = Engine(
             services,
@@ -99,8 +102,8 @@ class Scaler:
             self._frozen,
             loop.call_at,
             self._clock,
-            next((part.guard for part in self._parts if part.guard), None),
-            [part.effect for part in self._parts if part.effect],
+            self._parts,
+            self._parts.effects,
         )
         self._stats = StatServer(
             self._loads, self._clock, lambda: self._candidate.leads, self._on_busy
@@ -129,9 +132,9 @@ class Scaler:
                 f"{error.strerror or error}"
             ) from error
         self.addresses["stat"] = f"{settings.bind}:{port}"
-        for part in self._parts:
-            if part.listeners is not None:
-                self.addresses |= await self._running.enter_async_context(part.listeners())
+        for each in self._parts:
+            if each.listeners is not None:
+                self.addresses |= await self._running.enter_async_context(each.listeners())
 
     async def _listen(self, name: str, host: str, port: int) -> None:
         make = admin.create_metrics_app if name == "metrics" else self._admin_app
@@ -224,12 +227,16 @@ class Scaler:
 
     def services(self, namespace: str) -> list[views.ServiceView]:
         """See admin.Scaler."""
-        return views.services(self._engine, self._loads, self._clock(), namespace)
+        now, findings = self._clock(), self._parts.findings
+        return views.services(self._engine, self._loads, findings, now, namespace)
 
     def service(self, name: Name) -> views.ServiceView | None:
         """See admin.Scaler."""
         record = self._engine.get(name)
-        return None if record is None else views.service(name, record, self._loads, self._clock())
+        if record is None:
+            return None
+        found = self._parts.findings(name)
+        return views.service(name, record, self._loads, found, self._clock())
 
     def metrics(self) -> bytes:
         """See admin.Scaler."""

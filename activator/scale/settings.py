@@ -95,6 +95,24 @@ class ScaleSettings:
         "A ScaledObject names it in `scalerAddress`.",
         commands=_SCALE,
     )
+    grpc_tls_cert: str = setting(
+        values.TEXT, "ACTIVATOR_GRPC_TLS_CERT", LISTENERS, "",
+        "File with the certificate of KEDA's port in PEM, the server's first; empty for no TLS.",
+        "KEDA and the scaler are usually in one network; a TriggerAuthentication has KEDA's side.",
+        commands=_SCALE,
+    )
+    grpc_tls_key: str = setting(
+        values.TEXT, "ACTIVATOR_GRPC_TLS_KEY", LISTENERS, "",
+        "File with the key of that certificate in PEM, not encrypted.",
+        "It belongs to `--grpc-tls-cert`.",
+        commands=_SCALE,
+    )
+    grpc_tls_client_ca: str = setting(
+        values.TEXT, "ACTIVATOR_GRPC_TLS_CLIENT_CA", LISTENERS, "",
+        "File with the authorities of KEDA's certificate in PEM; empty to require none.",
+        "It needs `--grpc-tls-cert`.",
+        commands=_SCALE,
+    )
     metrics_port: int = setting(
         values.METRICS_PORT, "METRICS_PROMETHEUS_PORT", LISTENERS, "9090",
         "Port on which Prometheus finds /metrics.",
@@ -211,7 +229,7 @@ def load(
     if problems:
         raise ConfigError(problems)
     settings = ScaleSettings(**sources.known)
-    if problems := _shared_ports(settings):
+    if problems := _shared_ports(settings) + _tls(settings):
         raise ConfigError(problems)
     return settings
 
@@ -227,6 +245,15 @@ def _shared_ports(settings: ScaleSettings) -> list[str]:
                 f"free one."
             )
         used[port] = name
+    return problems
+
+
+def _tls(settings: ScaleSettings) -> list[str]:
+    problems = []
+    if bool(settings.grpc_tls_cert) != bool(settings.grpc_tls_key):
+        problems.append("grpc_tls_cert and grpc_tls_key belong together: give both or neither.")
+    elif settings.grpc_tls_client_ca and not settings.grpc_tls_cert:
+        problems.append("grpc_tls_client_ca needs grpc_tls_cert and grpc_tls_key: give them, too.")
     return problems
 
 

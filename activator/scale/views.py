@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from activator.kpa.decision import SENTENCES as RULES
 from activator.scale import reasons
 from activator.scale.engine import Record
+from activator.scale.findings import Finding, Reason
 from activator.scale.load import Loads, Name
 
 
@@ -43,6 +44,13 @@ class ChangeView(View):
     sentence: str
 
 
+class FindingView(View):
+    """One thing that a user must know of a Service."""
+
+    reason: str
+    note: str
+
+
 class ServiceView(View):
     """One Service that opts in."""
 
@@ -62,7 +70,7 @@ class ServiceView(View):
     detail: str | None
     load: LoadView
     last_change: ChangeView | None
-    warnings: list[str]
+    findings: list[FindingView]
 
 
 class LeaderView(View):
@@ -81,10 +89,13 @@ class ServicesView(View):
     services: list[ServiceView]
 
 
-def service(name: Name, record: Record, loads: Loads, now: float) -> ServiceView:
+def service(
+    name: Name, record: Record, loads: Loads, findings: Iterable[Finding], now: float
+) -> ServiceView:
     """Return one Service.
 
     Arguments:
+        findings: of the parts; the warnings of the Service itself are added.
         now: seconds, on the clock of the loads.
     """
     decided, facts = record.decided, record.facts
@@ -111,7 +122,10 @@ def service(name: Name, record: Record, loads: Loads, now: float) -> ServiceView
         detail=detail,
         load=_load(name, loads, now),
         last_change=_change(record),
-        warnings=list(facts.service.warnings),
+        findings=[
+            *(FindingView(Reason.SERVICE_WARNING.value, each) for each in facts.service.warnings),
+            *(FindingView(each.reason.value, each.note) for each in findings),
+        ],
     )
 
 
@@ -138,11 +152,15 @@ def _change(record: Record) -> ChangeView | None:
 
 
 def services(
-    records: Iterable[tuple[Name, Record]], loads: Loads, now: float, namespace: str = ""
+    records: Iterable[tuple[Name, Record]],
+    loads: Loads,
+    findings: Callable[[Name], Iterable[Finding]],
+    now: float,
+    namespace: str = "",
 ) -> list[ServiceView]:
     """Return the Services of a namespace in their order; empty for all namespaces."""
     return [
-        service(name, record, loads, now)
+        service(name, record, loads, findings(name), now)
         for name, record in sorted(records, key=lambda pair: pair[0])
         if namespace in ("", name.namespace)
     ]

@@ -1,27 +1,18 @@
+"""The whole table of parts, in real time: gRPC has threads of its own."""
+
 from __future__ import annotations
 
-from activator.objects.fields import ObjectKey
-from activator.scale.parts import PARTS, Part, views
-from activator.scale.services import Services
+from pathlib import Path
+
+from tests.activator.scale.test_keda_part import until_leader
+from tests.activator.scale.world import cluster, scaler
+from tests.conftest import on_uvloop
 
 
-class Names:
-    """A view that does nothing."""
-
-    def put(self, key: ObjectKey, obj: object) -> None:
-        """Ignore an object."""
-
-    def remove(self, key: ObjectKey) -> None:
-        """Ignore an object."""
-
-
-def test_views_of_parts_come_after_the_views_of_the_services() -> None:
-    services, names = Services(), Names()
-    found = views(services, [Part(views={"EndpointSlice": names}), Part(views={"Secret": names})])
-    assert found["EndpointSlice"] == [services.readiness, names]
-    assert found["Secret"] == [names]
-    assert set(found) >= {"Service", "Deployment", "StatefulSet"}
-
-
-def test_the_table_of_parts_can_be_read() -> None:
-    assert all(callable(make) for make in PARTS)
+@on_uvloop
+async def test_a_scaler_with_all_parts_starts_leads_and_ends(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kube:
+        await kube.add()
+        async with scaler(kube, parts=None) as running:
+            await until_leader(running)
+            assert set(running.scaler.addresses) >= {"admin", "grpc", "metrics", "stat"}

@@ -70,6 +70,14 @@ def test_two_equal_ports_are_refused_and_free_ones_are_not() -> None:
     assert given(ACTIVATOR_GRPC_PORT="0", METRICS_PROMETHEUS_PORT="0").grpc_port == 0
 
 
+@pytest.mark.parametrize(
+    "given_files", [{"CERT": "a"}, {"KEY": "a"}, {"CLIENT_CA": "a"}, {"KEY": "a", "CLIENT_CA": "b"}]
+)
+def test_half_of_a_certificate_is_refused(given_files: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="grpc_tls"):
+        given(**{f"ACTIVATOR_GRPC_TLS_{name}": value for name, value in given_files.items()})
+
+
 def test_each_setting_explains_itself() -> None:
     for row in SETTINGS:
         assert row.meaning.endswith(".")

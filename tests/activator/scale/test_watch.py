@@ -10,7 +10,7 @@ from pathlib import Path
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.scale.objects import Objects
-from activator.scale.parts import views
+from activator.scale.part import views
 from activator.scale.plan import Hold
 from activator.scale.services import Services
 from activator.scale.watch import NEEDED, Watch

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
@@ -19,7 +19,10 @@ from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS
 from activator.lab.control_plane.server import Server
 from activator.lab.control_plane.status import Response
 from activator.scale import scaler as scalers
+from activator.scale import takeover_part
 from activator.scale.leader import LABEL
+from activator.scale.part import Context, Part
+from activator.scale.parts import PARTS
 from activator.scale.scaler import Scaler
 from activator.scale.settings import load
 from throttler.model import RevisionID
@@ -30,6 +33,8 @@ NAMESPACE = "activator-system"
 #: Seconds of virtual time within which everything must happen.
 PATIENCE = 900.0
 _STEP = 0.1
+#: The parts without listeners of their own: gRPC does not follow virtual time.
+WITHOUT_KEDA: Final = (takeover_part.make,)
 
 
 async def elapse(seconds: float) -> None:
@@ -89,7 +94,7 @@ class Cluster:
         body = {"metadata": {"name": name, "namespace": "shop"}, "spec": spec}
         await self.send("POST", "/apis/apps/v1/namespaces/shop/deployments", body)
 
-    async def annotate(self, name: str = "hello", **annotations: str | None) -> None:
+    async def annotate(self, name: str = "hello", /, **annotations: str | None) -> None:
         """Change annotations of a Service."""
         asked = {
             f"activator.dev/{key.replace('_', '-')}": each for key, each in annotations.items()
@@ -157,7 +162,13 @@ class Cluster:
 class Running:
     """One scaler that runs, and one activator that reports to it."""
 
-    def __init__(self, cluster: Cluster, pod: str) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        pod: str,
+        parts: Sequence[Callable[[Context], Part]] | None,
+        **flags: str,
+    ) -> None:
         self.pod = pod
         environ = {
             "SYSTEM_NAMESPACE": NAMESPACE,
@@ -166,7 +177,9 @@ class Running:
             "ACTIVATOR_BIND": "127.0.0.1",
         }
         ports = dict.fromkeys(("stat_port", "grpc_port", "metrics_port", "admin_port"), "0")
-        self.scaler = Scaler(load(ports, environ), environ)
+        self.scaler = Scaler(
+            load(ports | flags, environ), environ, parts=PARTS if parts is None else parts
+        )
         self._stack = AsyncExitStack()
         self._task: asyncio.Task[None] | None = None
 
@@ -251,11 +264,16 @@ async def cluster(folder: Path) -> AsyncIterator[Cluster]:
 
 
 @asynccontextmanager
-async def scaler(of: Cluster, pod: str = "scale-1") -> AsyncIterator[Running]:
-    """Run a scaler in a pod of its own."""
+async def scaler(
+    of: Cluster,
+    pod: str = "scale-1",
+    parts: Sequence[Callable[[Context], Part]] | None = WITHOUT_KEDA,
+    **flags: str,
+) -> AsyncIterator[Running]:
+    """Run a scaler in a pod of its own; ``parts`` None for all parts of the program."""
     body = {"metadata": {"name": pod, "namespace": NAMESPACE}, "spec": {"containers": []}}
     await of.send("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", body)
-    running = Running(of, pod)
+    running = Running(of, pod, parts, **flags)
     await running.start()
     try:
         yield running

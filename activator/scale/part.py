@@ -1,0 +1,119 @@
+"""Defines a part of the scaler: the context that it gets, and its contributions.
+
+A part acts on decisions, or knows other components. The parts do not know each other.
+``parts`` has the table of all parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, final
+
+from activator.plain.service import PlainService
+from activator.scale.actuator import Target
+from activator.scale.api import Api
+from activator.scale.effects import Effect
+from activator.scale.engine import Record
+from activator.scale.findings import Finding
+from activator.scale.load import Loads, Name
+from activator.scale.objects import View
+from activator.scale.services import Services
+from activator.scale.settings import ScaleSettings
+
+
+class Context(NamedTuple):
+    """What a part may use.
+
+    Attributes:
+        api: sends requests to the API server.
+        services: the Services that opt in, with their workloads and pods.
+        loads: the reports of the activators.
+        record: returns the record of a Service; None while this process does not lead.
+        start: starts a coroutine as a task.
+        clock: seconds, monotonic.
+        is_leader: returns whether this process decides.
+        changed: decides again about Services, since the part knows something new.
+    """
+
+    settings: ScaleSettings
+    api: Api
+    services: Services
+    loads: Loads
+    record: Callable[[Name], Record | None]
+    start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    clock: Callable[[], float]
+    is_leader: Callable[[], bool]
+    changed: Callable[[Iterable[Name]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part.
+
+    Attributes:
+        views: take the objects of further kinds, or of known ones, by kind.
+        effect: carries out decisions.
+        other_owner: returns which other component scales the workload of a Service, as in
+            ``HPA shop/hello``; empty if there is none, or if the annotation ``owner`` names it.
+        slice_since: returns since when the activators are endpoints of a Service; None if they are
+            not.
+        findings: returns what a user must know of a Service, for the API, the log and Events.
+        listeners: enters the listeners of the part; the context's value has their addresses by
+            name. They are open while the process runs, whether it leads or not.
+    """
+
+    views: Mapping[str, View] = field(default_factory=dict)
+    effect: Effect | None = None
+    other_owner: Callable[[Name, PlainService, Target], str] | None = None
+    slice_since: Callable[[Name, float], float | None] | None = None
+    findings: Callable[[Name], Iterable[Finding]] | None = None
+    listeners: Callable[[], AbstractAsyncContextManager[Mapping[str, str]]] | None = None
+
+
+def views(services: Services, parts: Iterable[Part]) -> Mapping[str, Sequence[View]]:
+    """Return the views of each kind; the views of the Services come first."""
+    found: dict[str, list[View]] = {kind: [view] for kind, view in services.views().items()}
+    for part in parts:
+        for kind, view in part.views.items():
+            found.setdefault(kind, []).append(view)
+    return found
+
+
+@final
+class Parts:
+    """All parts, as one guard of the engine (effects.Guard)."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+        self._owners = [part.other_owner for part in parts if part.other_owner]
+        self._slices = [part.slice_since for part in parts if part.slice_since]
+        self._findings = [part.findings for part in parts if part.findings]
+
+    @property
+    def effects(self) -> Sequence[Effect]:
+        """The effects, in the order of the parts."""
+        return [part.effect for part in self._parts if part.effect]
+
+    def other_owner(self, name: Name, service: PlainService, target: Target) -> str:
+        """See effects.Guard: the first component that a part knows."""
+        for find in self._owners:
+            if other := find(name, service, target):
+                return other
+        return ""
+
+    def slice_since(self, name: Name, now: float) -> float | None:
+        """See effects.Guard."""
+        for find in self._slices:
+            if (since := find(name, now)) is not None:
+                return since
+        return None
+
+    def findings(self, name: Name) -> Sequence[Finding]:
+        """Return what a user must know of a Service."""
+        return [finding for find in self._findings for finding in find(name)]
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self._parts)

@@ -1,0 +1,127 @@
+"""Takeover by the whole program: the slice follows the pods, and comes before sleep."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.activator.scale.world import NAMESPACE, Cluster, cluster, elapse, leader, scaler, until
+
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices"
+
+
+async def list_activators(kube: Cluster, *addresses: str) -> None:
+    """List the activators of the cluster."""
+    body = {
+        "metadata": {
+            "name": "activator-service-1",
+            "namespace": NAMESPACE,
+            "labels": {"kubernetes.io/service-name": "activator-service"},
+        },
+        "addressType": "IPv4",
+        "ports": [{"name": "http", "port": 8012}],
+        "endpoints": [{"addresses": [each], "nodeName": "node-1"} for each in addresses],
+    }
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
+    await kube.send("POST", path, body)
+
+
+async def find(kube: Cluster, name: str = "hello") -> Any:
+    """Return a takeover slice; None if it does not exist."""
+    found = (await kube.send("GET", SLICES))["items"]
+    return next((each for each in found if each["metadata"]["name"] == f"{name}-activator"), None)
+
+
+async def addresses(kube: Cluster) -> list[str]:
+    """Return the endpoints of the takeover slice."""
+    found = await find(kube)
+    endpoints = (found or {}).get("endpoints") or []
+    return [address for each in endpoints for address in each["addresses"]]
+
+
+async def test_the_activators_take_over_while_no_pod_is_ready(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kube:
+        await list_activators(kube, "10.1.0.1", "10.1.0.2")
+        await kube.add(route="takeover", idle_seconds="10")
+        async with leader(kube) as running, running.activator() as activator:
+            await elapse(2)
+            assert await addresses(kube) == ["10.1.0.1", "10.1.0.2"]
+            slice_ = await find(kube)
+            assert slice_["metadata"]["annotations"] == {"activator.dev/port": "10000"}
+            assert slice_["ports"] == [{"name": "http", "port": 10000, "protocol": "TCP"}]
+            await activator.report(1)
+            await until(lambda: kube.replicas() == 1, "a replica", within=2)
+            await kube.set_ready("hello", 1)
+            await elapse(5)
+            assert await addresses(kube) == []
+            assert (await find(kube))["metadata"]["annotations"]["activator.dev/port"] == "10000"
+            assert (await running.service())["takesOver"] is False
+
+            taken = asyncio.ensure_future(since_taken(kube))
+            await until(lambda: kube.replicas() == 0, "no replica")
+            asleep = asyncio.get_running_loop().time()
+            assert asleep - await taken >= 2
+
+
+async def since_taken(kube: Cluster) -> float:
+    """Return when the slice lists activators again."""
+    while not await addresses(kube):
+        await elapse(0.1)
+    return asyncio.get_running_loop().time()
+
+
+async def test_without_a_slice_the_last_pod_stays_and_the_reason_is_shown(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kube:
+        await kube.add(replicas=1, route="takeover", idle_seconds="1")
+        await kube.set_ready("hello", 1)
+        async with leader(kube) as running, running.activator():
+            await elapse(200)
+            assert kube.replicas() == 1
+            view = await running.service()
+            assert view["reason"] == "takeover-not-in-place"
+            assert "no-activators" in {each["reason"] for each in view["findings"]}
+
+
+async def test_a_restart_keeps_the_port_and_removes_the_slice_of_a_former_service(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as kube:
+        await list_activators(kube, "10.1.0.1")
+        await kube.add("first", route="takeover")
+        await kube.add("hello", route="takeover")
+        async with leader(kube, "scale-1"):
+            await elapse(2)
+            port = (await find(kube))["ports"][0]["port"]
+        await kube.annotate("first", route="shared")
+        async with leader(kube, "scale-2"):
+            await elapse(30)
+            assert (await find(kube))["ports"][0]["port"] == port
+            assert await find(kube, "first") is None
+
+
+async def test_a_follower_writes_no_slice_and_a_leader_repairs_one(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kube:
+        await list_activators(kube, "10.1.0.1")
+        async with leader(kube, "scale-1"), scaler(kube, "scale-2"):
+            await kube.add(route="takeover")
+            await elapse(5)
+            assert len(kube.calls("create", "endpointslices")) == 2  # one by this test
+            await kube.plane.send("DELETE", f"{SLICES}/hello-activator")
+            await elapse(5)
+            assert await addresses(kube) == ["10.1.0.1"]
+
+
+@pytest.mark.parametrize("annotation", ["enabled", "route"])
+async def test_a_service_that_opts_out_loses_its_slice(tmp_path: Path, annotation: str) -> None:
+    async with cluster(tmp_path) as kube:
+        await list_activators(kube, "10.1.0.1")
+        await kube.add(route="takeover")
+        async with leader(kube):
+            await elapse(2)
+            assert await find(kube)
+            await kube.annotate(**{annotation: None})
+            await elapse(30)
+            assert await find(kube) is None
