@@ -32,7 +32,8 @@ from activator.scale.takeover import (
     stored,
 )
 
-#: Seconds for which a slice of an unknown Service stays: the watches pass each other.
+#: Seconds for which a slice of an unknown Service stays: the watches pass each other, and a new
+#: leader decides about one Service after the other.
 ORPHAN_STAYS: Final = 10.0
 #: Slices that one call of ``due`` compares at most: each takes about 40 µs.
 _COMPARED: Final = 32
@@ -89,14 +90,32 @@ class Takeovers:
         self._later: list[tuple[float, Key]] = []
         self._starved: dict[Name, str] = {}
         self._moved: dict[Name, str] = {}
+        # Slices of unknown Services, and since when; None before the first look.
+        self._orphans: dict[Key, float | None] = {}
         self._started = False
 
     # -- events ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to write: all Services and slices have been listed."""
+        """Begin to write: this process leads, and all slices have been listed.
+
+        The caller puts each Service within ``ORPHAN_STAYS`` seconds.
+        """
         self._started = True
         self._due.update(dict.fromkeys(self._slices))
+        self._orphans = {
+            key: None for key, each in self._slices.items() if each.owner not in self._wishes
+        }
+
+    def stop(self) -> None:
+        """Write nothing more, and let all slices stay: the next leader decides about them."""
+        self._started = False
+        self._due.clear()
+        self._later.clear()
+        for table in (self._wishes, self._kept, self._moved, self._starved):
+            table.clear()
+        for key, each in list(self._slices.items()):
+            self._check(key, each)
 
     def put(self, service: PlainService, *, takes_over: bool) -> None:
         """Record what a Service with route ``takeover`` needs.
@@ -113,6 +132,8 @@ class Takeovers:
             self._wishes[name] = wish
             for family in families:
                 self._slices.setdefault(_key(name, family), SliceRecord(name, family))
+            for family in Family:
+                self._orphans.pop(_key(name, family), None)
             self._touch(name)
 
     def remove(self, name: Name) -> None:
@@ -177,6 +198,8 @@ class Takeovers:
                 continue
             if record.not_before > now:
                 heappush(self._later, (record.not_before, key))
+            elif (stays := self._stays(key, record, now)) > now:
+                heappush(self._later, (stays, key))
             elif write := self._write(key, record):
                 record.writes = True
                 return write
@@ -271,19 +294,18 @@ class Takeovers:
             if not is_own:
                 return None
             record = self._slices[key] = SliceRecord(owner, parts[1])
+            self._orphans[key] = now
         if record.observe(stored(slice_.value), now, is_own=is_own):
             self._note_port(record)
-            if owner not in self._wishes and self._started and not record.writes:
-                record.not_before = now + ORPHAN_STAYS
             self._check(key, record)
         return owner
 
     def _note_port(self, record: SliceRecord) -> None:
-        """Record the port that a slice stores, unless the Service has another one."""
+        """Record the port that a slice stores, unless this leader has allotted another one."""
         seen, service = record.seen, _text(record.owner)
         if seen is None or not seen.port or record.holder is not Holder.SCALER:
             return
-        if self._ports.of(service) in (None, seen.port):
+        if not self._started or self._ports.of(service) in (None, seen.port):
             self._ports.put(Claim(seen.created, service), seen.port)
             winner, *losers = self._ports.claims(seen.port)
             for loser in losers:
@@ -293,6 +315,15 @@ class Takeovers:
                     f"so this Service gets another one"
                 )
                 self._touch(name)
+
+    def _stays(self, key: Key, record: SliceRecord, now: float) -> float:
+        """Return until when a slice must not be deleted."""
+        if key not in self._orphans or record.owner in self._wishes:
+            return float("-inf")
+        since = self._orphans[key]
+        if since is None:
+            since = self._orphans[key] = now
+        return since + ORPHAN_STAYS
 
     def _touch(self, name: Name) -> None:
         """Compare the slices of a Service as soon as possible."""
@@ -306,6 +337,7 @@ class Takeovers:
         if record.owner not in self._wishes and record.holder is not Holder.SCALER:
             if not record.writes:
                 self._slices.pop(key, None)
+                self._orphans.pop(key, None)
                 self._release(record.owner)
         elif not record.writes:
             self._due.setdefault(key)

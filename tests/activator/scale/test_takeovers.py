@@ -286,8 +286,63 @@ def test_a_restart_deletes_the_slice_of_a_service_that_has_opted_out_meanwhile()
     api = World().started().put(True)
     api.settle()
     again = World(api.api).started()
+    assert again.settle() == []
+    again.now += ORPHAN_STAYS
     assert again.settle() == ["DELETE"]
     assert again.api.slices == {}
+
+
+def test_a_new_leader_deletes_nothing_while_it_decides_about_its_services() -> None:
+    first = World().started().put(True)
+    first.settle()
+    again = World(first.api).started()
+    assert again.write() == []
+    again.now += ORPHAN_STAYS - 1
+    again.put(True)
+    again.now += ORPHAN_STAYS
+    assert again.settle() == []
+    assert again.in_place_since() == 100
+
+
+def test_a_leader_that_stops_leaves_the_slices_and_may_lead_again() -> None:
+    world = World().started().put(True).put(True, name="other")
+    world.settle()
+    write = None
+    for stops in range(3):
+        world.takeovers.set_activators({Family.IPV4: (A, B) if stops % 2 else (A, C)})
+        write = world.due()
+        assert write is not None
+        world.takeovers.stop()
+        assert world.due() is None
+        assert world.takeovers.next() == float("inf")
+        response = world.api.handle(*write.request)
+        world.takeovers.done(write, response.status, response.decoded(), "", world.now)
+        world.watch()
+        world.now += 100
+        world.started()
+        assert world.write() == []
+        world.put(True).put(True, name="other")
+        assert set(world.settle()) <= {"PATCH"}
+        assert len(world.api.slices) == 2
+
+
+def test_a_scaler_that_leads_again_takes_over_the_ports_of_the_leader_between() -> None:
+    first = World().started().put(True).put(True, name="unwritten")
+    write = first.due()
+    assert write is not None
+    first.takeovers.done(write, 403, None, "no", first.now)
+    first.takeovers.stop()
+    second = World(first.api).started().put(True, name="other")
+    second.settle()
+    second.put(True).settle()
+    for obj in second.api.slices.values():
+        first.takeovers.observe(obj, first.now)
+    first.started().put(True).put(True, name="other").put(True, name="unwritten")
+    assert first.settle() == ["POST"]
+    ports = {name: obj["ports"][0]["port"] for (_, name), obj in first.api.slices.items()}
+    assert ports["other-activator"] == 10_000
+    assert ports["hello-activator"] == 10_001
+    assert ports["unwritten-activator"] == 10_002
 
 
 def test_a_service_whose_annotations_cannot_be_read_keeps_its_slice() -> None:
