@@ -51,6 +51,9 @@ OUT = pod(
 )
 WAITS = view(queued=1, oldestWaiterSeconds=4)
 LONG = f"{{view: {view(queued=1, reason='draining')}}}"
+IGNORED = [
+    {"kind": "Endpoints", "namespace": "a", "name": f"{n}", "warning": "w"} for n in range(7)
+]
 FILES = json.dumps({"ready": True, "manifestErrors": {"a.yaml": "bad", "b.yaml": "bad"}})
 
 
@@ -100,6 +103,10 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         (f"problems({FILES}, 0)", ["a.yaml: bad", "b.yaml: bad"]),
         (f"problems({FILES}, 0, true)",
          ["2 files in the folder cannot be read: see the page of all revisions."]),
+        (f"problems({json.dumps({'ready': True, 'objectWarnings': IGNORED[:1]})}, 0)",
+         ["Endpoints a/0: w"]),
+        # They are no fault of one revision, whose page shows its own.
+        (f"problems({json.dumps({'ready': True, 'objectWarnings': IGNORED})}, 0, true)", []),
         ('restarted({"pod": "b", "before": "a"}, "")',
          "Another activator responds now: b instead of a."),
     ],
@@ -200,6 +207,10 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("forecasts({expectedWaitSeconds: 0.006})[0].slice(-17)", "wait about 6.0 ms"),
         ("forecasts({expectedWaitSeconds: 0.00002})[0].slice(-14)", "would not wait"),
         ("forecasts(undefined)", []),
+        (f"withoutEffect({json.dumps(IGNORED[:1])})", ["Endpoints a/0: w"]),
+        (f"withoutEffect({json.dumps(IGNORED)}).slice(4)",
+         ["Endpoints a/4: w", "and 2 more objects without effect"]),
+        ("withoutEffect(undefined)", []),
     ],
 }  # fmt: skip
 

@@ -214,6 +214,20 @@ async def test_without_scripts_there_is_nothing_that_does_nothing(
     await expect(page.locator("#connection")).to_be_hidden()
 
 
+async def test_an_object_without_effect_is_a_problem_of_its_pages(
+    site: Site, open_page: Open
+) -> None:
+    misspelt = {"activator.dev/load-balancin": "hash"}
+    warning = "'activator.dev/load-balancin' is unknown and has no effect; did you mean"
+    async with site.app("misspelt", annotations=misspelt) as app:
+        page = await open_page(site.page_of(app))
+        await expect(page.get_by_role("region", name="Limits and use")).to_contain_text(warning)
+        await page.goto(site.url)
+        notices = page.get_by_role("list", name="Problems")
+        await expect(notices).to_contain_text(f"Revision {app.key}: the annotation {warning}")
+    await expect(notices).to_be_hidden()
+
+
 async def test_what_is_wrong_is_said_until_it_is_right(site: Site, open_page: Open) -> None:
     broken = site.manifests / "<img src=x onerror=alert(1)>.yaml"  # a file may have any name
     broken.write_text("{")

@@ -3,7 +3,7 @@
 
 import { element, setChildren, byId, setText } from "./dom.js";
 import { clockAt, counted, seconds } from "./format.js";
-import { notReady } from "./words.js";
+import { notReady, withoutEffect } from "./words.js";
 
 /** @typedef {import("./store.js").Store} Store */
 /** @typedef {import("./model.js").ActivatorView} ActivatorView */
@@ -24,7 +24,7 @@ function show(pill, kind, text) {
  * Return the problems of an activator, one sentence each. Pure.
  * @param {ActivatorView} activator
  * @param {number} later seconds since the response
- * @param {boolean} brief count unreadable files instead of naming them
+ * @param {boolean} brief count unreadable files instead of naming them, and omit objects without effect
  */
 export function problems(activator, later, brief = false) {
   const texts = [];
@@ -46,6 +46,7 @@ export function problems(activator, later, brief = false) {
   if (brief && files.length) {
     texts.push(`${counted(files.length, "file")} in the folder cannot be read: see the page of all revisions.`);
   } else texts.push(...files.map(([path, why]) => `${path}: ${why}`));
+  if (!brief) texts.push(...withoutEffect(activator.objectWarnings));
   return texts;
 }
 

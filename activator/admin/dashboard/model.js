@@ -83,7 +83,13 @@
  * @property {string | null} [nextReason] this and the next fields: only in the document of one revision
  * @property {string | null} [nextReasonDetail]
  * @property {Record<string, number>} [failures]
+ * @property {ObjectWarning[]} [objectWarnings]
  * @property {ColdStartView[]} [coldStarts]
+ */
+
+/**
+ * A valid object without effect.
+ * @typedef {{kind: string, namespace: string, name: string, warning: string}} ObjectWarning
  */
 
 /**
@@ -102,6 +108,7 @@
  * @property {boolean} ready
  * @property {string | null} notReadyReason
  * @property {Record<string, string>} manifestErrors
+ * @property {ObjectWarning[]} [objectWarnings]
  * @property {Record<string, {ageSeconds: number | null, error: string | null}>} watches
  * @property {{folder: string, ageSeconds: number} | null} manifests
  * @property {AutoscalerView | null} autoscaler

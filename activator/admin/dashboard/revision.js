@@ -10,7 +10,7 @@ import { PodTable } from "./pod_table.js";
 import { Load } from "./row.js";
 import { setTitle, requestsWait } from "./summary.js";
 import { ColdStartList } from "./cold_starts.js";
-import { reasonSentence, failure, forecasts, readiness, whatToDo } from "./words.js";
+import { reasonSentence, failure, forecasts, readiness, whatToDo, withoutEffect } from "./words.js";
 
 /** @typedef {import("./store.js").Known} Known */
 /** @typedef {import("./store.js").Store} Store */
@@ -224,6 +224,7 @@ export function factsOf(view) {
     ["Load balancing", balancing(view)],
     ["Requests", `${view.protocol}, ${seconds(view.timeoutSeconds)} at most`],
     ["Own share", shareOf(view)],
+    ["Warnings", withoutEffect(view.objectWarnings).join("; ")],
   ];
   return facts.filter(([, text]) => text);
 }

@@ -7,6 +7,10 @@ import { AT_ZERO, DELETED, REASONS } from "./reasons.js";
 
 /** @typedef {import("./model.js").RevisionView} RevisionView */
 /** @typedef {import("./model.js").ActivatorEvent} ActivatorEvent */
+/** @typedef {import("./model.js").ObjectWarning} ObjectWarning */
+
+/** Warnings about objects on a page, at most; the rest is a number (as in activator/console/explain.py). */
+const LISTED_WARNINGS = 5;
 
 /** @type {Record<string, {meaning: string, advice: string, commands: string[], inFolder: string}>} */
 const ROWS = REASONS;
@@ -84,6 +88,13 @@ function known(value) {
  */
 export function failure({ status, reason, detail }) {
   return `${status} ${reason}${detail ? ` (${detail})` : ""}`;
+}
+
+/** @param {ObjectWarning[] | undefined} warnings @returns {string[]} objects without effect, a sentence each */
+export function withoutEffect(warnings = []) {
+  const texts = warnings.map((one) => `${one.kind} ${one.namespace}/${one.name}: ${one.warning}`);
+  const more = texts.splice(LISTED_WARNINGS).length;
+  return more ? [...texts, `and ${counted(more, "more object")} without effect`] : texts;
 }
 
 /** @type {Record<string, (event: ActivatorEvent) => string>} */
