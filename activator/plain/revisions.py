@@ -112,15 +112,17 @@ def endpoints_of(
         slices: all slices of the Service that Kubernetes wrote.
         ipv6: which addresses to use where pods have both.
     """
-    found: dict[Condition, set[Endpoint]] = {condition: set() for condition in Condition}
-    for address, pod in join(slices, port.name, ipv6=ipv6).items():
-        found[pod.condition].add(Endpoint(address, pod.uid))
-    listed = ListedEndpoints(
-        frozenset(found[Condition.READY]),
-        frozenset(found[Condition.NOT_READY]),
-        frozenset(found[Condition.DRAINING]),
-    )
-    return {port.protocol: listed}
+    pods = join(slices, port.name, ipv6=ipv6)
+
+    def having(condition: Condition) -> frozenset[Endpoint]:
+        return frozenset(
+            Endpoint(address, pod.uid)
+            for address, pod in pods.items()
+            if pod.condition is condition
+        )
+
+    listed = (having(each) for each in (Condition.READY, Condition.NOT_READY, Condition.DRAINING))
+    return {port.protocol: ListedEndpoints(*listed)}
 
 
 def route_of(

@@ -96,16 +96,25 @@ def _ports(ports: Field) -> Mapping[str, int]:
 
 def _endpoints(endpoints: Field) -> Iterator[Endpoint]:
     for index, value in enumerate(endpoints.sequence()):
-        match value:
-            # As Kubernetes writes nearly all of them: reading fields costs more than the rest.
-            case {
-                "addresses": [str(ip), *_],
-                "conditions": {"ready": bool(ready), "terminating": False},
-                "targetRef": {"uid": str(uid)},
-            } if host(ip):
-                yield Endpoint(ip, uid, Condition.READY if ready else Condition.NOT_READY)
-            case _:
-                yield _endpoint(endpoints.item(index, value))
+        # Reading the fields of each of 1,000 endpoints would cost more than the rest of an event.
+        yield _usual(value) or _endpoint(endpoints.item(index, value))
+
+
+def _usual(value: object) -> Endpoint | None:
+    """Return an endpoint as Kubernetes writes nearly all of them; None for any other form."""
+    if type(value) is not dict:
+        return None
+    addresses, conditions, target = map(value.get, ("addresses", "conditions", "targetRef"))
+    if not (type(addresses) is list and type(conditions) is dict and type(target) is dict):
+        return None
+    ready, uid = conditions.get("ready"), target.get("uid")
+    if not addresses or type(addresses[0]) is not str or type(uid) is not str:
+        return None
+    if type(ready) is not bool or conditions.get("terminating") is not False:
+        return None
+    if not host(addresses[0]):
+        return None
+    return Endpoint(addresses[0], uid, Condition.READY if ready else Condition.NOT_READY)
 
 
 def _endpoint(entry: Field) -> Endpoint:
@@ -147,15 +156,15 @@ def join(slices: Iterable[Slice], port: str, *, ipv6: bool) -> Mapping[str, Endp
     return {**preferred, **rest} if preferred else others
 
 
-_RANK: Final = {condition: rank for rank, condition in enumerate(Condition)}
-
-
 def _add(slice_: Slice, port: int, into: dict[str, Endpoint]) -> None:
     for endpoint in slice_.endpoints:
         address = f"{host(endpoint.ip)}:{port}"
-        known = into.get(address)
-        if known is None or _order(endpoint) < _order(known):
+        known = into.setdefault(address, endpoint)
+        if known is not endpoint and _order(endpoint) < _order(known):
             into[address] = endpoint
+
+
+_RANK: Final = {condition: rank for rank, condition in enumerate(Condition)}
 
 
 def _order(endpoint: Endpoint) -> tuple[int, str]:
