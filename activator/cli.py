@@ -361,7 +361,7 @@ def status(settings: Settings, as_json: bool, namespace: str | None, watch: bool
     """Show one revision: why its requests wait, and the decision about each pod.
 
     Queries the admin port, as `activator status` does. REVISION alone is in the namespace of
-    --namespace, or in default.
+    --namespace, or in default. The name of a plain Service works as well.
 
     \b
     Output:
@@ -387,11 +387,21 @@ def status(settings: Settings, as_json: bool, namespace: str | None, watch: bool
         click.Option(
             ["--namespace", "-n"], metavar="NAMESPACE", help="Namespace of a REVISION without one."
         ),
+        click.Option(
+            ["--kind"],
+            type=click.Choice(["revision", "service"]),
+            help="Kind of the object, if a Revision and a Service share a name.",
+        ),
         _WATCH,
     ],
 )
 def explain(
-    settings: Settings, revision: str, as_json: bool, namespace: str | None, watch: bool
+    settings: Settings,
+    revision: str,
+    as_json: bool,
+    namespace: str | None,
+    kind: str | None,
+    watch: bool,
 ) -> int:
     """Show one revision."""
     from activator.console.commands import Explain
@@ -402,7 +412,7 @@ def explain(
     except ValueError as error:
         click.echo(f"activator explain: {error}", err=True)
         return MISUSED
-    return _query("explain", settings, Explain(of, name), as_json, watch)
+    return _query("explain", settings, Explain(of, name, kind), as_json, watch)
 
 
 def _query(command: str, settings: Settings, question: Any, as_json: bool, watch: bool) -> int:

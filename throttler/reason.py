@@ -53,6 +53,7 @@ class Row:
         advice: the first step for an operator, as one sentence.
         commands: commands that show more, in a cluster. ``{namespace}`` and ``{name}`` stand for
             the revision.
+        service_advice, service_commands: replace both for a plain Service; empty if they fit.
         in_folder: replaces advice and commands if objects come from the folder ``{folder}``;
             empty if the advice fits.
     """
@@ -64,11 +65,24 @@ class Row:
     advice: str
     commands: tuple[str, ...] = ()
     in_folder: str = ""
+    service_advice: str = ""
+    service_commands: tuple[str, ...] = ()
+
+    def steps(self, *, is_service: bool) -> tuple[str, tuple[str, ...]]:
+        """Return advice and commands for a Revision, or for a plain Service."""
+        if is_service and (self.service_advice or self.service_commands):
+            return self.service_advice or self.advice, self.service_commands
+        return self.advice, self.commands
 
 
 _QUEUED, _ENDED, _REFUSED = Request
 
 _PODS: Final = "-n {namespace} -l serving.knative.dev/revision={name}"
+_SLICES: Final = "kubectl get endpointslices -n {namespace} -l kubernetes.io/service-name={name}"
+#: Its events have the reasons of `activator scale`.
+_SERVICE: Final = "kubectl describe service -n {namespace} {name}"
+#: The pods of a Service, by the names in its EndpointSlices.
+_NAMES: Final = f"{_SLICES} -o 'jsonpath={{..targetRef.name}}'"
 #: Shows the readiness of each container of a pod; `kubectl get pods` shows only their number.
 _CONTAINERS: Final = (
     "custom-columns=POD:.metadata.name,IP:.status.podIP,"
@@ -86,6 +100,8 @@ TABLE: Final[tuple[Row, ...]] = (
         advice="Check whether the autoscaler runs.",
         commands=("kubectl get pods -n knative-serving -l app=autoscaler",),
         in_folder="Check whether the autoscaler runs at ACTIVATOR_AUTOSCALER_URL.",
+        service_advice="Check whether `activator scale` runs.",
+        service_commands=("kubectl get pods -n activator-system -l app=activator-scale",),
     ),
     Row(
         Reason.NO_ENDPOINTS,
@@ -96,6 +112,7 @@ TABLE: Final[tuple[Row, ...]] = (
         commands=(f"kubectl get podautoscaler,pods {_PODS}",),
         in_folder="Add the pod to an Endpoints object of the private Service, in the folder "
         "{folder}",
+        service_commands=(_SLICES, _SERVICE),
     ),
     Row(
         Reason.PODS_NOT_READY,
@@ -110,6 +127,7 @@ TABLE: Final[tuple[Row, ...]] = (
         ),
         in_folder="Start the program at each address, or list the address of a ready one under "
         "addresses, not notReadyAddresses, in the Endpoints objects in the folder {folder}",
+        service_commands=(f"{_SLICES} -o yaml", _NAMES),
     ),
     Row(
         Reason.PROBE_FAILING,
@@ -120,6 +138,9 @@ TABLE: Final[tuple[Row, ...]] = (
         commands=(f"kubectl logs {_PODS} -c queue-proxy",),
         in_folder="Read the last error in the table of pods. The Endpoints objects list the "
         "addresses, in the folder {folder}",
+        service_advice="Compare the probe with the last error in the table of pods. The annotation "
+        "activator.dev/probe chooses another probe.",
+        service_commands=(_NAMES,),
     ),
     Row(
         Reason.BAD_ANSWERS,
@@ -130,6 +151,8 @@ TABLE: Final[tuple[Row, ...]] = (
         commands=(f"kubectl logs {_PODS} -c user-container --previous",),
         in_folder="Read the log of the program at these addresses. The Endpoints objects list "
         "them, in the folder {folder}",
+        service_advice="Find out why the application fails: read the logs of its pods.",
+        service_commands=(_NAMES,),
     ),
     Row(
         Reason.AT_CAPACITY,
@@ -141,6 +164,9 @@ TABLE: Final[tuple[Row, ...]] = (
         commands=(f"kubectl get podautoscaler {_PODS} -o yaml",),
         in_folder="Wait until a request ends, or add addresses to the Endpoints or raise "
         "containerConcurrency, in the folder {folder}",
+        service_advice="Wait until a request ends, or allow more pods (max-scale, "
+        "target-concurrency) or a higher container-concurrency.",
+        service_commands=(_SERVICE,),
     ),
     Row(
         Reason.QUEUE_FULL,
@@ -201,4 +227,9 @@ AT_ZERO: Final = "Nothing while no request waits: the first request starts a pod
 #: Advice instead of that of a row, if the Revision object is gone.
 DELETED: Final = (
     "Apply the Revision again if the deletion was a mistake. Otherwise its requests expire."
+)
+#: The same for a plain Service.
+DELETED_SERVICE: Final = (
+    "Apply the Service again, with the annotation activator.dev/enabled, if its removal was a "
+    "mistake. Otherwise its requests expire."
 )

@@ -15,6 +15,7 @@ from activator.admin.views import (
     ColdStartView,
     FailureView,
     PodView,
+    ProbeView,
     RevisionDetailView,
     RevisionView,
 )
@@ -24,8 +25,10 @@ from activator.records.source_status import SourceStatus
 from throttler.balancing import policy_name
 from throttler.capacity import CapacityTerms
 from throttler.health import PodState
+from throttler.model import Revision
 from throttler.pod import PodTracker
 from throttler.pod_rule import verdict
+from throttler.probe_spec import ProbeKind
 from throttler.revision import RevisionThrottler
 from throttler.statistics import Statistics
 from throttler.wait_reason import waiting_reason
@@ -115,12 +118,26 @@ def detail_view(
     revision, has_pods = throttler.revision.id, bool(view["pods"])
     return {
         **view,
+        "probe": _probe_spec(throttler.revision),
         "nextReason": reason.value if reason else None,
         "nextReasonDetail": detail or None,
         "failures": {reason.value: count for reason, count in failures.by_reason.items()},
         "objectWarnings": warnings_of(source, revision, has_pods=has_pods),
         "coldStarts": seen,
         "wakeUps": seen,
+    }
+
+
+def _probe_spec(revision: Revision) -> ProbeView:
+    spec = revision.probe
+    target = {ProbeKind.HTTP: spec.path, ProbeKind.GRPC: spec.service}.get(spec.kind, b"")
+    return {
+        "kind": spec.kind.value,
+        "target": target.decode("ascii", "replace") or None,
+        "host": spec.host.decode("ascii", "replace") or None,
+        "tls": spec.tls,
+        "timeoutSeconds": _whole(spec.timeout) or None,
+        "why": revision.probe_why or None,
     }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from throttler.reason import AT_ZERO, DELETED, TABLE
+from throttler.reason import AT_ZERO, DELETED, DELETED_SERVICE, TABLE, Row
 
 
 def script() -> str:
@@ -15,8 +15,8 @@ def script() -> str:
     rows = {
         row.reason.value: {
             "meaning": row.meaning,
-            "advice": row.advice,
-            "commands": row.commands,
+            "revision": _steps(row, is_service=False),
+            "service": _steps(row, is_service=True),
             "inFolder": row.in_folder,
         }
         for row in TABLE
@@ -24,5 +24,10 @@ def script() -> str:
     return (
         f"export const REASONS = {json.dumps(rows, indent=2)};\n"
         f"export const AT_ZERO = {json.dumps(AT_ZERO)};\n"
-        f"export const DELETED = {json.dumps(DELETED)};\n"
+        f"export const DELETED = {json.dumps({'revision': DELETED, 'service': DELETED_SERVICE})};\n"
     )
+
+
+def _steps(row: Row, *, is_service: bool) -> dict[str, object]:
+    advice, commands = row.steps(is_service=is_service)
+    return {"advice": advice, "commands": commands}

@@ -60,7 +60,9 @@ def warnings_of(
     return [
         _warning(each)
         for each in source.warnings
-        if each.namespace == revision.namespace and each.revision in names
+        if each.namespace == revision.namespace
+        and each.revision in names
+        and each.revision_kind in (revision.kind, None)
     ]
 
 
@@ -69,6 +71,7 @@ def _warning(one: ObjectWarning) -> ObjectWarningView:
         "kind": one.kind,
         "namespace": one.namespace,
         "name": one.name,
+        "reason": one.reason or None,
         "warning": one.text,
     }
 

@@ -20,6 +20,7 @@ from throttler.balancing import POLICIES
 from throttler.health import PodState
 from throttler.model import AppProtocol, ReadinessRule
 from throttler.pod_rule import Decision, Rule
+from throttler.probe_spec import ProbeKind
 from throttler.reason import TABLE, Request
 
 #: Reasons of queued requests.
@@ -336,18 +337,44 @@ class ColdStartView(TypedDict):
     ]
 
 
+class ProbeView(TypedDict):
+    """The activator's probe of a pod."""
+
+    kind: Annotated[str, says("protocol of the probe; `none` if pods are not probed", ProbeKind)]
+    target: Annotated[
+        str | None,
+        says("request target of an HTTP probe, or service of a gRPC probe; `null` for none"),
+    ]
+    host: Annotated[str | None, says("field Host of an HTTP probe; `null` for the pod's address")]
+    tls: Annotated[bool, says("whether the probe goes over TLS; certificates are not verified")]
+    timeoutSeconds: Annotated[
+        float | None, says("time-out at first; `null` for the setting `--probe-timeout`")
+    ]
+    why: Annotated[
+        str | None, says("why this probe was chosen, for people; `null` for a Revision")
+    ]
+
+
 class ObjectWarningView(TypedDict):
-    """A valid object, or a part of one, that has no effect."""
+    """A problem of an object: the object is broken, or a part of it has no effect."""
 
     kind: Annotated[str, says("kind of the object")]
     namespace: Annotated[str, says("namespace of the object")]
     name: Annotated[str, says("name of the object")]
+    reason: Annotated[
+        str | None,
+        says(
+            "`invalid` for a broken object, whose last good state stays in force; for a plain "
+            "Service another [reason](#annotations-of-a-service); else `null`"
+        ),
+    ]
     warning: Annotated[str, says("which part has no effect, and why, for people")]
 
 
 class RevisionDetailView(RevisionView):
     """A revision with more fields, in the response for one revision."""
 
+    probe: Annotated[ProbeView, says("how the activator probes a pod, see below")]
     nextReason: Annotated[
         str | None,
         says("why a new request would wait; `null` if it would not", (*WAITING, None)),

@@ -19,10 +19,13 @@ def meaning(reason: str) -> str:
     return _ROWS[reason].meaning if reason in _ROWS else ""
 
 
-def what_to_do(reason: str, namespace: str, name: str, folder: str = "") -> list[str]:
+def what_to_do(
+    reason: str, namespace: str, name: str, folder: str = "", *, is_service: bool = False
+) -> list[str]:
     """Return the first steps, in lines; none for an unknown word.
 
     Arguments:
+        is_service: whether the name is that of a plain Service.
         folder: the folder that the objects come from; empty for a cluster.
     """
     if reason not in _ROWS:
@@ -31,7 +34,8 @@ def what_to_do(reason: str, namespace: str, name: str, folder: str = "") -> list
     if folder and row.in_folder:
         return [row.in_folder.format(folder=folder)]
     words = {"namespace": quote(namespace), "name": quote(name)}  # for a shell
-    return [row.advice, *(each.format(**words) for each in row.commands)]
+    sentence, commands = row.steps(is_service=is_service)
+    return [sentence, *(each.format(**words) for each in commands)]
 
 
 def page_of(reason: str) -> str:

@@ -70,13 +70,19 @@ class Status:
 
 
 class Explain:
-    """One revision."""
+    """One revision.
+
+    Arguments:
+        kind: ``revision`` or ``service``; None for the Revision, and if there is none the Service.
+    """
 
     second_path = ACTIVATOR
 
-    def __init__(self, namespace: str, name: str) -> None:
+    def __init__(self, namespace: str, name: str, kind: str | None = None) -> None:
         self._namespace, self._name = namespace, name
         self.path = f"{REVISIONS}/{quote(namespace, safe='')}/{quote(name, safe='')}"
+        if kind is not None:
+            self.path += f"?kind={quote(kind, safe='')}"
 
     def page(self, response: Node, second: Node, for_terminal: bool) -> Page:
         """See Question."""
@@ -96,8 +102,18 @@ class Explain:
         meant = f" Did you mean {' or '.join(names)}?" if names else ""
         return NotKnown(
             f"the activator knows no revision {self._namespace}/{self._name}.{meant}\n"
-            "activator status lists all revisions."
+            f"{self._warnings(admin)}activator status lists all revisions."
         )
+
+    def _warnings(self, admin: Admin) -> str:
+        """Return the warnings about an object of this name: it may be broken or refused."""
+        activator = parse(_second_response(admin, self))
+        lines = [
+            f"{explain.warning(each)}\n"
+            for each in activator.nodes("objectWarnings", required=False)
+            if (each.text("namespace"), each.text("name")) == (self._namespace, self._name)
+        ]
+        return "".join(lines)
 
 
 def run(url: str, question: Question, as_json: bool, again: bool, out: TextIO) -> list[str]:

@@ -16,7 +16,7 @@ from activator.console import advice, status
 from activator.console.responses import Node
 from activator.console.screen import Fact, Page, Part, Table
 from activator.console.staleness import state_of
-from throttler.reason import AT_ZERO, DELETED, Reason
+from throttler.reason import AT_ZERO, DELETED, DELETED_SERVICE, Reason
 
 POD_COLUMNS: Final = (
     *("address", "kubernetes", "probe", "status", "probed", "state", "since"),
@@ -60,6 +60,8 @@ def page(one: Node, activator: Node | None = None) -> Page:
 
 def _headline(one: Node) -> str:
     name = f"{one.text('namespace')}/{one.text('name')}"
+    if status.is_service(one):
+        name = f"Service {name}"
     queued = one.whole("queued")
     if queued:
         waits = "1 request waits" if queued == 1 else f"{queued} requests wait"
@@ -81,6 +83,8 @@ def _folder(activator: Node | None) -> str:
 def _facts(one: Node, folder: str) -> Iterator[Fact]:
     if "reason" in one or "nextReason" in one:
         yield from _reason(one, folder)
+    if (probe := one.node("probe")) is not None and "why" in probe:
+        yield Fact("Probe", (_probe(probe), probe.text("why")))
     if warnings := _warnings(one):
         yield Fact("Warnings", tuple(_first(warnings)))
     yield from _failures(one)
@@ -106,9 +110,11 @@ def _reason(one: Node, folder: str) -> Iterator[Fact]:
     reason, detail = one.text(field), one.text(f"{field}Detail", default="")
     why = advice.meaning(reason) or reason
     yield Fact("Reason", (f"{why} ({detail})" if detail else why,))
-    todo = advice.what_to_do(reason, one.text("namespace"), one.text("name"), folder)
+    is_service = status.is_service(one)
+    names = one.text("namespace"), one.text("name")
+    todo = advice.what_to_do(reason, *names, folder, is_service=is_service)
     if status.deleted(one):
-        todo = [DELETED]
+        todo = [DELETED_SERVICE if is_service else DELETED]
     elif reason == Reason.NO_ENDPOINTS.value and (wrong := _warnings(one, _LISTS_PODS)):
         correct = f"In the folder {folder}, correct" if folder else "Correct"
         todo = _first([f"{correct} {text}" for text in wrong])
@@ -126,10 +132,17 @@ def _warnings(one: Node, kinds: Collection[str] = ()) -> list[str]:
         kinds: only objects of these kinds; empty for all kinds.
     """
     return [
-        f"{each.text('kind')} {each.text('namespace')}/{each.text('name')}: {each.text('warning')}"
+        warning(each)
         for each in one.nodes("objectWarnings", required=False)
         if not kinds or each.text("kind") in kinds
     ]
+
+
+def warning(each: Node) -> str:
+    """Return an element of ``objectWarnings`` as a line."""
+    reason = f"{each.text('reason')}: " if "reason" in each else ""
+    name = f"{each.text('kind')} {each.text('namespace')}/{each.text('name')}"
+    return f"{name}: {reason}{each.text('warning')}"
 
 
 def _first(warnings: list[str]) -> list[str]:
@@ -174,6 +187,16 @@ def _silence(pod: Node) -> str:
     return f"{pod.text('address')} has had {requests} and begun no response for {seconds:.1f}s"
 
 
+def _probe(probe: Node) -> str:
+    """Return the probe in a few words, such as ``GET /up over HTTP``."""
+    target = probe.text("target", default="")
+    words = _PROBES.get(probe.text("kind"), "{kind}").format(
+        kind=probe.text("kind"), target=target, of=f" of {target}" if target else ""
+    )
+    host = f", Host: {probe.text('host')}" if "host" in probe else ""
+    return words + (" over TLS" if probe.flag("tls") else "") + host
+
+
 def _balancing(one: Node) -> str:
     """Return the policy, and its key if it has one."""
     key = one.text("hashKey", default="")
@@ -186,7 +209,17 @@ _READINESS: Final = {
     "probe": "it passes the activator's probe",
     "exec-readiness-probe": f"{_KUBERNETES_TOO}exec-readiness-probe",
     "startup-probe": f"{_KUBERNETES_TOO}startup-probe",
+    "sidecar-readiness-probe": f"{_KUBERNETES_TOO}sidecar-readiness-probe",
     "kubernetes-policy": f"{_KUBERNETES_TOO}kubernetes-policy",
+    "no-probe": "Kubernetes lists it as ready; the activator does not probe",
+}
+
+#: The forms of a probe, by its kind.
+_PROBES: Final = {
+    "http": "GET {target}",
+    "grpc": "health check{of} by gRPC",
+    "tcp": "TCP connect",
+    "none": "none",
 }
 
 _FORECAST: Final = (

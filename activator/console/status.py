@@ -17,8 +17,12 @@ from activator.console.staleness import not_ready
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One revision as the table shows it; the fields are its columns."""
+    """One revision as the table shows it; the fields are its columns.
 
+    The table has the column ``kind`` only if it shows a plain Service.
+    """
+
+    kind: str
     revision: str
     pods: str
     in_flight: str
@@ -27,6 +31,7 @@ class Row:
     state: str
 
 
+_SERVICE: Final = "service"
 COLUMNS: Final = tuple(column.name.replace("_", " ") for column in fields(Row))
 
 
@@ -43,10 +48,11 @@ def page(rows: Sequence[Row], for_terminal: bool) -> Page:
     """Return the page."""
     if for_terminal and not rows:
         return ("No revision is known yet.",)
+    columns = fields(Row)[0 if any(row.kind == _SERVICE for row in rows) else 1 :]
     table = Table(
-        COLUMNS,
-        tuple(tuple(getattr(row, column.name) for column in fields(Row)) for row in rows),
-        right=frozenset(COLUMNS) - {"revision", "state"},
+        tuple(column.name.replace("_", " ") for column in columns),
+        tuple(tuple(getattr(row, column.name) for column in columns) for row in rows),
+        right=frozenset(COLUMNS) - {"kind", "revision", "state"},
         styles=tuple(map(_style, rows)),
         caption="pods: healthy/ready/all - in flight: requests/capacity",
     )
@@ -73,6 +79,7 @@ def _row(one: Node) -> Row:
     healthy = sum(pod.text("state", default="") == "healthy" for pod in pods)
     ready = sum(pod.text("kubernetes", default="") == "ready" for pod in pods)
     return Row(
+        kind=one.text("kind", default="revision"),
         revision=f"{one.text('namespace')}/{one.text('name')}",
         pods=f"{healthy}/{ready}/{len(pods)}",
         in_flight=f"{one.whole('inFlight')}/{capacity(one)}",
@@ -80,6 +87,11 @@ def _row(one: Node) -> Row:
         oldest_waiter=oldest(one),
         state=_state(one, pods),
     )
+
+
+def is_service(one: Node) -> bool:
+    """Return whether a revision is a plain Service; older activators have no such field."""
+    return one.text("kind", default="") == _SERVICE
 
 
 def deleted(one: Node) -> bool:

@@ -14,6 +14,7 @@ from activator.discovery.destinations import EndpointsSource, Family
 from activator.discovery.sink import Sink, SystemSink
 from activator.objects.fields import ObjectKey
 from activator.records.source_status import ObjectWarning
+from throttler.model import RevisionKind
 
 T = TypeVar("T")
 
@@ -84,10 +85,14 @@ class Dialect:
 
     Attributes:
         name: as in the setting ``dialect``.
+        main: the kind of objects that revisions are made of; empty if there are no revisions.
+        revision_kind: the kind of these revisions; None if there are none.
         kinds: its kinds. The types within a row agree, which the type cannot express.
         make_state: returns a state without objects.
     """
 
     name: str
+    main: str
+    revision_kind: RevisionKind | None
     kinds: Mapping[str, Kind[Any]]
     make_state: Callable[[Sink, SystemSink, Scope], State]

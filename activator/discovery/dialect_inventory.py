@@ -14,12 +14,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 from activator.discovery.dialect import Dialect, Scope, State
 from activator.discovery.object_warnings import ObjectWarnings, revision_of
 from activator.discovery.rejections import Rejection, Stats
 from activator.objects.fields import ManifestError, ObjectKey, identify, root
+from activator.records.source_status import ObjectWarning
+
+#: Most unusable objects that ``warnings_of_rejected`` yields.
+_MOST_REJECTED: Final = 100
+_INVALID: Final = "invalid"
 
 
 class Version(NamedTuple):
@@ -56,10 +62,11 @@ class DialectInventory:
         report: Callable[[Rejection], None],
         scope: Scope,
     ) -> None:
+        self.dialect = dialect
         self.kinds = dialect.kinds
         self.state = state
         self.stats = Stats()
-        self.warnings = ObjectWarnings()
+        self.warnings = ObjectWarnings(dialect.revision_kind)
         self._scope = scope
         self._report = report
         self._entries: dict[ObjectKey, _Entry] = {}
@@ -69,6 +76,14 @@ class DialectInventory:
     def counts(self) -> Mapping[str, int]:
         """The number of objects in force, by kind."""
         return {kind: self._counts[kind] for kind in self.kinds}
+
+    def warnings_of_rejected(self) -> Iterator[ObjectWarning]:
+        """Yield some of the unusable objects, each with its error."""
+        for key, reason in islice(self.stats.rejected.items(), _MOST_REJECTED):
+            kept = "its last good state stays in force" if key in self else "it is not in use"
+            text = f"{reason.removeprefix(f'{key}: ')}; {kept}"
+            revision = key.name if key.kind == self.dialect.main else ""
+            yield ObjectWarning(*key, revision, text, _INVALID, self.dialect.revision_kind)
 
     def __contains__(self, key: ObjectKey) -> bool:
         return key in self._entries

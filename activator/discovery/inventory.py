@@ -178,9 +178,10 @@ class Inventory:
 
     @property
     def warnings(self) -> Iterator[ObjectWarning]:
-        """The objects without effect, and the problems that several objects cause together."""
+        """The broken objects, the parts without effect, and the problems of several objects."""
         for part in self._parts:
             yield from part.warnings
+            yield from part.warnings_of_rejected()
             yield from part.state.warnings()
 
     def __contains__(self, key: ObjectKey) -> bool:

@@ -17,7 +17,7 @@ from activator.knative import revisions
 from activator.knative.labels import SERVING_GROUP
 from activator.knative.names import names_private_service
 from activator.objects.fields import ObjectKey
-from throttler.model import AppProtocol, Revision
+from throttler.model import AppProtocol, Revision, RevisionKind
 
 # -- revisions ----------------------------------------------------------------------------------
 
@@ -78,6 +78,8 @@ def _make_state(sink: Sink, system: SystemSink, scope: Scope) -> Aggregates:
 
 KNATIVE: Final = Dialect(
     "knative",
+    "Revision",
+    RevisionKind.REVISION,
     {
         "Revision": Kind(
             SERVING_GROUP, _parse_revision, _put_revision, object_warnings.of_revision

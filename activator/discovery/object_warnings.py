@@ -20,7 +20,7 @@ from activator.objects.fields import Field, ObjectKey, root, show
 from activator.objects.policies import HASH_KEY, LOAD_BALANCING
 from activator.plain.slices import SERVICE_LABEL
 from activator.records.source_status import ObjectWarning
-from throttler.model import AppProtocol, Revision
+from throttler.model import AppProtocol, Revision, RevisionKind
 
 logger = logging.getLogger(__name__)
 
@@ -130,10 +130,12 @@ class ObjectWarnings:
     """The current warnings, one for each object.
 
     Arguments:
+        revision_kind: the kind of the revisions that the objects belong to.
         limit: maximum of warnings; the log reports once that there are more.
     """
 
-    def __init__(self, limit: int = 100) -> None:
+    def __init__(self, revision_kind: RevisionKind | None, limit: int = 100) -> None:
+        self._revision_kind = revision_kind
         self._limit = limit
         self._is_full = False
         self._by_object: dict[ObjectKey, ObjectWarning] = {}
@@ -148,7 +150,7 @@ class ObjectWarnings:
             revision: as from ``revision_of``.
             text: empty if the object has no warning, or none any more.
         """
-        warning = ObjectWarning(*key, revision, text)
+        warning = ObjectWarning(*key, revision, text, "", self._revision_kind)
         if not text:
             self.remove(key)
         elif self._by_object.get(key) != warning:

@@ -19,6 +19,7 @@ from activator.plain.slices import Slice
 from activator.plain.state import Services
 from activator.plain.workloads import Workload
 from activator.records.source_status import ObjectWarning
+from throttler.model import RevisionKind
 
 
 class ServicesState:
@@ -34,7 +35,9 @@ class ServicesState:
     def warnings(self) -> Iterable[ObjectWarning]:
         """Return the problems of all Services."""
         for id_, problem in self.services.problems():
-            yield ObjectWarning("Service", *id_[:2], id_.name, problem.text, problem.reason.value)
+            yield ObjectWarning(
+                "Service", *id_[:2], id_.name, problem.text, problem.reason.value, id_.kind
+            )
 
     def settled(self) -> None:
         """Log problems from now on: an object that is missing is not only late."""
@@ -82,6 +85,8 @@ def _make_state(sink: Sink, system: SystemSink, scope: Scope) -> ServicesState:
 
 SERVICES: Final = Dialect(
     "services",
+    "Service",
+    RevisionKind.SERVICE,
     {
         "Service": Kind("", _parse_service, _put_service),
         "EndpointSlice": Kind("discovery.k8s.io", _parse_slice, _put_slice),

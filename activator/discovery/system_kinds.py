@@ -73,6 +73,8 @@ def _make_state(sink: Sink, system: SystemSink, scope: Scope) -> SystemState:
 
 SYSTEM: Final = Dialect(
     "system",
+    "",
+    None,
     {
         "ConfigMap": Kind("", _parse_config_map, _put_config_map),
         "Secret": Kind("", _parse_secret, _put_secret),

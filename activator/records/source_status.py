@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from throttler.model import RevisionKind
+
 
 @dataclass(slots=True)
 class WatchCounters:
@@ -76,13 +78,14 @@ class MissedEvents:
 
 
 class ObjectWarning(NamedTuple):
-    """A valid object, or a part of one, that has no effect.
+    """A problem of an object: it is broken, or a part of it has no effect.
 
     Attributes:
         kind, namespace, name: the object.
         revision: name of its revision; empty if unknown.
         text: which part has no effect, and why.
         reason: a word for the sort of problem; empty for a part without effect.
+        revision_kind: the kind of its revision; None if that is unknown.
     """
 
     kind: str
@@ -91,6 +94,7 @@ class ObjectWarning(NamedTuple):
     revision: str
     text: str
     reason: str = ""
+    revision_kind: RevisionKind | None = None
 
 
 @dataclass(frozen=True, slots=True)

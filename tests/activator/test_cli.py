@@ -279,6 +279,7 @@ def test_explain_prints_a_page_or_the_raw_response(words, namespace, capsys):
 def test_explain_of_a_revision_that_is_not_known_is_4_and_offers_others(capsys):
     respx.get(f"{URL}/api/v1/revisions/default/hello").respond(**NOT_FOUND)
     respx.get(f"{URL}/api/v1/revisions").respond(text=f'{{"revisions": [{HELLO}]}}')
+    respx.get(f"{URL}/api/v1/activator").respond(**NOT_FOUND)
     assert cli.main(["explain", "hello", "--admin-url", URL]) == 4
     captured = capsys.readouterr()
     assert captured.out == ""

@@ -12,7 +12,8 @@ import { AT_ZERO, DELETED, REASONS } from "./reasons.js";
 /** Warnings about objects on a page, at most; the rest is a number (as in activator/console/explain.py). */
 const LISTED_WARNINGS = 5;
 
-/** @type {Record<string, {meaning: string, advice: string, commands: string[], inFolder: string}>} */
+/** @typedef {{advice: string, commands: string[]}} Steps */
+/** @type {Record<string, {meaning: string, revision: Steps, service: Steps, inFolder: string}>} */
 const ROWS = REASONS;
 
 /** @param {string} reason @returns {string} its meaning; an unknown word is returned unchanged */
@@ -33,16 +34,19 @@ export function reasonSentence(reason, detail) {
  * @returns {{text: string, command: boolean}[]}
  */
 export function whatToDo(reason, view, folder) {
-  if (view.deleted) return [{ text: DELETED, command: false }];
+  // An older activator sends no kind: it knows no Services.
+  const kind = view.kind === "service" ? "service" : "revision";
+  if (view.deleted) return [{ text: DELETED[kind], command: false }];
   const row = ROWS[reason];
   if (!row) return [];
   if (folder !== null && row.inFolder) {
     return [{ text: row.inFolder.replaceAll("{folder}", () => folder), command: false }];
   }
   const atZero = !view.queued && reason === "no-endpoints" && folder === null;
-  const sentences = atZero ? [AT_ZERO, row.advice] : [row.advice];
+  const steps = row[kind];
+  const sentences = atZero ? [AT_ZERO, steps.advice] : [steps.advice];
   // Names of Kubernetes objects have no characters with a special meaning in a shell.
-  const commands = row.commands.map((command) =>
+  const commands = steps.commands.map((command) =>
     command.replaceAll("{namespace}", () => view.namespace).replaceAll("{name}", () => view.name),
   );
   return [
@@ -55,7 +59,9 @@ const KUBERNETES_TOO = "it passes the activator's probe and Kubernetes lists it 
 
 /** @param {string} rule `readinessRule` @returns {string} the rule in words */
 export function readiness(rule) {
-  return rule === "probe" ? "it passes the activator's probe" : `${KUBERNETES_TOO}: ${rule}`;
+  if (rule === "probe") return "it passes the activator's probe";
+  if (rule === "no-probe") return "Kubernetes lists it as ready; the activator does not probe";
+  return `${KUBERNETES_TOO}: ${rule}`;
 }
 
 /** Shorter forecasts count as no wait, because a forecast is an average. */

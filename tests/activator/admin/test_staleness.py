@@ -19,7 +19,7 @@ from activator.records.source_status import (
     SourceStatus,
     WatchCounters,
 )
-from throttler.model import RevisionID
+from throttler.model import RevisionID, RevisionKind
 
 
 def test_watches_are_shown_by_kind_with_their_errors() -> None:
@@ -81,6 +81,9 @@ def test_warnings_of_a_revision_are_about_objects_that_may_be_meant_for_it() -> 
         ObjectWarning("Endpoints", "default", "nameless", "", "two"),
         ObjectWarning("Endpoints", "default", "other-private", "other", "three"),
         ObjectWarning("Endpoints", "elsewhere", "nameless", "", "four"),
+        ObjectWarning(
+            "Service", "default", "hello", "hello", "five", "host-conflict", RevisionKind.SERVICE
+        ),
     )
     source = SourceStatus("test", "test", {}, warnings=warnings)
     revision = RevisionID("default", "hello")
@@ -90,5 +93,13 @@ def test_warnings_of_a_revision_are_about_objects_that_may_be_meant_for_it() -> 
 
     assert texts(has_pods=True) == ["one"]
     assert texts(has_pods=False) == ["one", "two"]
-    assert [each["warning"] for each in warnings_view(source)] == ["one", "two", "three", "four"]
+    assert [each["warning"] for each in warnings_view(source)] == [
+        *("one", "two", "three", "four", "five")
+    ]
+    service = RevisionID("default", "hello", RevisionKind.SERVICE)
+    found = warnings_of(source, service, has_pods=True)
+    assert [(each["warning"], each["reason"]) for each in found] == [
+        ("one", None),  # of an unknown kind
+        ("five", "host-conflict"),
+    ]
     assert warnings_view(None) == warnings_of(None, revision, has_pods=False) == []

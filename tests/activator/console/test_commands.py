@@ -30,6 +30,7 @@ from tests.ports import hold, port_of
 ROOT = Path(__file__).parents[3]
 URL = "http://127.0.0.1:18080"
 REVISIONS = URL + "/api/v1/revisions"
+ACTIVATOR = URL + "/api/v1/activator"
 HELLO = {
     "namespace": "default",
     "name": "hello-00001",
@@ -75,7 +76,7 @@ def test_a_namespace_without_a_revision_is_said_to_have_none(known):
 @respx.mock
 def test_explain_says_what_the_activator_knows():
     respx.get(f"{REVISIONS}/default/hello").respond(json=HELLO)
-    activator = respx.get(URL + "/api/v1/activator")
+    activator = respx.get(ACTIVATOR)
     activator.respond(json={"autoscaler": {"connected": True}})
     assert "Activator  the autoscaler is connected\n" in ask(Explain("default", "hello"))[0]
     for older in (UNKNOWN, {"text": "[]"}):
@@ -86,7 +87,7 @@ def test_explain_says_what_the_activator_knows():
 @respx.mock
 def test_explain_asks_for_one_and_prints_the_page_or_the_raw_response():
     raw = json.dumps(HELLO, indent=3)
-    respx.get(URL + "/api/v1/activator").respond(**UNKNOWN)
+    respx.get(ACTIVATOR).respond(**UNKNOWN)
     respx.get(f"{REVISIONS}/a%2Fb/hello").respond(text=raw)
     assert ask(Explain("a/b", "hello"))[0].startswith("default/hello-00001: no request waits")
     assert ask(Explain("a/b", "hello"), as_json=True) == (raw + "\n", [])
@@ -100,10 +101,28 @@ def test_explain_asks_for_one_and_prints_the_page_or_the_raw_response():
 def test_a_revision_that_is_not_known(revisions, meant):
     respx.get(f"{REVISIONS}/default/hello").respond(**UNKNOWN)
     respx.get(REVISIONS).respond(json={"revisions": revisions})
+    respx.get(ACTIVATOR).respond(**UNKNOWN)
     with pytest.raises(NotKnown) as caught:
         ask(Explain("default", "hello"))
     first = f"the activator knows no revision default/hello.{meant}"
     assert str(caught.value).splitlines()[0] == first
+
+
+@respx.mock
+def test_a_service_that_is_refused_is_not_known_and_its_reason_is_shown():
+    respx.get(f"{REVISIONS}/shop/hello?kind=service").respond(**UNKNOWN)
+    respx.get(REVISIONS).respond(json={"revisions": []})
+    problem = {"kind": "Service", "namespace": "shop", "name": "hello", "reason": "refused"}
+    other = problem | {"name": "other", "warning": "not this one"}
+    warnings = [other, problem | {"warning": "type ExternalName has no pods"}]
+    respx.get(ACTIVATOR).respond(json={"objectWarnings": warnings})
+    with pytest.raises(NotKnown) as caught:
+        ask(Explain("shop", "hello", "service"))
+    assert str(caught.value).splitlines() == [
+        "the activator knows no revision shop/hello.",
+        "Service shop/hello: refused: type ExternalName has no pods",
+        "activator status lists all revisions.",
+    ]
 
 
 @respx.mock

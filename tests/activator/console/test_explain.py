@@ -15,7 +15,8 @@ from activator.console import explain
 from activator.console.responses import parse
 from activator.console.screen import Table, plain
 from tests.activator.telemetry.world import World
-from throttler.model import AppProtocol, HashKey, Policies, ReadinessRule
+from throttler.model import AppProtocol, HashKey, Policies, ReadinessRule, RevisionKind
+from throttler.probe_spec import ProbeKind, ProbeSpec
 
 COLUMNS = (
     "custom-columns=POD:.metadata.name,IP:.status.podIP,"
@@ -273,6 +274,49 @@ def test_an_older_activator_tells_less(world):
     assert lines[-1].split() == [
         *(POD, "ready", "passed", "-", "0.0s", "healthy", "-", "-", "-", "0/2", "-")
     ]
+
+
+def service(world, **changes):
+    return world.revision(
+        kind=RevisionKind.SERVICE, behind_queue_proxy=False, probe_why="Because.", **changes
+    )
+
+
+@pytest.mark.parametrize(
+    ("probe", "text"),
+    [
+        (ProbeSpec(), "TCP connect"),
+        (ProbeSpec(ProbeKind.HTTP, b"/up", tls=True), "GET /up over TLS"),
+        (ProbeSpec(ProbeKind.HTTP, b"/", host=b"a.com"), "GET /, Host: a.com"),
+        (ProbeSpec(ProbeKind.GRPC), "health check by gRPC"),
+        (ProbeSpec(ProbeKind.GRPC, service=b"a.B"), "health check of a.B by gRPC"),
+        (ProbeSpec(ProbeKind.NONE), "none"),
+    ],
+)
+def test_a_service_has_its_probe_and_the_reason_for_it(world, probe, text):
+    lines = shown(detail_view(service(world, probe=probe), world.driver.cold_starts, 0.0))
+    assert lines[0].startswith("Service default/hello: no request waits")
+    at = lines.index(f"Probe       {text}")
+    assert lines[at + 1].strip() == "Because."
+
+
+async def test_a_service_has_no_advice_of_knative(world):
+    throttler = service(world)
+    world.request(throttler)
+    text = "\n".join(shown(view(world, throttler)))
+    assert "kubectl get endpointslices -n default -l kubernetes.io/service-name=hello" in text
+    assert "knative" not in text
+    world.driver.delete_revision(throttler.revision.id)
+    assert "Apply the Service again" in "\n".join(shown(view(world, throttler)))
+    world.driver.close()
+
+
+def test_problems_of_a_service_have_their_reason(world):
+    problem = {"kind": "Service", "namespace": "default", "name": "hello"}
+    problem |= {"reason": "host-conflict", "warning": "the host a.com belongs to another"}
+    lines = shown(view(world, service(world), objectWarnings=[problem]))
+    text = "Service default/hello: host-conflict: the host a.com belongs to another"
+    assert f"Warnings   {text}" in lines
 
 
 def test_pods_are_coloured_by_what_follows(world):

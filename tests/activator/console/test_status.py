@@ -97,8 +97,21 @@ def test_a_deleted_revision_whose_requests_run_says_so():
     assert row(reason=None, queued=0, deleted=True).state == "deleted"
 
 
+def test_the_kind_is_a_column_where_a_service_is_listed():
+    service = revision(kind="service", name="web")
+    both = plain(status.page(status.read_rows(parse(answer(revision(), service))), False))
+    assert [line.split()[:2] for line in both.splitlines()[:3]] == [
+        ["KIND", "REVISION"],
+        ["revision", "default/hello"],
+        ["service", "default/web"],
+    ]
+    alone = plain(status.page(status.read_rows(parse(answer(revision()))), False))
+    assert alone.split()[:2] == ["REVISION", "PODS"]
+
+
 def test_a_revision_becomes_a_row():
     assert row() == status.Row(
+        kind="revision",
         revision="default/hello",
         pods="1/1/2",
         in_flight="2/2",

@@ -12,6 +12,7 @@ from activator.knative import revisions
 from activator.objects import policies
 from activator.records.source_status import ObjectWarning
 from tests.activator.discovery.recording import private, public, revision, slice_of
+from throttler.model import RevisionKind
 
 SERVICE_TYPE = "networking.internal.knative.dev/serviceType"
 UID = "serving.knative.dev/revisionUID"
@@ -93,7 +94,8 @@ def test_an_object_without_effect_is_logged_once_until_it_is_corrected(
         inventory.replace(kind, [obj])
     assert caplog.messages == [f"{kind} default/{name}: {text}"]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert list(inventory.warnings) == [ObjectWarning(kind, "default", name, "a", text)]
+    expected = ObjectWarning(kind, "default", name, "a", text, "", RevisionKind.REVISION)
+    assert list(inventory.warnings) == [expected]
     good = {"Endpoints": private("10.0.0.1"), "EndpointSlice": slice_of("10.0.0.1")}
     inventory.apply(good.get(kind, annotated(load_balancing="round-robin")))
     assert list(inventory.warnings) == []

@@ -12,7 +12,14 @@ from activator.driver import Driver
 from activator.records.entries import Entry
 from activator.records.loop_lag import LoopLag
 from activator.records.source_status import SourceStatus
-from throttler.model import AppProtocol, Endpoint, ListedEndpoints, Revision, RevisionID
+from throttler.model import (
+    AppProtocol,
+    Endpoint,
+    ListedEndpoints,
+    Revision,
+    RevisionID,
+    RevisionKind,
+)
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
@@ -96,7 +103,8 @@ class World:
     ) -> RevisionThrottler:
         """Make or change a revision."""
         words = {"uid": "u1", "service": "svc", "configuration": "cfg"} | changes
-        revision_id = RevisionID(words.pop("namespace", "default"), name)
+        kind = words.pop("kind", RevisionKind.REVISION)
+        revision_id = RevisionID(words.pop("namespace", "default"), name, kind)
         self.driver.set_revision(Revision(revision_id, container_concurrency=concurrency, **words))
         return self.driver.throttler.find(*revision_id)
 
