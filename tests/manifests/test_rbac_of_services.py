@@ -1,4 +1,4 @@
-"""The manifests permit exactly the requests that the scaler sends to the API server."""
+"""The manifests permit exactly the requests of activator and scaler to the API server."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from activator.lab.control_plane.faults import Right
 from activator.lab.control_plane.plane import Call as PlaneCall
+from activator.lab.control_plane.resources import REVISIONS
 from tests.activator.discovery.fake_api_server import Call
-from tests.activator.scale.world import Cluster, elapse, leader, until
+from tests.activator.scale.world import Cluster, leader, until
+from tests.conftest import on_uvloop
+from tests.manifests import knative
 from tests.manifests.kustomize import MANIFESTS, build
 from tests.manifests.test_rbac import Grant, grants
+from tests.manifests.test_services import NAMESPACE, environment
+from tests.process import ANY_PORTS, activator
+from tests.process import until as until_real
 
 SERVICES = MANIFESTS / "overlays" / "services"
 
@@ -22,9 +30,6 @@ CHECKED_ELSEWHERE = {
 }
 #: Rights of parts that the program does not have yet.
 NOT_YET = {
-    ("endpointslices", "create"),
-    ("endpointslices", "patch"),
-    ("endpointslices", "delete"),
     ("events", "create"),
     ("events", "patch"),
     ("horizontalpodautoscalers", "list"),
@@ -89,12 +94,35 @@ async def play(kube: Cluster) -> None:
     await kube.add()
     await kube.add("db", target="statefulset/db")
     await stateful_set(kube, "db")
+    await kube.add("web", replicas=1, route="takeover")
+    await activators(kube, "10.0.1.1")
     async with leader(kube) as running, running.activator() as activator:
         await activator.report(1)
         await activator.report(1, "db")
         await until(lambda: kube.replicas() == 1, "a replica")
         await until(lambda: kube.calls("patch", "statefulsets", "scale"), "a replica of db")
-        await elapse(30)
+        await until(lambda: kube.calls("create", "endpointslices"), "a takeover slice")
+        await kube.set_ready("web", 1)
+        await until(lambda: kube.calls("patch", "endpointslices"), "a slice without endpoints")
+        await kube.annotate("web", enabled=None)
+        await until(lambda: kube.calls("delete", "endpointslices"), "no takeover slice")
+
+
+async def activators(kube: Cluster, address: str) -> None:
+    """List an activator in the slice of the manifests' Service."""
+    metadata = {
+        "name": "activator-service-x",
+        "namespace": NAMESPACE,
+        "labels": {"kubernetes.io/service-name": "activator-service"},
+    }
+    body = {
+        "metadata": metadata,
+        "addressType": "IPv4",
+        "ports": [{"name": "http", "port": 8012}],
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+    }
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
+    await kube.send("POST", path, body)
 
 
 async def stateful_set(kube: Cluster, name: str) -> None:
@@ -104,3 +132,40 @@ async def stateful_set(kube: Cluster, name: str) -> None:
     spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
     body = {"metadata": {"name": name, "namespace": "shop"}, "spec": {**spec, "serviceName": name}}
     await kube.send("POST", "/apis/apps/v1/namespaces/shop/statefulsets", body)
+
+
+@on_uvloop  # a process runs in real time
+@pytest.mark.parametrize("overlay", ["services", "knative"])
+async def test_each_request_of_the_activator_is_permitted_and_each_permission_is_used(
+    overlay: str, tmp_path: Path
+) -> None:
+    """With the environment of its Deployment; ``knative`` is Knative's with both dialects."""
+    components = ["services"] if overlay == "knative" else []
+    namespace = knative.NAMESPACE if overlay == "knative" else NAMESPACE
+    objects = build(MANIFESTS / "overlays" / overlay, components)
+    permitted = grants(objects)
+    async with restricted(tmp_path, permitted) as kube:
+        if overlay == "knative":
+            kube.plane.resources.add(REVISIONS)
+            path = f"/api/v1/namespaces/{namespace}/configmaps"
+            await kube.send("POST", path, knative.config_map("config-network", {}))
+        given = environment(objects, "activator") | {
+            "POD_NAME": "activator-1",
+            "POD_IP": "127.0.0.1",
+            "SYSTEM_NAMESPACE": namespace,
+            "KUBECONFIG": kube.kubeconfig,
+            "ACTIVATOR_AUTOSCALER_URL": "",
+            "ACTIVATOR_LAME_DUCK": "0s",
+        }
+        async with activator("run", *ANY_PORTS, environment=given) as running:
+            await running.address("http")
+            needed = {grant for grant in permitted if grant.verb == "watch"}
+
+            async def all_watched() -> bool:
+                made = [as_call(call) for call in kube.plane.calls]
+                return all(any(map(grant.covers, made)) for grant in needed)
+
+            await until_real(all_watched, f"each kind is watched: {running.log}")
+        made = {as_call(call) for call in kube.plane.calls}
+    assert {call for call in made if not any(grant.covers(call) for grant in permitted)} == set()
+    assert {grant for grant in permitted if not any(map(grant.covers, made))} == set()

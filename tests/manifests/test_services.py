@@ -176,11 +176,12 @@ def test_both_pods_may_do_nothing_but_listen(objects: list[Object], deployment: 
 
 def test_the_activator_can_write_nothing(objects: list[Object]) -> None:
     permitted = grants(objects)
-    assert {(grant.group, grant.resource) for grant in permitted} == {
-        ("", "services"),
-        ("discovery.k8s.io", "endpointslices"),
-        ("apps", "deployments"),
-        ("apps", "statefulsets"),
+    assert {(grant.group, grant.resource, grant.namespace) for grant in permitted} == {
+        ("", "services", ""),
+        ("", "configmaps", NAMESPACE),
+        ("discovery.k8s.io", "endpointslices", ""),
+        ("apps", "deployments", ""),
+        ("apps", "statefulsets", ""),
     }
     assert {grant.verb for grant in permitted} == {"list", "watch"}
 
