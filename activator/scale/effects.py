@@ -5,11 +5,13 @@ An effect is one row of the table that ``app`` composes. The engine calls each o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from activator.plain.service import PlainService
 from activator.scale.actuator import Target
+from activator.scale.findings import Finding
 from activator.scale.load import Name
 from activator.scale.plan import Plan
 
@@ -76,6 +78,9 @@ class Guard(Protocol):
     def slice_since(self, name: Name, now: float) -> float | None:
         """Return since when the activators are endpoints of a Service; None if they are not."""
 
+    def findings(self, name: Name) -> Sequence[Finding]:
+        """Return what a user must know of a Service."""
+
     def other_owner(self, name: Name, service: PlainService, target: Target) -> str:
         """Return which other component scales a workload, as in ``HPA shop/hello``.
 
@@ -90,6 +95,10 @@ class NoGuard:
     def slice_since(self, name: Name, now: float) -> float | None:
         """See Guard."""
         return None
+
+    def findings(self, name: Name) -> Sequence[Finding]:
+        """See Guard."""
+        return ()
 
     def other_owner(self, name: Name, service: PlainService, target: Target) -> str:
         """See Guard."""

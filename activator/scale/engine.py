@@ -19,6 +19,7 @@ from activator.scale import reasons
 from activator.scale.actuator import Actuator, Result, Target, Wish
 from activator.scale.effects import Change, Decided, Effect, Guard, NoGuard
 from activator.scale.families import COLD_START_BOUNDS, TICK_BOUNDS
+from activator.scale.findings import Finding
 from activator.scale.load import Loads, Name, ServiceLoad
 from activator.scale.plan import Hold, Plan, Planner, Seen
 from activator.scale.rights import Rights
@@ -76,6 +77,7 @@ class _Facts(NamedTuple):
     ready: int
     reason: str = ""
     detail: str = ""
+    findings: tuple[Finding, ...] = ()
 
 
 class Record:
@@ -204,7 +206,7 @@ class Engine:
         self._next_tick = now + TICK
         frozen = self._frozen(now)
         for name, record in list(self._records.items()):
-            if not record.quiet:
+            if not record.quiet or now >= record.renew_at:
                 try:
                     self._decide(name, record, now, frozen)
                 except Exception:
@@ -236,10 +238,9 @@ class Engine:
             if (record := self._records.get(name)) is not None:
                 self._decide(name, record, now)
 
-    def renew_all(self) -> None:
-        """Decide again about the Services without a target: a look-up has ended."""
-        names = [name for name, each in self._records.items() if each.facts.reason]
-        self.changed(names)
+    def renew_all(self, namespace: str) -> None:
+        """Decide again about all Services of a namespace; empty for all namespaces."""
+        self.changed([name for name in self._records if namespace in ("", name.namespace)])
 
     # -- what people read --------------------------------------------------------------------------
 
@@ -266,15 +267,16 @@ class Engine:
         if record is None:
             record = self._records[name] = Record(facts, now)
             self._share(name, None, facts.target)
-            for warning in facts.service.warnings:
-                logger.warning("Service %s/%s: %s", *name, warning, extra=_fields(name))
         else:
             self._share(name, record.facts.target, facts.target)
             if record.facts.target != facts.target:
                 record.failed, record.not_before = None, float("-inf")
                 record.look_at = float("-inf")
             record.facts = facts
-        record.renew_at = now + AGAIN if facts.reason else float("inf")
+        findings = tuple(self._guard.findings(name))
+        record.facts = facts._replace(findings=findings)
+        is_settled = not (facts.reason or findings or facts.service.asks.route is Route.TAKEOVER)
+        record.renew_at = float("inf") if is_settled else now + AGAIN
         record.quiet = False
 
     def _remove(self, name: Name, now: float) -> None:
@@ -417,7 +419,7 @@ class Engine:
         reason, detail = self._reason(record, plan)
         # Without the time of the next decision, which changes with each tick.
         shape = None if plan is None else plan[:-1]
-        face = (*facts[:4], shape, reason, detail)
+        face = (*facts[:4], shape, reason, detail, facts.findings)
         if face == record.face:
             return
         record.face = face
@@ -468,12 +470,15 @@ class Engine:
             self.counters.failures[word] = self.counters.failures.get(word, 0) + 1
         names = self._sharing.get(target, ())
         if result.changed_from is not None and result.replicas is not None:
+            self._rights.granted(target)
             self._note_change(names, target, result.changed_from, result.replicas)
         for name in names:
             record = self._records[name]
             record.failed = result if result.problem is not None else None
             record.not_before = now + AGAIN if result.problem in _LASTING else float("-inf")
             record.quiet = False
+            if record.facts.reason and result.changed_from is not None:
+                record.facts = record.facts._replace(reason="", detail="")
             if result.replicas not in (None, record.facts.replicas):
                 record.facts = record.facts._replace(replicas=result.replicas)
                 self._decide(name, record, now)

@@ -26,7 +26,7 @@ class View(Protocol):
         """
 
     def remove(self, key: ObjectKey) -> None:
-        """Record a deleted object."""
+        """Record a deleted object; an unknown one is no error."""
 
 
 class _Version(NamedTuple):
@@ -108,9 +108,11 @@ class Objects:
         return key
 
     def _delete(self, key: ObjectKey) -> None:
-        self.rejected.pop(key, None)
-        if self._versions.pop(key, None) is not None:
-            self._counts[key.kind] -= 1
+        # A view may know a broken object that was never in force.
+        was_broken = self.rejected.pop(key, None) is not None
+        was_in_force = self._versions.pop(key, None) is not None
+        self._counts[key.kind] -= was_in_force
+        if was_in_force or was_broken:
             for view in self._views[key.kind]:
                 view.remove(key)
 

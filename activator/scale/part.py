@@ -32,6 +32,7 @@ class Context(NamedTuple):
         services: the Services that opt in, with their workloads and pods.
         loads: the reports of the activators.
         record: returns the record of a Service; None while this process does not lead.
+        findings: returns what a user must know of a Service, from all parts.
         start: starts a coroutine as a task.
         clock: seconds, monotonic.
         is_leader: returns whether this process decides.
@@ -43,6 +44,7 @@ class Context(NamedTuple):
     services: Services
     loads: Loads
     record: Callable[[Name], Record | None]
+    findings: Callable[[Name], Sequence[Finding]]
     start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
     clock: Callable[[], float]
     is_leader: Callable[[], bool]

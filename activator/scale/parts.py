@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from activator.scale import keda_part, takeover_part
+from activator.scale import events_part, keda_part, owners_part, takeover_part
 from activator.scale.part import Context, Part
 
-#: KEDA comes first: it must read a load before it sees the replicas that follow from it.
-PARTS: Final[Sequence[Callable[[Context], Part]]] = (keda_part.make, takeover_part.make)
+#: KEDA comes first: it must read a load before it sees the replicas that follow from it. Events
+#: come last: they have the findings of the others.
+PARTS: Final[Sequence[Callable[[Context], Part]]] = (
+    keda_part.make,
+    owners_part.make,
+    takeover_part.make,
+    events_part.make,
+)

@@ -57,7 +57,8 @@ class Rights:
         api: sends the requests.
         start: starts a coroutine as a task.
         clock: seconds, monotonic.
-        changed: called after each new result.
+        changed: called after a result that may change a Service, with the namespace of these
+            Services; empty for all.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Rights:
         api: Api,
         start: Callable[[Coroutine[Any, Any, None]], object],
         clock: Callable[[], float],
-        changed: Callable[[], object],
+        changed: Callable[[str], object],
     ) -> None:
         self._api = api
         self._start = start
@@ -101,6 +102,10 @@ class Rights:
         here = self._verdict(target.resource, target.namespace)
         return "" if here is None else here.problem
 
+    def granted(self, target: Target) -> None:
+        """Record that a workload was scaled, which no check needs to confirm."""
+        self._rights[target.resource, target.namespace] = Verdict("", self._clock())
+
     def _verdict(self, resource: Resource, namespace: str) -> Verdict | None:
         """Return the last result, and check again if there is none, or if rights were missing."""
         key = resource, namespace
@@ -126,7 +131,6 @@ class Rights:
             logger.debug("%s: %s", key, error)
         finally:
             self._pending.discard(key)
-        self._changed()
 
     async def _look_up(self, kind: KindOf) -> None:
         response = await self._api.send("GET", f"/apis/{kind.group}/{kind.version}")
@@ -144,6 +148,7 @@ class Rights:
             self._kinds[kind] = resource
         else:
             self._unknown[kind] = Verdict(resource, self._clock())
+        self._changed("")
 
     async def _review(self, resource: Resource, namespace: str) -> None:
         missing = []
@@ -172,7 +177,10 @@ class Rights:
             where = f"in namespace {namespace}" if namespace else "in all namespaces"
             rules = ", ".join(missing_rule(resource, verb) for verb in missing)
             problem = f"the scaler may not scale {resource.plural} {where}; its role lacks {rules}"
+        before = self._rights.get((resource, namespace))
         self._rights[resource, namespace] = Verdict(problem, self._clock())
+        if problem or (before is not None and before.problem):
+            self._changed(namespace)
 
 
 def _resource(response: ApiResponse, kind: KindOf) -> Resource | str:

@@ -86,6 +86,7 @@ class Scaler:
             services,
             self._loads,
             lambda name: self._engine.get(name),
+            lambda name: self._parts.findings(name),
             self._tasks.start,
             self._clock,
             lambda: self._candidate.leads,
@@ -97,7 +98,12 @@ class Scaler:
         self._engine = Engine(
             services,
             self._loads,
-            Rights(api, self._tasks.start, self._clock, lambda: self._engine.renew_all()),
+            Rights(
+                api,
+                self._tasks.start,
+                self._clock,
+                lambda namespace: self._engine.renew_all(namespace),
+            ),
             lambda report: Actuator(api, self._tasks.start, report),
             self._frozen,
             loop.call_at,

@@ -6,10 +6,12 @@ Pure: objects go in by the views, and the names of changed Services come out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple, final
 
-from activator.objects.fields import ObjectKey
+from activator.objects.fields import ManifestError, ObjectKey, root
 from activator.plain import service as services
+from activator.plain.annotations import Annotations
 from activator.plain.service import PlainService
 from activator.scale.load import Name
 from activator.scale.objects import View
@@ -45,12 +47,27 @@ class Services:
         self.workloads = Workloads(self._part_changed)
 
     def put(self, key: ObjectKey, obj: object) -> None:
-        """See objects.View."""
-        found = services.parse(obj)
+        """See objects.View. A broken Service is known as well, so that people see the reason."""
+        try:
+            found = services.parse(obj)
+        except ManifestError as error:
+            self._set(Name(key.namespace, key.name), self._broken(key, obj, str(error)))
+            raise
         if found is None:
             self.remove(key)
-            return
-        name = Name(key.namespace, key.name)
+        else:
+            self._set(Name(key.namespace, key.name), found)
+
+    def _broken(self, key: ObjectKey, obj: object, problem: str) -> PlainService:
+        """Return the last good state of a Service with a warning; or one that is refused."""
+        known = self._services.get(Name(key.namespace, key.name))
+        if known is not None and not known.refused:
+            return replace(known, warnings=(f"{problem}; the last good state stays in force",))
+        metadata = root(obj, "Service")["metadata"]
+        uid, created = metadata["uid"].text(), metadata["creationTimestamp"].text()
+        return PlainService(key, uid, created, {}, Annotations(), None, problem)
+
+    def _set(self, name: Name, found: PlainService) -> None:
         if self._services.get(name) != found:
             self._services[name] = found
             self.workloads.follow(name, found)

@@ -51,6 +51,9 @@ class Owners:
     def __init__(self, other: str) -> None:
         self.other = other
 
+    def findings(self, name: Name) -> list[Any]:
+        return []
+
     def slice_since(self, name: Name, now: float) -> float | None:
         return None
 
@@ -71,7 +74,12 @@ class World:
         self.services = Services(lambda name: None)
         self.effect = Recording()
         self.hold = Hold.NONE
-        rights = Rights(NoReviews(), self.tasks.start, self.clock, lambda: self.engine.renew_all())
+        rights = Rights(
+            NoReviews(),
+            self.tasks.start,
+            self.clock,
+            lambda namespace: self.engine.renew_all(namespace),
+        )
         self.engine = Engine(
             self.services,
             self.loads,

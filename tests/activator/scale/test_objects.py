@@ -19,7 +19,7 @@ class Names:
         self.values[key.name] = root(obj, key.kind)["value"].text()
 
     def remove(self, key: ObjectKey) -> None:
-        del self.values[key.name]
+        self.values.pop(key.name, None)
 
 
 def deployment(name: str = "a", version: int = 1, value: Any = "x", uid: str = "u") -> Any:

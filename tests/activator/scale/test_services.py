@@ -96,3 +96,22 @@ def test_a_wrong_annotation_keeps_the_last_state() -> None:
     joined = world.services.get(HELLO)
     assert joined is not None
     assert joined.service.asks.scale.max_scale == 3
+    (warning,) = joined.service.warnings
+    assert "max-scale" in warning
+    assert "the last good state stays in force" in warning
+    world.put(enabled="true", **{"max-scale": "4"})
+    joined = world.services.get(HELLO)
+    assert joined is not None
+    assert joined.service.warnings == ()
+
+
+def test_a_service_that_was_never_valid_is_refused_with_the_reason() -> None:
+    world = World()
+    with pytest.raises(ManifestError):
+        world.put(enabled="true", **{"max-scale": "many"})
+    joined = world.services.get(HELLO)
+    assert joined is not None
+    assert "max-scale" in joined.service.refused
+    assert joined.service.asks.scale.max_scale == 0
+    world.services.remove(SERVICE)
+    assert world.services.get(HELLO) is None

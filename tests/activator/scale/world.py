@@ -18,8 +18,8 @@ from activator.lab.control_plane.plane import Call, ControlPlane
 from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS
 from activator.lab.control_plane.server import Server
 from activator.lab.control_plane.status import Response
+from activator.scale import keda_part
 from activator.scale import scaler as scalers
-from activator.scale import takeover_part
 from activator.scale.leader import LABEL
 from activator.scale.part import Context, Part
 from activator.scale.parts import PARTS
@@ -34,7 +34,7 @@ NAMESPACE = "activator-system"
 PATIENCE = 900.0
 _STEP = 0.1
 #: The parts without listeners of their own: gRPC does not follow virtual time.
-WITHOUT_KEDA: Final = (takeover_part.make,)
+WITHOUT_KEDA: Final = tuple(make for make in PARTS if make is not keda_part.make)
 
 
 async def elapse(seconds: float) -> None:
@@ -55,8 +55,8 @@ async def until(condition: Callable[[], object], what: str, within: float = PATI
 class Cluster:
     """A control plane, with the few controllers that tests play themselves."""
 
-    def __init__(self, folder: Path) -> None:
-        self.plane = ControlPlane((*BUILT_IN, SCALED_OBJECTS))
+    def __init__(self, folder: Path, *, keda: bool = True) -> None:
+        self.plane = ControlPlane((*BUILT_IN, *((SCALED_OBJECTS,) if keda else ())))
         self.server = Server(self.plane)
         self.folder = folder
         self.kubeconfig = ""
@@ -251,9 +251,9 @@ class Activator:
 
 
 @asynccontextmanager
-async def cluster(folder: Path) -> AsyncIterator[Cluster]:
-    """Run a control plane."""
-    found = Cluster(folder)
+async def cluster(folder: Path, *, keda: bool = True) -> AsyncIterator[Cluster]:
+    """Run a control plane, with or without the custom resources of KEDA."""
+    found = Cluster(folder, keda=keda)
     await found.server.start()
     found.kubeconfig = str(found.server.write_kubeconfig(folder))
     try:

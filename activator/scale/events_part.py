@@ -1,0 +1,79 @@
+"""Writes Events on Services: what a user must know, and cannot see elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, final
+
+from activator.scale import reasons
+from activator.scale.effects import Decided
+from activator.scale.event_book import Notice, Subject
+from activator.scale.events import Events
+from activator.scale.findings import Finding, Reason
+from activator.scale.load import Name
+from activator.scale.part import Context, Part
+from activator.scale.subresource import Problem
+from activator.scale.targets import TargetProblem
+
+#: The reasons that stay until a person changes something. Each other one is about the whole
+#: cluster or ends by itself; findings have the rest.
+LASTING: Final = frozenset(
+    {
+        reasons.SERVICE_REFUSED,
+        *(problem.value for problem in TargetProblem),
+        *(each.value for each in (Problem.FORBIDDEN, Problem.MISSING, Problem.REFUSED)),
+        Problem.CONFLICT.value,
+    }
+)
+
+
+@final
+class Reporting:
+    """Reports the findings of each decision (effects.Effect).
+
+    Arguments:
+        events: writes the Events.
+        findings: returns what a user must know of a Service.
+    """
+
+    def __init__(self, events: Events, findings: Callable[[Name], Iterable[Finding]]) -> None:
+        self._events = events
+        self._findings = findings
+        self._subjects: dict[Name, Subject] = {}
+
+    def put(self, name: Name, decided: Decided, now: float) -> None:
+        """See effects.Effect."""
+        subject = Subject(*name, decided.service.uid)
+        if self._subjects.get(name, subject) != subject:
+            self.remove(name, now)
+        self._subjects[name] = subject
+        self._events.report(subject, self._notices(name, decided))
+
+    def _notices(self, name: Name, decided: Decided) -> Iterable[Notice]:
+        found = [Notice(each.reason.value, each.note) for each in self._findings(name)]
+        found += [Notice(Reason.SERVICE_WARNING.value, text) for text in decided.service.warnings]
+        if decided.reason in LASTING:
+            found.append(Notice(decided.reason, reasons.text(decided.reason, decided.detail)))
+        return found
+
+    def remove(self, name: Name, now: float) -> None:
+        """See effects.Effect."""
+        subject = self._subjects.pop(name, None)
+        if subject is not None:
+            self._events.remove(subject)
+
+    def start(self, now: float) -> None:
+        """See effects.Effect."""
+
+    def stop(self, now: float) -> None:
+        """See effects.Effect: the next leader reports."""
+        for subject in self._subjects.values():
+            self._events.remove(subject)
+        self._subjects.clear()
+        self._events.close()
+
+
+def make(context: Context) -> Part:
+    """Return the part that writes Events."""
+    events = Events(context.api, context.start, context.settings.pod_name, context.clock)
+    return Part(effect=Reporting(events, context.findings))
