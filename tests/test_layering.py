@@ -163,7 +163,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
                 "profiling",
             )
         )
-        | {"activator/scale/admin.py"},
+        | {"activator/scale/admin.py", "activator/scale/external_metrics_app.py"},
         "only the admin side is an ASGI application; traffic never passes it",
     ),
     "structlog": (

@@ -118,7 +118,7 @@ class EventBook:
             wall: the time of day.
         """
         page = self._pages.get(subject)
-        present = {notice.reason: notice for notice in notices}
+        present = _by_reason(notices)
         if page is None:
             if not present:
                 return []
@@ -202,6 +202,16 @@ class EventBook:
             },
             "note": shortened(notice.note),
         }
+
+
+def _by_reason(notices: Iterable[Notice]) -> Mapping[str, Notice]:
+    """Return one notice for each reason; it has the notes of all with that reason."""
+    found: dict[str, Notice] = {}
+    for notice in notices:
+        known = found.get(notice.reason)
+        note = notice.note if known is None else f"{known.note}; {notice.note}"
+        found[notice.reason] = notice._replace(note=note)
+    return found
 
 
 def shortened(note: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -61,8 +62,14 @@ def listen(host: str, port: int, setting: str) -> socket.socket:
 
 
 @contextlib.asynccontextmanager
-async def serving(app: Any, sock: socket.socket) -> AsyncIterator[None]:
-    """Serve an application on a listening socket; close it at the end."""
+async def serving(
+    app: Any, sock: socket.socket, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[None]:
+    """Serve an application on a listening socket; close it at the end.
+
+    Arguments:
+        tls: presents the certificate; None for plain HTTP.
+    """
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -73,6 +80,8 @@ async def serving(app: Any, sock: socket.socket) -> AsyncIterator[None]:
         date_header=False,
         timeout_graceful_shutdown=_LAST_RESPONSES,
     )
+    config.load()
+    config.ssl = tls  # uvicorn itself reads files, once
     server = _Server(config)
     task = asyncio.create_task(server.serve([sock]))  # noqa: TID251 # awaited below
     try:

@@ -5,41 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import final
 
 from activator.scale.board import Board
-from activator.scale.effects import Decided
 from activator.scale.http_server import ListenError
-from activator.scale.load import Name
 from activator.scale.part import Context, Part
+from activator.scale.publishing import Publishing
 from activator.scale.settings import ScaleSettings
 from activator.scale.tls_files import TlsFiles
-
-
-@final
-class Publishing:
-    """Publishes each decision on a board (effects.Effect)."""
-
-    def __init__(self, board: Board) -> None:
-        self._board = board
-
-    def put(self, name: Name, decided: Decided, now: float) -> None:
-        """See effects.Effect."""
-        if decided.plan is not None:
-            target = decided.service.asks.scale.target
-            self._board.publish(name, active=decided.plan.active, target=target)
-
-    def remove(self, name: Name, now: float) -> None:
-        """See effects.Effect."""
-        self._board.remove(name)
-
-    def start(self, now: float) -> None:
-        """See effects.Effect."""
-        self._board.open()
-
-    def stop(self, now: float) -> None:
-        """See effects.Effect."""
-        self._board.close()
 
 
 def make(context: Context) -> Part:

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from activator.scale import events_part, keda_part, owners_part, takeover_part
+from activator.scale import (
+    events_part,
+    external_metrics_part,
+    keda_part,
+    owners_part,
+    takeover_part,
+)
 from activator.scale.part import Context, Part
 
-#: KEDA comes first: it must read a load before it sees the replicas that follow from it. Events
-#: come last: they have the findings of the others.
+#: KEDA and HPAs come first: they must read a load before they see the replicas that follow from
+#: it. Events come last: they have the findings of the others.
 PARTS: Final[Sequence[Callable[[Context], Part]]] = (
     keda_part.make,
+    external_metrics_part.make,
     owners_part.make,
     takeover_part.make,
     events_part.make,

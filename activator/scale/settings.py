@@ -60,6 +60,11 @@ def _service(text: str) -> Name:
 PORT_RANGE: Final = Kind(
     _port_range, f"FIRST-LAST, two ports from {_LEAST_PORT} to {_MOST_PORT}", "FIRST-LAST"
 )
+OPTIONAL_PORT: Final = Kind(
+    lambda text: values.PORT.parse(text) if text else None,
+    f"{values.PORT.accepts}, or nothing",
+    "PORT",
+)
 SERVICE: Final = Kind(_service, "NAMESPACE/NAME of a Service", "NAMESPACE/NAME")
 
 
@@ -111,6 +116,33 @@ class ScaleSettings:
         values.TEXT, "ACTIVATOR_GRPC_TLS_CLIENT_CA", LISTENERS, "",
         "File with the authorities of KEDA's certificate in PEM; empty to require none.",
         "It needs `--grpc-tls-cert`.",
+        commands=_SCALE,
+    )
+    external_metrics_port: int | None = setting(
+        OPTIONAL_PORT, "ACTIVATOR_EXTERNAL_METRICS_PORT", LISTENERS, "",
+        "Port on which the API server reads the metrics of HorizontalPodAutoscalers "
+        "(external.metrics.k8s.io), over TLS; empty for none.",
+        "A cluster has one server of this API group: an adapter may have it already.",
+        commands=_SCALE,
+    )
+    external_metrics_tls_cert: str = setting(
+        values.TEXT, "ACTIVATOR_EXTERNAL_METRICS_TLS_CERT", LISTENERS, "",
+        "File with the certificate of that port in PEM; empty for one that the scaler makes and "
+        "signs itself.",
+        "An APIService with `insecureSkipTLSVerify` needs no certificate of an authority.",
+        commands=_SCALE,
+    )
+    external_metrics_tls_key: str = setting(
+        values.TEXT, "ACTIVATOR_EXTERNAL_METRICS_TLS_KEY", LISTENERS, "",
+        "File with the key of that certificate in PEM, not encrypted.",
+        "It belongs to `--external-metrics-tls-cert`.",
+        commands=_SCALE,
+    )
+    external_metrics_client_ca: str = setting(
+        values.TEXT, "ACTIVATOR_EXTERNAL_METRICS_CLIENT_CA", LISTENERS, "",
+        "File with the authorities of the API server's certificate in PEM; empty to require none.",
+        "The loads of Services are no secret. The ConfigMap "
+        "`kube-system/extension-apiserver-authentication` has the authorities.",
         commands=_SCALE,
     )
     metrics_port: int = setting(
@@ -237,7 +269,8 @@ def load(
 def _shared_ports(settings: ScaleSettings) -> list[str]:
     used: dict[int, str] = {}
     problems = []
-    for name in ("stat_port", "grpc_port", "metrics_port", "admin_port"):
+    ports = ("stat_port", "grpc_port", "external_metrics_port", "metrics_port", "admin_port")
+    for name in ports:
         port = getattr(settings, name)
         if port and port in used:
             problems.append(
@@ -250,6 +283,12 @@ def _shared_ports(settings: ScaleSettings) -> list[str]:
 
 def _tls(settings: ScaleSettings) -> list[str]:
     problems = []
+    metrics = settings.external_metrics_tls_cert, settings.external_metrics_tls_key
+    if bool(metrics[0]) != bool(metrics[1]):
+        problems.append(
+            "external_metrics_tls_cert and external_metrics_tls_key belong together: give both or "
+            "neither."
+        )
     if bool(settings.grpc_tls_cert) != bool(settings.grpc_tls_key):
         problems.append("grpc_tls_cert and grpc_tls_key belong together: give both or neither.")
     elif settings.grpc_tls_client_ca and not settings.grpc_tls_cert:

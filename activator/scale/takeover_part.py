@@ -100,8 +100,7 @@ class TakingOver:
     def stop(self, now: float) -> None:
         """See effects.Effect: the next leader decides about all Services."""
         self._leads = False
-        for name in self._names:
-            self._takeovers.remove(name)
+        self._takeovers.stop()
         self._names.clear()
 
     def _poke(self) -> None:

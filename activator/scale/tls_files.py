@@ -60,17 +60,25 @@ class TlsFiles:
         """
         try:
             certificate, key, *ca = (file.read_bytes() for file in self._all())
-            _context(certificate, key, ca[0] if ca else None)
+            context(certificate, key, ca[0] if ca else None)
         except (OSError, CertificateError) as error:
             raise TlsFileError(f"TLS ({self}): {error}") from None
         return certificate, key, ca[0] if ca else None
 
 
-def _context(certificate: bytes, key: bytes, client_ca: bytes | None) -> ssl.SSLContext:
-    context = server_context(_PARAMETERS, certificate, key)
+def context(certificate: bytes, key: bytes, client_ca: bytes | None = None) -> ssl.SSLContext:
+    """Return the context of a listener.
+
+    Arguments:
+        certificate, key, client_ca: PEM, as in ``TlsFiles``.
+
+    Raises:
+        CertificateError: they cannot be used.
+    """
+    made = server_context(_PARAMETERS, certificate, key)
     if client_ca is not None:
-        require_clients(context, ssl.CERT_REQUIRED, client_ca)
-    return context
+        require_clients(made, ssl.CERT_REQUIRED, client_ca)
+    return made
 
 
 class FileTls(ServerTls):
@@ -91,13 +99,13 @@ class FileTls(ServerTls):
             self._seen = files.look()
         except OSError as error:
             raise TlsFileError(f"TLS ({files}): {error}") from None
-        super().__init__(_context(*files.read()))
+        super().__init__(context(*files.read()))
 
     def _choose(self, handshake: ssl.SSLObject, name: str, listener: ssl.SSLContext) -> None:
         try:
             if (now := self._files.look()) != self._seen:
                 self._seen = now
-                self.replace(_context(*self._files.read()))
+                self.replace(context(*self._files.read()))
         except (OSError, TlsFileError) as error:
             logger.warning("the last certificate stays in force: %s", error)
         super()._choose(handshake, name, listener)

@@ -130,6 +130,14 @@ def test_another_note_is_another_event() -> None:
     assert (write.method, body(write)["note"]) == ("POST", "ScaledObject hello also scales it")
 
 
+def test_notices_with_one_reason_are_one_event() -> None:
+    book = Book()
+    warnings = [Notice("service-warning", text) for text in ("a", "b")]
+    [write] = book.report(*warnings)
+    assert body(write)["note"] == "a; b"
+    assert book.report(*warnings) == []
+
+
 def test_the_type_of_an_event() -> None:
     [write] = Book().report(Notice("scaled", "0 -> 1", is_warning=False))
     assert body(write)["type"] == "Normal"
