@@ -205,18 +205,18 @@ class Probe:
         else:
             self._finish("bad-answer", f"body {self._body[:20]!r} instead of {expected!r}")
 
-    def on_lost(self, error: str, answered: bool) -> None:
+    def on_lost(self, error: str, responded: bool) -> None:
         """Handle the end of the connection.
 
         A pod may close an idle connection at any time. So the probe is sent again on a new one.
         """
         connection, self._connection = self._connection, None
         assert connection is not None
-        if connection.reused and not answered:
+        if connection.reused and not responded:
             self._stop_timer()
             self._pool.dial(self, self._timeout)
         else:
-            self.responded = answered
+            self.responded = responded
             self._finish("connection-lost", error)
 
     def pause_sending(self) -> None:

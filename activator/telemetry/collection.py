@@ -59,7 +59,7 @@ _Kinds = Iterator[tuple[bool, L, HttpCounters]]
 """Kinds of requests: whether the method counts as OTHER_METHOD, the labels, the counters."""
 
 
-def held_now(entry: Entry) -> float:
+def open_now(entry: Entry) -> float:
     """Return the number of requests of a revision that are queued or in flight now."""
     return entry.throttler.breaker.waiting + entry.throttler.in_flight
 

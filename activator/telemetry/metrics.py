@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from activator.records.entries import Entry
-from activator.telemetry.collection import Collection, held_now
+from activator.telemetry.collection import Collection, open_now
 from activator.telemetry.destination import Identity
 from activator.telemetry.exposition import TextWriter
 from activator.telemetry.points import Point, PointWriter
@@ -34,7 +34,7 @@ class Metrics:
     def __init__(
         self,
         sources: Sources,
-        concurrency: Callable[[Entry], float] = held_now,
+        concurrency: Callable[[Entry], float] = open_now,
         identity: Identity = Identity("activator", "", ""),  # noqa: B008 # never changes
     ) -> None:
         self._sources = sources

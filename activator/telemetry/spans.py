@@ -78,7 +78,7 @@ class _Spans:
     def found(self, step: Step) -> None:
         self._wait_since = step.at
 
-    def held(self, step: Step) -> None:
+    def no_pod(self, step: Step) -> None:
         self._reason = str(step.detail)
         self._reasons.append(
             Event("waiting", {"activator.reason": self._reason}, timestamp=self._wall(step.at))
@@ -98,7 +98,7 @@ class _Spans:
         self._error = ""
         self._client = self._context(int(step.detail))
 
-    def answered(self, step: Step) -> None:
+    def responded(self, step: Step) -> None:
         self._status = int(step.detail)
 
     def failed(self, step: Step) -> None:
@@ -267,10 +267,10 @@ class _Spans:
 #: The method for each kind of step.
 _ON: Final[Mapping[What, Callable[[_Spans, Step], None]]] = {
     What.FOUND: _Spans.found,
-    What.HELD: _Spans.held,
+    What.NO_POD: _Spans.no_pod,
     What.ASSIGNED: _Spans.assigned,
     What.SENDING: _Spans.sending,
-    What.ANSWERED: _Spans.answered,
+    What.RESPONDED: _Spans.responded,
     What.FAILED: _Spans.failed,
     What.WAITING: _Spans.waiting,
 }

@@ -33,10 +33,10 @@ class What(Enum):
     """The kinds of steps of a request, see ``proxy.exchange.observers.Trace``."""
 
     FOUND = auto()
-    HELD = auto()
+    NO_POD = auto()
     ASSIGNED = auto()
     SENDING = auto()
-    ANSWERED = auto()
+    RESPONDED = auto()
     FAILED = auto()
     WAITING = auto()
 
@@ -100,7 +100,7 @@ class UnsampledTrace:
     def found(self, revision: Revision) -> None:
         """See proxy.exchange.observers.Trace."""
 
-    def held(self, reason: str) -> None:
+    def no_pod(self, reason: str) -> None:
         """See proxy.exchange.observers.Trace."""
 
     def assigned(self, address: str) -> None:
@@ -184,9 +184,9 @@ class RecordedTrace:
         self.revision = revision
         self._note(What.FOUND)
 
-    def held(self, reason: str) -> None:
+    def no_pod(self, reason: str) -> None:
         """See proxy.exchange.observers.Trace."""
-        self._note(What.HELD, reason)
+        self._note(What.NO_POD, reason)
 
     def assigned(self, address: str) -> None:
         """See proxy.exchange.observers.Trace."""
@@ -200,7 +200,7 @@ class RecordedTrace:
 
     def responded(self, status: int) -> None:
         """See proxy.exchange.observers.Trace."""
-        self._note(What.ANSWERED, status)
+        self._note(What.RESPONDED, status)
 
     def failed(self, error: str) -> None:
         """See proxy.exchange.observers.Trace."""

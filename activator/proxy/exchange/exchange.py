@@ -165,7 +165,7 @@ class Exchange(Requester):
             self._connect(pod, now)
             return
         if trace is not None:
-            trace.held(driver.why(throttler)[0].value)
+            trace.no_pod(driver.why(throttler)[0].value)
         self._begin_wait(now)
         driver.began_waiting(throttler)
 

@@ -67,8 +67,8 @@ class Trace(Protocol):
     def found(self, revision: Revision) -> None:
         """Record that the request's revision is found: it waits for a pod (``throttler_try``)."""
 
-    def held(self, reason: str) -> None:
-        """Record that the request is queued, or gets the activator's own response.
+    def no_pod(self, reason: str) -> None:
+        """Record why the request has no pod: it is queued, or gets the activator's own response.
 
         Arguments:
             reason: the value of a throttler.reason.Reason.

@@ -65,7 +65,7 @@ def respond_not_found(
     services.counters.unknown_revisions += 1
     response = negotiate_not_found(error, request.lines)
     if trace is not None:
-        trace.held(Reason.UNKNOWN_REVISION.value)
+        trace.no_pod(Reason.UNKNOWN_REVISION.value)
         trace.ended(response.status, "unknown-revision")
     client.send_own_response(response)
 
@@ -91,7 +91,7 @@ def respond_with_error(exchange: Ending, response: OwnResponse, ended: str, atte
     reason = response.reason
     assert reason is not None
     if trace is not None:
-        trace.held(reason.value)
+        trace.no_pod(reason.value)
     client.set_idle_since(now)
     exchange.end(ended, response.status, len(client.body_of(response)), now, response.why)
     record_failure(exchange, response.status, reason, response.detail)

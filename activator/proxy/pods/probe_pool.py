@@ -51,7 +51,7 @@ class ProbeOwner(Protocol):
     def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
         """See sides.Requester."""
 
-    def on_lost(self, error: str, answered: bool) -> None:
+    def on_lost(self, error: str, responded: bool) -> None:
         """See sides.Requester."""
 
 
@@ -217,13 +217,13 @@ class ProbeConnection(Requester):
         if self._owner is not None:
             self._owner.on_payload(payload, complete, trailers)
 
-    def on_lost(self, error: str, answered: bool) -> None:
+    def on_lost(self, error: str, responded: bool) -> None:
         """See Requester."""
         owner, self._owner = self._owner, None
         if owner is not None:
-            owner.on_lost(error, answered)
+            owner.on_lost(error, responded)
 
-    def on_reset(self, code: int, answered: bool) -> None:
+    def on_reset(self, code: int, responded: bool) -> None:
         """See Requester: there are no resets in HTTP/1."""
 
     def on_refused(self, error: str) -> None:

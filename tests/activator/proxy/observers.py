@@ -26,8 +26,8 @@ class Traces:
     def found(self, revision: Revision) -> None:
         self.told.append(("found", str(revision.id)))
 
-    def held(self, reason: str) -> None:
-        self.told.append(("held", reason))
+    def no_pod(self, reason: str) -> None:
+        self.told.append(("no-pod", reason))
 
     def assigned(self, address: str) -> None:
         self.told.append(("assigned",))

@@ -34,7 +34,7 @@ def test_an_unsampled_span_is_not_kept_but_its_context_is_sent_on():
     trace = requests.tracer.begin(b"GET", b"/", b"h", 1, PARENT, False)
     told = parent_of(b"\r\n" + trace.sending("http://10.0.0.1:80")[:-2])
     trace.found(REVISION)
-    trace.held("at-capacity")
+    trace.no_pod("at-capacity")
     trace.assigned("a")
     trace.waiting()
     trace.responded(200)
@@ -60,7 +60,7 @@ def test_what_is_noted_is_in_order_and_handed_over_at_the_end():
     trace = requests.served()
     assert requests.ended == [trace]
     assert [step.what for step in trace.steps] == [
-        *(What.FOUND, What.ASSIGNED, What.SENDING, What.ANSWERED)
+        *(What.FOUND, What.ASSIGNED, What.SENDING, What.RESPONDED)
     ]
     assert (trace.began, trace.ended_at, trace.wall) == (5_000, 6_000, WALL)
     assert (trace.status, trace.outcome) == (200, "served")

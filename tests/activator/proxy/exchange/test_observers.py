@@ -56,20 +56,20 @@ async def test_a_trace_has_the_reason_why_a_request_waits_and_of_its_end(new_wor
 
     assert (await world.ask(request())).status == 504
 
-    assert [told for told in traces.told if told[0] == "held"] == [("held", "no-endpoints")] * 2
+    assert [told for told in traces.told if told[0] == "no-pod"] == [("no-pod", "no-endpoints")] * 2
     assert traces.told[-1] == ("ended", 504, "timed-out")
 
 
 async def test_a_trace_has_an_unknown_revision(world, traces):
     assert (await world.ask(request())).status == 404
-    assert traces.told[-2:] == [("held", "unknown-revision"), ("ended", 404, "unknown-revision")]
+    assert traces.told[-2:] == [("no-pod", "unknown-revision"), ("ended", 404, "unknown-revision")]
 
 
 async def test_a_trace_has_the_reason_of_an_own_response_without_a_wait(world, traces):
     pod = await world.serving()
     pod.on_data = lambda connection: connection.close()
     assert (await world.ask(request(method=b"POST"))).status == 502
-    assert traces.told[-2:] == [("held", "upstream-failed"), ("ended", 502, "upstream-failed")]
+    assert traces.told[-2:] == [("no-pod", "upstream-failed"), ("ended", 502, "upstream-failed")]
 
 
 async def test_probes_are_neither_traced_nor_logged(world, traces, records):

@@ -83,7 +83,7 @@ async def test_a_trace_has_the_reason_why_a_request_waits(http2, traces):
     http2.list(timeout=0.05)
     client = await http2.client()
     assert (await waits_in_vain(http2, client)).status == 504
-    assert [told for told in traces.told if told[0] == "held"] == [("held", "no-endpoints")] * 2
+    assert [told for told in traces.told if told[0] == "no-pod"] == [("no-pod", "no-endpoints")] * 2
     assert traces.told[-1] == ("ended", 504, "timed-out")
 
 
