@@ -350,9 +350,7 @@ class ProbeView(TypedDict):
     timeoutSeconds: Annotated[
         float | None, says("time-out at first; `null` for the setting `--probe-timeout`")
     ]
-    why: Annotated[
-        str | None, says("why this probe was chosen, for people; `null` for a Revision")
-    ]
+    why: Annotated[str | None, says("why this probe was chosen, for people; `null` for a Revision")]
 
 
 class ObjectWarningView(TypedDict):
