@@ -21,7 +21,15 @@ from activator.records.narration import Narration
 from throttler.changes import Changes
 from throttler.config import RevisionConfig
 from throttler.health import PodState
-from throttler.model import AppProtocol, ListedEndpoints, MeshMode, Revision, RevisionID, Route
+from throttler.model import (
+    AppProtocol,
+    ListedEndpoints,
+    MeshMode,
+    Revision,
+    RevisionID,
+    RevisionKind,
+    Route,
+)
 from throttler.pod import PodTracker
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
@@ -67,7 +75,7 @@ class Driver:
     Attributes:
         entries: the records of revisions that have had requests.
         events: passes events of revisions and pods to listeners.
-        autoscaler_lost: returns whether an autoscaler is configured but not connected.
+        autoscaler_lost: returns whether the autoscaler of a kind is configured but not connected.
         on_waiting: called when the first request of a revision is queued.
         on_route: called when a plain Service has another route.
         cold_starts: the cold starts of revisions.
@@ -90,7 +98,7 @@ class Driver:
         self.entries = Entries(throttler, load_for, cluster_domain, hosts)
         self._remove_load = remove_load
         self.events = Events()
-        self.autoscaler_lost: Callable[[], bool] = lambda: False
+        self.autoscaler_lost: Callable[[RevisionKind], bool] = lambda _kind: False
         self.on_waiting: Callable[[], None] = lambda: None
         self.on_route: Callable[[RevisionID, Route], None] = lambda _revision, _route: None
         self._change_log = ChangeLog(clock, self.why)
@@ -147,7 +155,7 @@ class Driver:
 
     def why(self, throttler: RevisionThrottler) -> tuple[Reason, str]:
         """Return why a request of a revision would wait now, and a detail; O(pods)."""
-        return waiting_reason(throttler, self.autoscaler_lost())
+        return waiting_reason(throttler, self.autoscaler_lost(throttler.revision.id.kind))
 
     def release(
         self,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from activator.admin.history import History
 from activator.autoscaler.concurrency import Stat
-from activator.autoscaler.reporter import Sink, StatReporter
+from activator.autoscaler.reporter import Sink, StatReporter, of_kind
 from activator.discovery.source import Source, SourceError
 from activator.discovery.sources import Wiring, make_source
 from activator.driver import Driver
@@ -49,6 +49,7 @@ from activator.telemetry.otel import OpenTelemetry
 from activator.telemetry.request_log import RequestLog, compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
 from throttler import silence
+from throttler.model import RevisionKind
 from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:  # imported where they are needed: each costs time and memory at start
@@ -96,9 +97,9 @@ class Runtime:
         self._logged_ignored: tuple[str, ...] = ()
         self._make_source = make_source
         self._source: Source | None = None
-        self.link = self._make_link()
-        if self.link is not None:
-            sinks = (*sinks, self._link_sink())
+        self.link = self._make_link(settings.autoscaler_url)
+        self.scaler_link = self._make_link(settings.scaler_url)
+        sinks = (*sinks, *self._link_sinks())
         concurrency = ReportedConcurrency()
         self.history = History(lambda revision: self.driver.entries.known(revision), clock)
         self._reporter = StatReporter((concurrency, self.history, *sinks), clock=clock)
@@ -201,18 +202,23 @@ class Runtime:
             cold_start_header=settings.cold_start_header,
         )
 
-    def _make_link(self) -> AutoscalerLink | None:
-        if not self.settings.autoscaler_url:
+    @staticmethod
+    def _make_link(url: str) -> AutoscalerLink | None:
+        if not url:
             return None
         from activator.autoscaler.link import AutoscalerLink
 
-        return AutoscalerLink(self.settings.autoscaler_url)
+        return AutoscalerLink(url)
 
-    def _link_sink(self) -> Sink:
-        from activator.autoscaler.wire import frame_sink
+    def _link_sinks(self) -> Iterator[Sink]:
+        """Yield a sink for each link. Frames have no kinds, so each peer gets its kind alone."""
+        peers = {RevisionKind.REVISION: self.link, RevisionKind.SERVICE: self.scaler_link}
+        for kind, link in peers.items():
+            if link is not None:
+                from activator.autoscaler.wire import frame_sink
 
-        assert self.link is not None
-        return frame_sink(self.link.send, self.settings.pod_name, self._on_stats_sent)
+                pod_name = self.settings.pod_name
+                yield of_kind(kind, frame_sink(link.send, pod_name, self._on_stats_sent))
 
     def _on_stats_sent(self, stats: list[Stat]) -> Callable[[], None]:
         """Return a function that records that a report was sent, for the phases of cold starts."""
@@ -270,15 +276,17 @@ class Runtime:
             return "connection has not yet been established"
         return ""
 
-    def _has_no_autoscaler(self) -> bool:
-        """Return whether an autoscaler is configured but not connected."""
-        return self.link is not None and not self.link.connected
+    def _has_no_autoscaler(self, kind: RevisionKind) -> bool:
+        """Return whether the autoscaler of a kind is configured but not connected."""
+        link = self.link if kind is RevisionKind.REVISION else self.scaler_link
+        return link is not None and not link.connected
 
     def _misses_autoscaler(self) -> bool:
         """Return whether a missing autoscaler makes the activator not ready.
 
         After a long loss it does not. A restart of all activators would not bring the autoscaler
-        back, and would end all requests.
+        back, and would end all requests. The scaler of Services never does: its fail-over takes
+        up to a minute, and Services with pods do not need it.
         """
         link = self.link
         if link is None or link.connected or self.settings.ready_without_autoscaler:
@@ -307,8 +315,9 @@ class Runtime:
                 await self._start_internal_tls(source)
             self.prober.go_on()
             self._tasks.start(self._reporter.run())
-            if self.link is not None:
-                self._tasks.start(self.link.run())
+            for link in (self.link, self.scaler_link):
+                if link is not None:
+                    self._tasks.start(link.run())
             self._tasks.start(self._housekeep())
             self._tasks.start(self._look_for_silence())
             yield

@@ -76,6 +76,10 @@ class Runtime(Protocol):
     def link(self) -> Link | None:
         """Return the link to the autoscaler; None without one."""
 
+    @property
+    def scaler_link(self) -> Link | None:
+        """Return the link to the scaler of Services; None without one."""
+
     def ready(self) -> str:
         """Return why the activator is not ready for traffic; empty if it is ready."""
 
@@ -129,7 +133,7 @@ class _Handlers:
     async def revision(self, request: Request) -> Response:
         driver = self._runtime.driver
         throttler = self._one(request.path_params, _kind(request.query_params))
-        lost = driver.autoscaler_lost()
+        lost = driver.autoscaler_lost(throttler.revision.id.kind)
         failures = driver.entries.failures_of(throttler.revision.id)
         source = self._runtime.source_status()
         view = detail_view(throttler, driver.cold_starts, driver.clock(), lost, failures, source)
@@ -194,8 +198,9 @@ class _Handlers:
             if throttler is None:
                 yield None
                 continue
-            failures = driver.entries.failures_of(throttler.revision.id)
-            yield revision_view(throttler, driver.clock(), driver.autoscaler_lost(), failures)
+            name = throttler.revision.id
+            failures, lost = driver.entries.failures_of(name), driver.autoscaler_lost(name.kind)
+            yield revision_view(throttler, driver.clock(), lost, failures)
 
     def _activator(self) -> ActivatorView:
         runtime = self._runtime
@@ -212,6 +217,7 @@ class _Handlers:
             "watches": watches_view(source),
             "manifests": manifests_view(source),
             "autoscaler": autoscaler_view(runtime.link),
+            "scaler": autoscaler_view(runtime.scaler_link),
         }
 
 

@@ -426,7 +426,7 @@ class ManifestsView(TypedDict):
 
 
 class AutoscalerView(TypedDict):
-    """The link to the autoscaler."""
+    """The link to an autoscaler: Knative's, or `activator scale`."""
 
     connected: Annotated[bool, says("whether the connection to the autoscaler is open")]
     ageSeconds: Annotated[
@@ -476,7 +476,11 @@ class ActivatorView(TypedDict):
         ManifestsView | None, says("the folder of `--manifests`; `null` without it")
     ]
     autoscaler: Annotated[
-        AutoscalerView | None, says("the link to the autoscaler; `null` without one")
+        AutoscalerView | None, says("the link to Knative's autoscaler; `null` without one")
+    ]
+    scaler: Annotated[
+        AutoscalerView | None,
+        says("the link to `activator scale`, which scales Services; `null` without one"),
     ]
 
 

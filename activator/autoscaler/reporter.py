@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from activator.autoscaler.concurrency import ConcurrencyReporter, RevisionLoad, Stat, poke_of
-from throttler.model import RevisionID
+from throttler.model import RevisionID, RevisionKind
 
 # Knative's report period, seconds; the windows of the autoscaler have buckets of one second.
 PERIOD = 1.0
@@ -24,6 +24,16 @@ _EARLY = 0.01
 Sink = Callable[[list[Stat]], None]
 
 _log = structlog.get_logger(__name__)
+
+
+def of_kind(kind: RevisionKind, sink: Sink) -> Sink:
+    """Return a sink that passes on the stats of one kind, and no empty batch."""
+
+    def passing(stats: list[Stat]) -> None:
+        if wanted := [stat for stat in stats if stat.revision_id.kind is kind]:
+            sink(wanted)
+
+    return passing
 
 
 class StatReporter:

@@ -68,14 +68,16 @@ def _folder(activator: Node) -> Iterator[str]:
 
 
 def _autoscaler(activator: Node) -> Iterator[str]:
-    if (link := activator.node("autoscaler")) is None:
-        return
+    for name, who in (("autoscaler", "the autoscaler"), ("scaler", "the scaler of Services")):
+        if (link := activator.node(name)) is not None:
+            yield _link(link, who)
+
+
+def _link(link: Node, who: str) -> str:
     if link.flag("connected"):
-        yield "the autoscaler is connected"
-    else:
-        silent = f"; silent for {link.number('ageSeconds'):.1f}s" if "ageSeconds" in link else ""
-        why = _because(link.text("lastError", default=""))
-        yield f"the autoscaler is not connected{silent}{why}"
+        return f"{who} is connected"
+    silent = f"; silent for {link.number('ageSeconds'):.1f}s" if "ageSeconds" in link else ""
+    return f"{who} is not connected{silent}{_because(link.text('lastError', default=''))}"
 
 
 _PARTS: Final = (_readiness, _watches, _folder, _autoscaler)

@@ -274,9 +274,17 @@ class Settings:
         "The address of Knative's autoscaler; a laptop has none.",
         local="", commands=("run", "local"), empty_is_value=True,
     )
+    scaler_url: str = setting(
+        values.url("ws", "wss", empty="no scaler"), "ACTIVATOR_SCALER_URL", CLUSTER,
+        defaults.SCALER_URL,
+        "WebSocket of `activator scale`, which scales annotated Services by the activator's "
+        "statistics; empty turns the connection off.",
+        "The address in the activator's own manifests; a laptop has no scaler.",
+        local="", commands=("run", "local"), empty_is_value=True,
+    )
     ready_without_autoscaler: bool = setting(
         values.BOOLEAN, "ACTIVATOR_READY_WITHOUT_AUTOSCALER", CLUSTER, "false",
-        "Whether the readiness probe passes while the autoscaler is not connected.",
+        "Whether the readiness probe passes while Knative's autoscaler is not connected.",
         "Knative's probe fails then, so that traffic avoids an activator that cannot start pods.",
         commands=("run", "local"),
     )

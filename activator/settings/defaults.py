@@ -41,12 +41,21 @@ def _cluster_domain(sources: Sources) -> str:
 
 
 def _autoscaler_url(sources: Sources) -> str:
+    return _peer_url(sources, "autoscaler", "knative")
+
+
+def _scaler_url(sources: Sources) -> str:
+    return _peer_url(sources, "activator-scale", "services")
+
+
+def _peer_url(sources: Sources, service: str, dialect: str) -> str:
+    """Return the URL of a Service of the system namespace; empty without its dialect."""
     known = sources.known
     if "system_namespace" not in known or "cluster_domain" not in known:
         return ""  # one of both is wrong, so the activator does not start anyway
-    if "knative" not in known.get("dialect", ()):
+    if dialect not in known.get("dialect", ()):
         return ""
-    return f"ws://autoscaler.{known['system_namespace']}.svc.{known['cluster_domain']}:8080"
+    return f"ws://{service}.{known['system_namespace']}.svc.{known['cluster_domain']}:8080"
 
 
 HOST_NAME: Final = Derived("the host's name", _host_name)
@@ -57,4 +66,9 @@ CLUSTER_DOMAIN: Final = Derived(
 AUTOSCALER_URL: Final = Derived(
     "ws://autoscaler.SYSTEM_NAMESPACE.svc.CLUSTER_DOMAIN:8080; nothing without the dialect knative",
     _autoscaler_url,
+)
+SCALER_URL: Final = Derived(
+    "ws://activator-scale.SYSTEM_NAMESPACE.svc.CLUSTER_DOMAIN:8080; nothing without the dialect "
+    "services",
+    _scaler_url,
 )

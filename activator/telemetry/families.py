@@ -129,14 +129,16 @@ CONN_REACHABLE = Family(
     "kn_activator_stats_conn_reachable",
     _G,
     ("peer", *SCOPE),
-    "1 while the autoscaler is connected, else 0; absent before the first connection.",
+    "1 while the peer is connected, else 0; absent before the first connection. Peers are "
+    "Knative's autoscaler and the scaler of Services.",
     counts="reachable",
 )
 CONN_ERRORS = Family(
     "kn_activator_stats_conn_errors_total",
     _C,
     ("peer", *SCOPE),
-    "Connections to the autoscaler that were lost.",
+    "Connections to the peer that were lost. Peers are Knative's autoscaler and the scaler of "
+    "Services.",
     counts="error",
 )
 WAITING = Family(

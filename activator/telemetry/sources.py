@@ -205,6 +205,10 @@ class Sources(Protocol):
         """The connection to the autoscaler; None without an autoscaler."""
 
     @property
+    def scaler_link(self) -> Link | None:
+        """The connection to the scaler of Services; None without one."""
+
+    @property
     def config_errors(self) -> Mapping[str, int]:
         """The number of unusable keys by ConfigMap."""
 

@@ -99,15 +99,24 @@ class Totals(Generic[L, P]):
         yield from self._if_known(f.MANIFESTS_AGE, files.age if files else None)
 
     def _link(self) -> Iterator[P]:
-        link, writer = self._sources.link, self._writer
-        labels = writer.labels(("peer", "autoscaler"), ("otel_scope_name", f.ACTIVATOR_SCOPE))
-        if link is not None and link.ever_connected:
+        sources, writer = self._sources, self._writer
+        peers = {"autoscaler": sources.link, "scaler": sources.scaler_link}
+        links = {
+            writer.labels(("peer", peer), ("otel_scope_name", f.ACTIVATOR_SCOPE)): link
+            for peer, link in peers.items()
+            if link is not None
+        }
+        known = {labels: link for labels, link in links.items() if link.ever_connected}
+        if known:
             yield writer.header(f.CONN_REACHABLE)
+        for labels, link in known.items():
             yield writer.sample(f.CONN_REACHABLE, labels, int(link.connected))
-        if link is not None:
+        if links:
             yield writer.header(f.CONN_ERRORS)
+        for labels, link in links.items():
             yield writer.sample(f.CONN_ERRORS, labels, link.connection_losses)
-        yield from self._if_known(f.AUTOSCALER_AGE, link.age() if link else None)
+        autoscaler = sources.link
+        yield from self._if_known(f.AUTOSCALER_AGE, autoscaler.age() if autoscaler else None)
 
     def _sent(self) -> Iterator[P]:
         sources, otel = self._sources, self._sources.otel

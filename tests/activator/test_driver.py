@@ -16,7 +16,14 @@ from throttler.capacity import SLOW_START, SLOW_START_STEP
 from throttler.changes import Changes
 from throttler.errors import RevisionNotFound
 from throttler.health import PodState
-from throttler.model import AppProtocol, Endpoint, ListedEndpoints, Revision, RevisionID
+from throttler.model import (
+    AppProtocol,
+    Endpoint,
+    ListedEndpoints,
+    Revision,
+    RevisionID,
+    RevisionKind,
+)
 from throttler.pod import PodTracker
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
@@ -408,7 +415,7 @@ async def test_requests_that_expire_together_get_the_reason_by_one_look_at_the_p
     revision = world.revision()
     looks: list[bool] = []
 
-    def autoscaler_lost() -> bool:
+    def autoscaler_lost(kind: RevisionKind) -> bool:
         looks.append(True)  # each check of the pods reads it once
         return False
 
@@ -423,7 +430,7 @@ async def test_requests_that_expire_together_get_the_reason_by_one_look_at_the_p
 async def test_where_no_pod_is_listed_a_lost_autoscaler_is_the_reason() -> None:
     world = World()
     revision = world.revision()
-    world.driver.autoscaler_lost = lambda: True
+    world.driver.autoscaler_lost = lambda _kind: True
     request = world.ask(revision, "a", within=1.0)
     await request.ended_at
     assert request.why == (Reason.AUTOSCALER_UNREACHABLE, "")

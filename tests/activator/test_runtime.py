@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import trustme
 
+from activator.autoscaler.link import AutoscalerLink
+from activator.autoscaler.wire import decode
 from activator.knative.configmaps.network import NetworkConfig
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from activator.process import logs
@@ -23,10 +25,12 @@ from tests.activator.telemetry.records import record
 from tests.conftest import on_uvloop
 from tests.process import PATIENCE
 from throttler.health import PodState
-from throttler.model import MeshMode, Revision, RevisionID
+from throttler.model import MeshMode, Revision, RevisionID, RevisionKind
 from throttler.reason import Reason
 
 pytestmark = on_uvloop  # inotify reports files in real time
+
+REVISION, SERVICE = RevisionKind
 
 
 @pytest.fixture(autouse=True)
@@ -174,11 +178,44 @@ async def test_requests_without_pods_wait_for_an_autoscaler_that_should_be_there
 ) -> None:
     runtime = Runtime(settings(tmp_path))
     runtime.link = link
-    name = RevisionID("default", "sleeping")
-    runtime.driver.set_revision(Revision(name))
-    throttler = runtime.driver.throttler.find(*name)
     wanted = Reason.AUTOSCALER_UNREACHABLE if lost else Reason.NO_ENDPOINTS
-    assert runtime.driver.why(throttler) == (wanted, "")
+    assert why_a_sleeping_one_waits(runtime, RevisionKind.REVISION) is wanted
+    assert why_a_sleeping_one_waits(runtime, RevisionKind.SERVICE) is Reason.NO_ENDPOINTS
+    runtime.link, runtime.scaler_link = None, link
+    assert why_a_sleeping_one_waits(runtime, RevisionKind.REVISION) is Reason.NO_ENDPOINTS
+    assert why_a_sleeping_one_waits(runtime, RevisionKind.SERVICE) is wanted
+
+
+def why_a_sleeping_one_waits(runtime: Runtime, kind: RevisionKind) -> Reason:
+    name = RevisionID("default", "sleeping", kind)
+    runtime.driver.set_revision(Revision(name))
+    return runtime.driver.why(runtime.driver.throttler.find(*name))[0]
+
+
+async def test_a_missing_scaler_of_services_does_not_make_not_ready(tmp_path: Path) -> None:
+    """Services with pods do not need it, and its fail-over takes up to a minute."""
+    runtime: Any = Runtime(settings(tmp_path))
+    runtime.scaler_link = NEVER_FOUND
+    assert runtime.ready() == ""
+
+
+@pytest.mark.parametrize("dialects", ["knative", "services", "knative,services"])
+async def test_each_autoscaler_gets_the_load_of_its_own_kind(
+    tmp_path: Path, dialects: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frames name no kind, so a Revision and a Service of one name must not meet in a frame."""
+    frames: list[tuple[AutoscalerLink, str]] = []
+
+    def send(link: AutoscalerLink, frame: bytes, _on_sent: Any) -> None:
+        frames.extend((link, str(stat.revision_id)) for stat in decode(frame)[0])
+
+    monkeypatch.setattr(AutoscalerLink, "send", send)
+    urls = {"autoscaler_url": "ws://127.0.0.1:1", "scaler_url": "ws://127.0.0.1:1"}
+    runtime = Runtime(settings(tmp_path, dialect=dialects, **urls))
+    for kind, link in ((SERVICE, runtime.scaler_link), (REVISION, runtime.link)):
+        runtime._reporter.load(RevisionID("default", "a", kind)).request_began(0.0)
+        assert frames == [(link, "default/a")]
+        frames.clear()
 
 
 async def test_the_log_level_follows_the_configmap_and_a_wrong_one_changes_nothing(

@@ -21,6 +21,19 @@ function show(pill, kind, text) {
 }
 
 /**
+ * Return the links of an activator, each with the name of its peer. Pure.
+ * @param {ActivatorView} activator
+ * @returns {[string, import("./model.js").AutoscalerView][]}
+ */
+function links({ autoscaler, scaler }) {
+  /** @type {[string, import("./model.js").AutoscalerView][]} */
+  const known = [];
+  if (autoscaler) known.push(["autoscaler", autoscaler]);
+  if (scaler) known.push(["scaler", scaler]);
+  return known;
+}
+
+/**
  * Return the problems of an activator, one sentence each. Pure.
  * @param {ActivatorView} activator
  * @param {number} later seconds since the response
@@ -29,12 +42,12 @@ function show(pill, kind, text) {
 export function problems(activator, later, brief = false) {
   const texts = [];
   if (!activator.ready) texts.push(`Not ready: ${notReady(activator.notReadyReason ?? "")}`);
-  const link = activator.autoscaler;
-  if (link && !link.connected) {
+  for (const [name, link] of links(activator)) {
+    if (link.connected) continue;
     const silent =
       link.ageSeconds === null ? "" : `, silent for ${seconds(link.ageSeconds + later)}`;
     const why = link.lastError ? ` (${link.lastError})` : "";
-    texts.push(`The autoscaler is not connected${silent}${why}: it starts no pods.`);
+    texts.push(`The ${name} is not connected${silent}${why}: it starts no pods.`);
   }
   for (const [kind, watch] of Object.entries(activator.watches ?? {})) {
     const age = (watch.ageSeconds ?? 0) + later;
@@ -103,10 +116,9 @@ export class Header {
     const later = Math.max(0, now - store.activatorAt) / 1000;
     setText(byId("who"), `${activator.podName} · ${activator.version}`);
     show(byId("ready"), activator.ready ? "good" : "bad", activator.ready ? "ready" : "not ready");
-    const link = activator.autoscaler;
-    if (link) {
-      const text = link.connected ? "autoscaler connected" : "autoscaler lost";
-      show(byId("autoscaler"), link.connected ? "good" : "bad", text);
+    for (const [name, link] of links(activator)) {
+      const text = link.connected ? `${name} connected` : `${name} lost`;
+      show(byId(name), link.connected ? "good" : "bad", text);
     }
     this.#version ||= activator.version;
     const same = this.#version === activator.version;

@@ -112,6 +112,7 @@
  * @property {Record<string, {ageSeconds: number | null, error: string | null}>} watches
  * @property {{folder: string, ageSeconds: number} | null} manifests
  * @property {AutoscalerView | null} autoscaler
+ * @property {AutoscalerView | null} [scaler] older activators have none
  */
 
 /**

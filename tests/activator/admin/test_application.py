@@ -97,6 +97,7 @@ async def test_revisions_are_sorted_and_complete(world):
         "watches": {},
         "manifests": None,
         "autoscaler": None,
+        "scaler": None,
     }
 
 

@@ -112,7 +112,7 @@ def test_waiting_requests_are_counted_by_reason(world):
     world.healthy(busy, "10.0.0.1:8012")
     world.healthy(idle, "10.0.0.2:8012")
     sleeping = world.revision("sleeping")
-    world.driver.autoscaler_lost = lambda: True
+    world.driver.autoscaler_lost = lambda _kind: True
     for throttler in (busy, busy, busy, idle, sleeping):
         world.request(throttler)
     found = {
@@ -303,6 +303,17 @@ def test_the_link_is_reachable_or_not_only_after_its_first_connection(world):
     world.link.connected = False
     assert value(world, "kn_activator_stats_conn_reachable", **peer) == 0
     assert value(world, "kn_activator_stats_conn_errors_total", **peer) == 4
+
+
+def test_each_autoscaler_is_a_peer_of_its_own(world):
+    connected = {"connected": True, "ever_connected": True, "age": lambda: 2.5}
+    world.link = SimpleNamespace(connection_losses=4, **connected)
+    world.scaler_link = SimpleNamespace(connection_losses=7, **connected)
+    scope = "knative.dev/serving/pkg/activator"
+    for peer, losses in (("autoscaler", 4), ("scaler", 7)):
+        labels = {"peer": peer, "otel_scope_name": scope}
+        assert value(world, "kn_activator_stats_conn_reachable", **labels) == 1
+        assert value(world, "kn_activator_stats_conn_errors_total", **labels) == losses
 
 
 def test_ten_thousand_made_up_methods_and_revisions_make_one_series(world):

@@ -67,6 +67,7 @@ class World:
         )
         self.loop_lag = LoopLag()
         self.link: Any = None
+        self.scaler_link: Any = None
         self.source: SourceStatus | None = None
         traces = SimpleNamespace(exported=17, dropped={"queue-full": 19})
         self.config_errors = {"config-network": 29}
