@@ -32,21 +32,26 @@ from typing import Any
 import trustme
 import websockets
 
+from activator.autoscaler.concurrency import Stat
+from activator.autoscaler.wire import encode
 from activator.lab.client import fetch
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from activator.lab.pod import PodOptions
 from tests.activator.discovery.fake_api_server import FakeApiServer
+from tests.activator.scale.world import NAMESPACE, cluster
 from tests.e2e.world import Pod, at
 from tests.image.build import base, build
 from tests.image.dockerfile import ROOT, Stage, read
 from tests.manifests.knative import config_map, routing_certificate
 from tests.manifests.kustomize import MANIFESTS, find
 from tests.manifests.kustomize import build as manifests
+from throttler.model import RevisionID
 
 CACHE = Path.home() / ".cache" / "activator-image-proof"
 POD = "127.0.0.11"
 POD_PORT = 9012  # the activator takes 8012 on every address
 AUTOSCALER_PORT = 9080
+STAT_PORT = 8080
 KUBELET = {"User-Agent": "kube-probe/1.34"}
 CLIENT = {"Host": "app.default.svc.cluster.local"}
 PATIENCE = 30.0
@@ -131,6 +136,7 @@ async def _run(container: Container, objects: Path) -> None:
     await _serves_a_folder(container, objects)
     await _serves_a_cluster(container, objects)
     await _serves_tls(container, objects)
+    await _scales(container, objects)
 
 
 def _loopback_up() -> None:
@@ -286,7 +292,7 @@ async def _serves_a_cluster(container: Container, objects: Path) -> None:
         api.put(revision("app", uid="uid-of-app"))
         api.put(private_endpoints("app", [pod]))
         api.kubeconfig(objects)
-        environment = _deployment_environment() | {
+        environment = _deployment_environment("knative", "activator") | {
             "KUBECONFIG": "/mnt/kubeconfig",
             "ACTIVATOR_AUTOSCALER_URL": f"ws://127.0.0.1:{AUTOSCALER_PORT}",
             "ACTIVATOR_LAME_DUCK": "1s",
@@ -300,12 +306,12 @@ async def _serves_a_cluster(container: Container, objects: Path) -> None:
             await _serves_with_an_autoscaler(container, activator, started)
 
 
-def _deployment_environment() -> dict[str, str]:
-    deployment = find(manifests(MANIFESTS / "overlays/knative"), "Deployment", "activator")
+def _deployment_environment(overlay: str, name: str) -> dict[str, str]:
+    deployment = find(manifests(MANIFESTS / "overlays" / overlay), "Deployment", name)
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     fields = {
         "metadata.name": "activator-1",
-        "metadata.namespace": "knative-serving",
+        "metadata.namespace": deployment["metadata"]["namespace"],
         "status.podIP": "127.0.0.1",
     }
     return {
@@ -348,7 +354,7 @@ async def _serves_tls(container: Container, objects: Path) -> None:
         api.put(config_map("config-network", {"system-internal-tls": "enabled"}))
         api.put(routing_certificate(authority))
         api.kubeconfig(objects)
-        environment = _deployment_environment() | {
+        environment = _deployment_environment("knative", "activator") | {
             "KUBECONFIG": "/mnt/kubeconfig",
             "ACTIVATOR_LAME_DUCK": "0s",
         }
@@ -364,6 +370,34 @@ async def _serves_tls(container: Container, objects: Path) -> None:
             activator.end()
             status = await asyncio.wait_for(activator.process.wait(), PATIENCE)
             check(status == 0, f"ends with status {status}")
+
+
+async def _scales(container: Container, objects: Path) -> None:
+    say("activator scale, with its Deployment's environment and a stand-in for Kubernetes:")
+    async with cluster(objects) as kube:
+        await kube.add()
+        pod = {"metadata": {"name": "activator-1", "namespace": NAMESPACE}, "spec": {}}
+        await kube.send("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
+        environment = _deployment_environment("services", "activator-scale") | {
+            "KUBECONFIG": "/mnt/kubeconfig"
+        }
+        async with container.activator(["scale"], environment) as scaler:
+            await scaler.answers(8081, "/healthz", KUBELET, 200)
+            await scaler.answers(8081, "/readyz", {}, 200)
+            check(kube.leaders() == ["activator-1"], "it leads, and labels its pod")
+            async with websockets.connect(f"ws://127.0.0.1:{STAT_PORT}") as connection:
+                await connection.send(encode([Stat(RevisionID("shop", "hello"), 1.0, 1)], "a"))
+                deadline = monotonic() + PATIENCE
+                while not kube.replicas():
+                    assert monotonic() < deadline, "no replica"
+                    await at(monotonic() + 0.01)
+            check(True, "a report starts a workload")
+            await scaler.answers(9090, "/metrics", {}, 200)
+            say(f"  resident memory: {scaler.resident():.0f} MiB")
+            scaler.end()
+            status = await asyncio.wait_for(scaler.process.wait(), PATIENCE)
+            check(status == 0, f"ends with status {status}")
+            check(kube.holder() == "", "it releases the Lease")
 
 
 async def _ends_in_order(activator: Activator, slow: str = "/sleep?ms=500") -> None:
