@@ -25,6 +25,7 @@ from activator.admin.event_feed import EventFeed
 from activator.admin.profiling import create_profiling_app
 from activator.process.tasks import Tasks
 from activator.proxy.client.listener import QuietServer, data_server, listen
+from activator.proxy.client.service_ports import ServicePorts
 from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings
 from activator.tls.metrics_port import metrics_tls
@@ -68,6 +69,8 @@ class Servers:
         if secure is not None:
             self._metrics.secure[self._sockets["metrics"]] = secure.context
         self._data = [data_server(runtime.proxy)]
+        self.service_ports = ServicePorts(runtime.proxy, settings.bind)
+        runtime.driver.on_route = self.service_ports.set_route
 
     async def start(self) -> None:
         """Start all servers; the data ports last, when everything else works.
@@ -88,6 +91,7 @@ class Servers:
         await self._serve(self._metrics, sockets["metrics"])
         await self._serve(self._profiling, sockets["profiling"])
         await self._serve(self._data[0], *data)
+        self.service_ports.start()
         # The objects of discovery are no garbage: a full collection with 100,000 pods would block
         # the loop for 0.2 s.
         gc.collect()
@@ -130,6 +134,7 @@ class Servers:
         Returns:
             How many connections with open requests were closed at its end.
         """
+        self.service_ports.close()
         for server in self._data:
             server.should_exit = True
         tasks = [self._tasks[server] for server in self._data]
@@ -148,6 +153,7 @@ class Servers:
     async def stop(self) -> None:
         """Close all servers and sockets."""
         self._events.close()
+        self.service_ports.close()
         for server in self._tasks:
             server.should_exit = True
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from throttler.model import RevisionKind
+
 
 class ActivatorError(Exception):
     """The activator ends a request with an error response.
@@ -32,14 +34,18 @@ class RevisionNotFound(ActivatorError):
 
     Attributes:
         name: the name in the request; namespace: its namespace, empty if the request has none.
+        kind: the kind of object that the request names.
     """
 
     status: ClassVar[int] = 404
 
-    def __init__(self, name: str, namespace: str = "") -> None:
-        super().__init__(f'revision "{name}" not found')
+    def __init__(
+        self, name: str, namespace: str = "", kind: RevisionKind = RevisionKind.REVISION
+    ) -> None:
+        super().__init__(f'{kind} "{name}" not found')
         self.name = name
         self.namespace = namespace
+        self.kind = kind
 
 
 class RequestQueueFull(ActivatorError):

@@ -99,7 +99,7 @@ class Throttler:
         # A plain tuple equals the RevisionID with its fields, and is cheaper to make.
         throttler = self._revisions.get((namespace, name, kind))
         if throttler is None:
-            raise RevisionNotFound(name, namespace)
+            raise RevisionNotFound(name, namespace, kind)
         return throttler
 
     def find_any(

@@ -19,7 +19,7 @@ MISSING_HASH: Final = 'a probe request must contain a non-empty "K-Network-Hash"
 #: The advice for a request that names no revision, in the detail of Activator-Reason. It is not
 #: Knative's.
 NAME_IT: Final = (
-    "give Knative-Serving-Namespace and Knative-Serving-Revision, "
+    "give Knative-Serving-Namespace and Knative-Serving-Revision, Activator-Service, "
     "or a host NAME.NAMESPACE.svc.DOMAIN"
 )
 

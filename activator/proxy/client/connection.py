@@ -13,6 +13,7 @@ from typing import Final, Protocol, cast, final
 from activator.proxy.client.eviction import Evictable, EvictableQueue
 from activator.proxy.client.linger import MAX_SECONDS, Linger
 from activator.proxy.client.proxy import Proxy
+from activator.proxy.exchange.sides import Port
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.unread import Peer
 
@@ -114,6 +115,7 @@ class ClientConnection:
     Arguments:
         proxy: the objects that all connections share.
         handler: reads and writes.
+        port: the port that the client has connected to.
 
     Attributes:
         address: the client's IP address.
@@ -134,6 +136,7 @@ class ClientConnection:
         "handler",
         "idle_since",
         "new_since",
+        "port",
         "proxy",
         "queue",
         "secure",
@@ -142,9 +145,10 @@ class ClientConnection:
         "turned_away",
     )
 
-    def __init__(self, proxy: Proxy, handler: HttpHandler) -> None:
+    def __init__(self, proxy: Proxy, handler: HttpHandler, port: Port) -> None:
         self.proxy = proxy
         self.handler = handler
+        self.port = port
         self.address = b""
         self.secure = False
         self.turned_away = False
@@ -198,6 +202,10 @@ class ClientConnection:
         self.new_since = _NEVER
         if not self.turned_away:
             self.proxy.connections.on_first_request(self)
+
+    def is_last(self) -> bool:
+        """Return whether the next response is to be the last on its connection."""
+        return self.stopping or self.port.reconnect or self.proxy.services.draining
 
     def head_timeout(self) -> float:
         """Return the seconds for a request head to arrive."""

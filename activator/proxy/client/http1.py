@@ -32,6 +32,7 @@ from activator.proxy.client.states import (
 )
 from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.exchange.probe_responses import probe_response
+from activator.proxy.exchange.sides import SHARED, Port
 from activator.proxy.exchange.states import RESPONSE_BEGUN, TUNNEL
 from activator.proxy.message import own_responses
 from activator.proxy.message.grammar import FramingError
@@ -49,6 +50,7 @@ class Http1Client(Http1Connection):
 
     Arguments:
         proxy: the objects that all connections share.
+        port: the port that the client has connected to.
 
     Attributes:
         base: the common part of all client connections.
@@ -65,8 +67,8 @@ class Http1Client(Http1Connection):
     )
     __deletable__ = ("_reader", "_side")  # read by mypyc
 
-    def __init__(self, proxy: Proxy) -> None:
-        self.base = ClientConnection(proxy, self)
+    def __init__(self, proxy: Proxy, port: Port = SHARED) -> None:
+        self.base = ClientConnection(proxy, self, port)
         self._reader = Http1Reader(self, self.base)
         self._side = Http1Side(self, self.base)
         self._liveness: Liveness | None = None
@@ -276,8 +278,8 @@ class Http1Client(Http1Connection):
     def may_keep_alive(self) -> bool:
         """See Http1Connection."""
         reader = self._reader
-        ends = self.base.stopping or self.base.proxy.services.draining
-        return reader.body is None and not (ends or (reader.eof and not reader.ahead))
+        ends = self.base.is_last() or (reader.eof and not reader.ahead)
+        return reader.body is None and not ends
 
     def regulate(self) -> None:
         """See Http1Connection."""

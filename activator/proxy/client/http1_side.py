@@ -10,7 +10,7 @@ from typing import final
 from activator.proxy.client.connection import ClientConnection
 from activator.proxy.client.http1_connection import Http1Connection
 from activator.proxy.client.http1_switch import Http1Switch
-from activator.proxy.exchange.sides import ClientSide, SwitchingSide
+from activator.proxy.exchange.sides import ClientSide, Port, SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message import own_responses
 from activator.proxy.message.client_head import interim_head
@@ -54,6 +54,10 @@ class Http1Side(ClientSide):
         self.writer: ResponseWriter | None = None
 
     # -- the client -----------------------------------------------------------------------------
+
+    def port(self) -> Port:
+        """See ClientSide."""
+        return self._base.port
 
     def address(self) -> bytes:
         """See ClientSide."""
@@ -121,7 +125,8 @@ class Http1Side(ClientSide):
         assert isinstance(response, Response)
         exchange = self._connection.exchange
         assert exchange is not None
-        if self.services.draining or self._base.stopping:
+        base = self._base
+        if self.services.draining or base.stopping or base.port.reconnect:
             self.keep_alive = False
         elif not exchange.body.complete:
             revision = exchange.entry.throttler.revision

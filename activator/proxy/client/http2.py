@@ -228,7 +228,7 @@ class Http2Client(ConnectionSide):
             return False
         link.last_stream = stream
         link.opened += 1
-        if self.base.stopping:
+        if self.base.stopping or self.base.port.insists:
             self._end.announce()
         if link.streams:
             goaway.multiplexed = True
@@ -374,7 +374,7 @@ class Http2Client(ConnectionSide):
             self._context.blocked.remove(stream)
         if self.link.streams:
             return
-        goaway, ends = self._goaway.state, self.base.stopping or self.proxy.services.draining
+        goaway, ends = self._goaway.state, self.base.is_last()
         if goaway is LAST_SENT:
             self._end.close()
         elif ends and (goaway is NOT_SENT or goaway is CLOSE_PLANNED) and not self.link.is_ending():

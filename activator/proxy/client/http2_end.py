@@ -62,16 +62,16 @@ class Http2End:
         self.announce_if_idle()
 
     def on_last_stream_ended(self) -> None:
-        """Plan GOAWAY after the last stream has ended, while the server drains or stops.
+        """Plan GOAWAY after the last stream has ended, on a connection that is to end.
 
         A client with one stream at a time gets GOAWAY before its next request, in one write with
         the end of that stream. httpx loses responses to concurrent requests if it reads a GOAWAY
-        together with them. So a client with concurrent requests has a second to read them. It keeps
-        its connection while the ports are open.
+        together with them. So a client with concurrent requests has a second to read them. During a
+        lame duck it keeps its connection while the ports are open.
         """
         if not self.goaway.multiplexed:
             self._link.move(GOAWAY_DUE)
-        if self._base.stopping:
+        if self._base.stopping or self._base.port.reconnect:
             self.goaway.wait_for_request(self._clock())
             self._base.arm(self.goaway.due_at)
 

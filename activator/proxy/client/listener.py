@@ -20,6 +20,7 @@ from activator.process.tasks import Tasks
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.client.tls_listener import Gate, Listener
+from activator.proxy.exchange.sides import Port
 
 #: Connections that the kernel queues until they are accepted.
 BACKLOG = 4096
@@ -135,6 +136,21 @@ def data_server(proxy: Proxy) -> QuietServer:
     )
     pausing = not proxy.files.shares.roomy
     return QuietServer(config, proxy, proxy.arrivals, pausing=pausing)
+
+
+def service_listener(proxy: Proxy, sock: socket.socket, port: Port) -> Listener:
+    """Return the listener of a port that belongs to one Service; it accepts clients at once.
+
+    Its connections end when the connections of the data ports do.
+
+    Arguments:
+        proxy: the objects that all connections share.
+        sock: a listening socket; ``Listener.close`` closes it.
+        port: its record.
+    """
+    # The connection has the methods of a protocol, not its type.
+    make = cast(Callable[[], asyncio.Protocol], lambda: Http1Client(proxy, port))
+    return Listener(sock, make, proxy, proxy.arrivals)
 
 
 async def _no_application(scope: Any, receive: Any, send: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Final, final
 from activator.proxy.client.blocked import BlockedStreams
 from activator.proxy.client.connection import ClientConnection
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.sides import ClientSide, SwitchingSide
+from activator.proxy.exchange.sides import ClientSide, Port, SwitchingSide
 from activator.proxy.http2 import section
 from activator.proxy.http2.connection import Connection
 from activator.proxy.http2.errors import ErrorCode
@@ -117,6 +117,10 @@ class ClientStream(ClientSide):
         self._uncredited = 0  # bytes of the request's body that no pod has accepted
 
     # -- the client -----------------------------------------------------------------------------
+
+    def port(self) -> Port:
+        """See ClientSide."""
+        return self._context.base.port
 
     def address(self) -> bytes:
         """See ClientSide."""

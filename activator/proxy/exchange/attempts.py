@@ -137,7 +137,9 @@ class Attempts:
             Whether the client gets the response now. If not, the response waits, or the request
             is sent again.
         """
-        claim = claim_of(response, bodiless=exchange.to_head)
+        claim = None
+        if exchange.entry.throttler.revision.behind_queue_proxy:
+            claim = claim_of(response, bodiless=exchange.to_head)
         if claim is not None and not complete:
             self.withheld = WithheldResponse(response, payload)
             return False

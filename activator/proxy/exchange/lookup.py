@@ -1,7 +1,8 @@
 """Finds the revision of a request, and the key by which the revision's policy picks a pod.
 
-The two control fields name the revision; the ingress sets them. Without them, the host decides. The
-key is the value of the header field that an annotation of the revision names. Knative's
+The two control fields name a revision of Knative, the field ``Activator-Service`` a plain Service;
+the ingress sets them. Without them, the port decides if it belongs to one Service, else the host.
+The key is the value of the header field that an annotation of the revision names. Knative's
 counterpart: pkg/activator/handler/context_handler.go.
 """
 
@@ -11,6 +12,8 @@ from hashlib import blake2b
 from typing import Final
 
 from activator.knative.control_fields import NAMESPACE, REVISION
+from activator.proxy.exchange.sides import ClientSide
+from activator.proxy.message.fields import SERVICE
 from activator.proxy.message.request import Request
 from activator.records.entries import Entries, Entry
 
@@ -20,26 +23,39 @@ _COMMA = ord(",")
 _LONGEST_KEY: Final = 64
 
 
-def find(entries: Entries, request: Request) -> Entry:
+def find(entries: Entries, request: Request, client: ClientSide) -> Entry:
     """Return the entry of the revision that a request names.
 
     Arguments:
         entries: the entries of all revisions.
         request: the client's request.
+        client: the client's side, which knows the port.
 
     Raises:
         RevisionNotFound: the request names no revision, or an unknown one.
     """
     fields = request.fields
     if not fields:
-        return entries.find_host(request.host)
+        return _by_port_or_host(entries, request, client, b"")
     namespace = fields.get(NAMESPACE, b"")
     name = fields.get(REVISION, b"")
     if namespace and name:
         if _COMMA in name or _COMMA in namespace:  # a repeated name, see ``contradiction``
             namespace, name = namespace.partition(b",")[0], name.partition(b",")[0]
         return entries.find(namespace.strip(b" \t"), name.strip(b" \t"))
-    return entries.find_host(request.host, name.partition(b",")[0].strip(b" \t"))
+    if SERVICE in fields:
+        return entries.find_service(fields[SERVICE].partition(b",")[0].strip(b" \t"))
+    return _by_port_or_host(entries, request, client, name.partition(b",")[0].strip(b" \t"))
+
+
+def _by_port_or_host(entries: Entries, request: Request, client: ClientSide, name: bytes) -> Entry:
+    """Return the entry of a request without a field that names it.
+
+    Arguments:
+        name: the revision's name in the error.
+    """
+    service = client.port().service
+    return entries.find_service(service) if service else entries.find_host(request.host, name)
 
 
 def key_of(request: Request, header: bytes) -> bytes:
@@ -64,13 +80,17 @@ def contradiction(fields: dict[bytes, bytes]) -> str:
     Arguments:
         fields: the handled fields of the request, by name in lower case.
     """
-    if _COMMA in fields.get(REVISION, b"") or _COMMA in fields.get(NAMESPACE, b""):
+    if (
+        _COMMA in fields.get(REVISION, b"")
+        or _COMMA in fields.get(NAMESPACE, b"")
+        or _COMMA in fields.get(SERVICE, b"")
+    ):
         return _one_each(fields)
     return ""
 
 
 def _one_each(fields: dict[bytes, bytes]) -> str:
-    for name in (REVISION, NAMESPACE):
+    for name in (REVISION, NAMESPACE, SERVICE):
         first, *others = [part.strip(b" \t") for part in fields.get(name, b"").split(b",")]
         if any(other != first for other in others):
             return f"{name.decode()} occurs twice with different values"

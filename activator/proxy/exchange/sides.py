@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import Protocol
+from typing import Final, Protocol, final
 
 from activator.proxy.exchange.observers import Trace
 from activator.proxy.exchange.request_body import RequestBody
@@ -23,10 +23,37 @@ from activator.proxy.transport.unread import Peer, UnreadBytes
 from throttler.pod import PodTracker
 
 
+@final
+class Port:
+    """A port on which the activator accepts clients; all its connections share this record.
+
+    Attributes:
+        service: ``namespace/name`` of the plain Service to which the port belongs; empty if it is
+            for all revisions.
+        reconnect: whether new connections would reach the pods of that Service directly. Then each
+            response is the last on its connection; in HTTP/2, GOAWAY follows it.
+        insists: whether HTTP/2 connections that are never idle get GOAWAY too.
+    """
+
+    __slots__ = ("insists", "reconnect", "service")
+
+    def __init__(self, service: bytes = b"") -> None:
+        self.service: Final = service
+        self.reconnect = self.insists = False
+
+
+#: The ports for all revisions.
+SHARED: Final = Port()
+
+
 class ClientSide(ABC):
     """The client's side: the sender of the request."""
 
     __slots__ = ()
+
+    @abstractmethod
+    def port(self) -> Port:
+        """Return the port that the client has connected to."""
 
     @abstractmethod
     def address(self) -> bytes:

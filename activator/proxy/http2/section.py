@@ -74,7 +74,7 @@ def grpc_status(status: int, text: str) -> bytes:
 
 
 def forwarded(request_host: bytes, fields: Mapping[bytes, bytes], client: bytes) -> bytes:
-    """Return the fields that name the client of a request, and its host.
+    """Return the fields that name the client of a request, and its host, for queue-proxy.
 
     Arguments:
         request_host: the request's host.
@@ -82,9 +82,26 @@ def forwarded(request_host: bytes, fields: Mapping[bytes, bytes], client: bytes)
         client: the IP address of its client.
     """
     host = fields.get(ORIGINAL_HOST) or request_host
+    return b"".join((_ORIGINAL_HOST, string(host), _forwarded_for(fields, client)))
+
+
+def _forwarded_for(fields: Mapping[bytes, bytes], client: bytes) -> bytes:
     before = fields.get(b"x-forwarded-for", b"").strip(b" \t")
-    client = before + b", " + client if before else client
-    return b"".join((_ORIGINAL_HOST, string(host), _FORWARDED_FOR, string(client)))
+    return _FORWARDED_FOR + string(before + b", " + client if before else client)
+
+
+def plain_section(request: Request, client: bytes) -> bytes:
+    """Return the header section of a request for a pod without queue-proxy, in HTTP/2.
+
+    It begins with :authority, which is the client's host.
+
+    Arguments:
+        client: the IP address of its client.
+    """
+    section = request.section or section_of(request, client)
+    front = line(b":authority", request.host) if request.host else b""
+    section = section.removesuffix(forwarded(request.host, request.fields, client))
+    return front + section + _forwarded_for(request.fields, client)
 
 
 def section_of(request: Request, client: bytes) -> bytes:
@@ -105,16 +122,23 @@ def section_of(request: Request, client: bytes) -> bytes:
     return block + forwarded(request.host, fields, client)
 
 
-def traced_section(request: Request, section: bytes, client: bytes) -> bytes:
+def traced_section(
+    request: Request, section: bytes, client: bytes, *, plain: bool = False
+) -> bytes:
     """Return a request's section without its trace context, which the activator replaces.
 
     Arguments:
         section: of the request, with that context.
         client: the IP address of its client.
+        plain: whether the pod has no queue-proxy, so that ``plain_section`` made the section.
     """
-    if not request.section:
+    if plain or not request.section:
         fields = Decoder().decode(section)
-        return b"".join(line(name, value) for name, value in fields if name not in _CONTEXT)
+        return b"".join(
+            line(name, value, never_indexed=name in SENSITIVE)
+            for name, value in fields
+            if name not in _CONTEXT
+        )
     block = line(b":method", request.method) + line(b":path", request.target)
     block += without_context(request.fields)
     return block + forwarded(request.host, request.fields, client)

@@ -11,9 +11,14 @@ from typing import Final
 
 from activator.knative import control_fields
 
+#: The plain Service of a request, ``namespace/name``; the ingress sets it.
+SERVICE: Final = b"activator-service"
+
 #: Protected fields: a client's Connection header cannot remove them from the request to a pod.
 _PROTECTED_PREFIXES: Final = (*control_fields.PREFIXES, b"x-forwarded-")
-_PROTECTED: Final = frozenset((b"host", b"content-length", b"transfer-encoding", b"forwarded"))
+_PROTECTED: Final = frozenset(
+    (b"host", b"content-length", b"transfer-encoding", b"forwarded", SERVICE)
+)
 
 #: Fields that are not allowed in a trailer section: framing, routing, request modifiers,
 #: authentication, content format (RFC 9110 section 6.5.1), and all control fields.
@@ -48,7 +53,7 @@ REQUEST_FIELDS: Final = frozenset(
         *(b"connection", b"content-length", b"expect", b"host", b"http2-settings", b"keep-alive"),
         *control_fields.OWN,
         *(b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer"),
-        *(b"transfer-encoding", b"upgrade", b"x-forwarded-for"),
+        *(b"transfer-encoding", b"upgrade", b"x-forwarded-for", SERVICE),
     )
 )
 
@@ -73,6 +78,7 @@ RECURRING: Final = frozenset(
         *(b"access-control-allow-origin", b"alt-svc", b"cache-control", b"connection", b"date"),
         *(b"content-encoding", b"content-language", b"content-length", b"content-type", b"dnt"),
         *control_fields.RECURRING,
+        SERVICE,
         *(b"expect", b"expires", b"host", b"keep-alive", b"pragma", b"priority"),
         *(b"referrer-policy", b"sec-ch-ua", b"sec-ch-ua-mobile", b"sec-ch-ua-platform"),
         *(b"sec-fetch-dest", b"sec-fetch-mode", b"sec-fetch-site", b"sec-fetch-user", b"server"),

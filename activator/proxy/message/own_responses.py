@@ -15,6 +15,7 @@ from activator.knative.control_fields import NETWORK_HASH_START
 from activator.knative.probes import AUTOSCALER_BODY
 from activator.proxy.message.version import HTTP_1_0, Version
 from throttler.errors import RevisionNotFound, WaitTooLong
+from throttler.model import RevisionKind
 from throttler.reason import Reason
 
 #: Characters of a text of a client or a pod that a response repeats.
@@ -140,6 +141,9 @@ def unexpected_probe(value: bytes) -> OwnResponse:
 
 def not_found(error: RevisionNotFound) -> OwnResponse:
     """Return the response to a request for an unknown revision, or one without its full name."""
+    if error.kind is RevisionKind.SERVICE:
+        text = f'no Service "{error.namespace}/{error.name}" has opted in'
+        return _error(404, printable(text), Reason.UNKNOWN_REVISION, "")
     text = response_texts.not_found(error.name)
     return _error(
         404, text, Reason.UNKNOWN_REVISION, "" if error.namespace else response_texts.NAME_IT

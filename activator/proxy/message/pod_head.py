@@ -5,22 +5,35 @@ Sources: RFC 9110, RFC 9112; Knative pkg/activator/handler (control headers), pk
 
 from __future__ import annotations
 
+from typing import Final
+
 from activator.knative.control_fields import ORIGINAL_HOST, ORIGINAL_HOST_START
 from activator.proxy.message.fields import clean_trailers, tokens
 from activator.proxy.message.request import Request
 
+#: The start of the line with the client's host, for a pod without queue-proxy.
+PLAIN_HOST_START: Final = b"Host: "
 
-def pod_head(request: Request, client: bytes, lines: bytes | None = None) -> tuple[bytes, bytes]:
+
+def pod_head(
+    request: Request,
+    client: bytes,
+    lines: bytes | None = None,
+    host_start: bytes = ORIGINAL_HOST_START,
+) -> tuple[bytes, bytes]:
     """Return the head of a request for a pod, without the fields that depend on the pod.
 
     Arguments:
         request: the client's request.
         client: the client's IP address.
         lines: replaces ``request.lines`` if the request is traced.
+        host_start: the start of the line with the client's host: ``ORIGINAL_HOST_START`` or
+            ``PLAIN_HOST_START``.
 
     Returns:
         The start line with its CRLF, and the rest with the empty line. The caller puts the fields
         that depend on the pod between them, each with its CRLF: ``Host`` and ``K-Proxy-Request``.
+        A pod without queue-proxy has none.
     """
     fields = request.fields
     start = b"%b %b HTTP/1.1\r\n" % (request.method, request.target)
@@ -29,7 +42,8 @@ def pod_head(request: Request, client: bytes, lines: bytes | None = None) -> tup
     trailing = b"\r\n\r\n"
     if fields or request.upgrade:
         # The client's field wins: for a mapped domain, the ingress has already rewritten Host.
-        original_host = fields.get(ORIGINAL_HOST) or original_host
+        if host_start is ORIGINAL_HOST_START:
+            original_host = fields.get(ORIGINAL_HOST) or original_host
         if before := fields.get(b"x-forwarded-for", b"").strip(b" \t"):
             forwarded_for = before + b", " + client
         trailing = _connection_lines(request) + b"\r\n\r\n"
@@ -38,7 +52,7 @@ def pod_head(request: Request, client: bytes, lines: bytes | None = None) -> tup
     elif request.length == 0 and request.method in (b"POST", b"PUT", b"PATCH"):
         trailing = b"\r\nContent-Length: 0" + trailing
     return start, b"%b%b\r\nX-Forwarded-For: %b%b%b" % (
-        ORIGINAL_HOST_START,
+        host_start,
         original_host,
         forwarded_for,
         request.lines if lines is None else lines,

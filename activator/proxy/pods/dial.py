@@ -16,6 +16,7 @@ from activator.proxy.transport import peer_socket
 from activator.tls.certificates import reason
 from activator.tls.internal_encryption import PodTls
 from activator.tls.negotiated import HTTP2, protocol
+from activator.tls.unverified import UnverifiedTls
 
 #: Errors of a connect that prove nothing about the pod: this machine lacks files, ports or memory.
 LOCAL_SHORTAGE = frozenset(
@@ -50,7 +51,7 @@ class Proof(NamedTuple):
         http2: whether the pod also has to choose HTTP/2.
     """
 
-    tls: PodTls
+    tls: PodTls | UnverifiedTls
     namespace: str
     http2: bool = False
 

@@ -12,17 +12,22 @@ from itertools import chain
 from typing import Final, final
 
 from activator.proxy.exchange.sides import PodPools
+from activator.proxy.message.version import HTTP_1_1, HTTP_2
 from activator.proxy.pods.pool import Pool
 from activator.proxy.pods.resources import PoolLimits, Resources
 from activator.proxy.pods.target import Target
 from activator.proxy.transport.unread import UnreadBytes
 from activator.tls.internal_encryption import PodTls
+from activator.tls.unverified import UnverifiedTls
+from throttler.model import AppProtocol, Revision
 from throttler.pod import PodTracker
 
 __all__ = ["IDLE_TIMEOUT", "ConnectionPools", "PoolLimits"]
 
 #: Seconds until an idle connection closes (Knative and Go: 90).
 IDLE_TIMEOUT: Final = 90.0
+#: The TLS of all pods of plain Services.
+UNVERIFIED: Final = UnverifiedTls()
 
 
 @final
@@ -37,7 +42,7 @@ class ConnectionPools(PodPools):
 
     Attributes:
         resources: limits and budgets that all pools share.
-        tls: the check of pods' certificates; None if requests go out plain.
+        tls: the check of the certificates of pods with queue-proxy; None if requests go out plain.
     """
 
     def __init__(
@@ -53,7 +58,7 @@ class ConnectionPools(PodPools):
         self.tls: PodTls | None = None
         self._passthrough = False
         self._pools: dict[PodTracker, Pool] = {}
-        self._plain: dict[PodTracker, Pool] = {}
+        self._of_probes: dict[PodTracker, Pool] = {}
 
     @property
     def idle(self) -> int:
@@ -69,27 +74,45 @@ class ConnectionPools(PodPools):
         """Return the connections to a pod for requests."""
         pool = self._pools.get(pod)
         if pool is None:
-            pool = self._pools[pod] = self._new(pod, self.tls)
+            pool = self._pools[pod] = self._new(pod, self._tls_of(pod.config.revision))
         return pool
 
-    def plain(self, pod: PodTracker) -> Pool:
-        """Return the plain connections to a pod, which probes always use."""
-        if self.tls is None:
+    def for_probes(self, pod: PodTracker) -> Pool:
+        """Return the connections to a pod for probes.
+
+        Probes of queue-proxy are always plain, whatever requests use.
+        """
+        revision = pod.config.revision
+        tls = self._tls_of(revision)
+        wanted = None
+        if not revision.behind_queue_proxy and revision.probe.tls:
+            wanted = UNVERIFIED
+        if wanted is tls:
             return self.of(pod)
-        pool = self._plain.get(pod)
+        pool = self._of_probes.get(pod)
         if pool is None:
-            pool = self._plain[pod] = self._new(pod, None)
+            pool = self._of_probes[pod] = self._new(pod, wanted)
         return pool
 
-    def _new(self, pod: PodTracker, tls: PodTls | None) -> Pool:
-        return Pool(self.resources, Target(pod, tls, passthrough=self._passthrough))
+    def _tls_of(self, revision: Revision) -> PodTls | UnverifiedTls | None:
+        """Return the TLS of requests to a revision's pods; None for plain connections."""
+        if revision.behind_queue_proxy:
+            return self.tls
+        return UNVERIFIED if revision.tls else None
+
+    def _new(self, pod: PodTracker, tls: PodTls | UnverifiedTls | None) -> Pool:
+        revision = pod.config.revision
+        pool = Pool(self.resources, Target(pod, tls, passthrough=self._passthrough))
+        if not revision.behind_queue_proxy:
+            pool.speaks(HTTP_2 if revision.protocol is AppProtocol.H2C else HTTP_1_1)
+        return pool
 
     def use_tls(self, tls: PodTls) -> None:
         """Send all later requests over TLS. There is no way back to plain connections."""
         self.tls = tls
         for pool in self._pools.values():
             pool.drain_shared()
-        self._plain, self._pools = self._pools, {}
+        self._of_probes, self._pools = self._pools, {}
 
     def distrust(self) -> None:
         """Close all connections for requests, because the trusted roots have changed.
@@ -111,7 +134,7 @@ class ConnectionPools(PodPools):
 
     def forget(self, pod: PodTracker) -> None:
         """Close the connections to a removed pod: idle ones now, others after their response."""
-        for pools in (self._pools, self._plain):
+        for pools in (self._pools, self._of_probes):
             pool = pools.pop(pod, None)
             if pool is not None:
                 pool.drain()
@@ -129,4 +152,4 @@ class ConnectionPools(PodPools):
             pool.close_idle()
 
     def _all(self) -> Iterator[Pool]:
-        return chain(self._pools.values(), self._plain.values())
+        return chain(self._pools.values(), self._of_probes.values())

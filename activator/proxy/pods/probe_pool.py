@@ -63,8 +63,8 @@ class ProbePools:
 
     def of(self, pod: PodTracker) -> ProbePool:
         """Return the connections to a pod for one probe."""
-        pools = self._pools
-        return ProbePool(pools.plain(pod), None if pools.tls is None else pools.of(pod))
+        probes, requests = self._pools.for_probes(pod), self._pools.of(pod)
+        return ProbePool(probes, None if probes is requests else requests)
 
 
 @final

@@ -12,7 +12,7 @@ from activator.proxy.http2.connection import Connection
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.hpack import MAX_EXPANSION, line, list_size
-from activator.proxy.http2.section import block_of, section_of, traced_section
+from activator.proxy.http2.section import block_of, plain_section, section_of, traced_section
 from activator.proxy.http2.stream import Stream
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import Request
@@ -111,10 +111,15 @@ class PodStream(PodSide):
         carrier = self._carrier
         target = carrier.target
         front, rest = target.host_blocks
-        section = request.section or section_of(request, client.address())
+        if target.is_plain:
+            section = plain_section(request, client.address())
+        else:
+            section = request.section or section_of(request, client.address())
         if trace is not None:
             context = block_of(trace.sending(target.origin))
-            section = traced_section(request, section, client.address()) + context
+            address = client.address()
+            section = traced_section(request, section, address, plain=target.is_plain)
+            section += context
         head = b"".join((front, section, rest))
         if request.expects_continue:
             head += _EXPECT

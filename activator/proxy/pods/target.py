@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 from typing import cast, final
 
-from activator.knative.control_fields import PASSTHROUGH_LINE, PROXY_LINE
+from activator.knative.control_fields import ORIGINAL_HOST_START, PASSTHROUGH_LINE, PROXY_LINE
 from activator.knative.names import private_service
 from activator.proxy.http2.hpack import line
+from activator.proxy.message.pod_head import PLAIN_HOST_START
 from activator.proxy.pods.dial import HANDSHAKE_TIMEOUT, Proof, connect, connect_tls
 from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT, PodTls
+from activator.tls.unverified import UnverifiedTls
 from throttler.pod import PodTracker
 
 
 @final
 class Target:
     """One pod, for the connections to it.
+
+    A pod without queue-proxy has one port, with or without TLS, and gets its requests with the
+    client's host.
 
     Arguments:
         pod: the pod.
@@ -26,8 +31,10 @@ class Target:
         address: the pod's ``ip:port`` in its endpoint.
         host, port: the address of connections; over TLS they use another port.
         origin: host and port as ``scheme://ip:port``.
+        is_plain: whether the pod has no queue-proxy.
         probe_lines: the fields by which a probe names the pod, each with its CRLF.
         host_lines: the fields by which a request names the pod, each with its CRLF.
+        host_start: the start of the line with the client's host, see ``message.pod_head``.
         host_blocks: these fields for HTTP/2: first :scheme and :authority, then the others.
     """
 
@@ -38,37 +45,45 @@ class Target:
         "host",
         "host_blocks",
         "host_lines",
+        "host_start",
+        "is_plain",
         "origin",
         "port",
         "probe_lines",
     )
 
-    def __init__(self, pod: PodTracker, tls: PodTls | None, *, passthrough: bool) -> None:
+    def __init__(
+        self, pod: PodTracker, tls: PodTls | UnverifiedTls | None, *, passthrough: bool
+    ) -> None:
+        revision = pod.config.revision
         self.address = pod.address
-        self._revision = pod.config.revision.id
+        self._revision = revision.id
+        self.is_plain = not revision.behind_queue_proxy
         host, _, port = pod.address.rpartition(":")
         self.host = host.strip("[]")
         self.port = int(port)
         self._proof: Proof | None = None
         if tls is not None:
             self._proof = Proof(tls, self._revision.namespace)
-            self.port = SERVICE_PORT if pod.is_service else POD_PORT
+            if not self.is_plain:
+                self.port = SERVICE_PORT if pod.is_service else POD_PORT
         scheme = "http" if tls is None else "https"
         self.origin = f"{scheme}://{host}:{self.port}"
         self.probe_lines = b""
         self.host_lines = b""
+        self.host_start = PLAIN_HOST_START if self.is_plain else ORIGINAL_HOST_START
         self.host_blocks = b"", b""
         self.set_passthrough(passthrough)
 
     def set_passthrough(self, on: bool) -> None:
         """See pools.ConnectionPools.set_passthrough."""
-        if on:
+        if on and not self.is_plain:
             name = f"{private_service(self._revision.name)}.{self._revision.namespace}"
             self.probe_lines = b"Host: %b\r\n%b" % (name.encode(), PASSTHROUGH_LINE)
         else:
             host = self.address.rpartition(":")[0]
             self.probe_lines = b"Host: %b:%d\r\n" % (host.encode(), self.port)
-        self.host_lines = self.probe_lines + PROXY_LINE
+        self.host_lines = b"" if self.is_plain else self.probe_lines + PROXY_LINE
         self.host_blocks = self._as_blocks()
 
     def _as_blocks(self) -> tuple[bytes, bytes]:

@@ -11,10 +11,10 @@ import os
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import h11
 import pytest
@@ -22,6 +22,7 @@ from h11._state import MIGHT_SWITCH_PROTOCOL
 
 from activator.driver import Driver
 from activator.knative.probes import QUEUE_PROXY
+from activator.plain.hosts import Hosts
 from activator.process.tasks import Tasks
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.linger import MAX_SECONDS
@@ -31,10 +32,21 @@ from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.transport.unread import UnreadBytes
 from tests.ports import hold, port_of
 from tests.rows import naming
-from throttler.model import AppProtocol, Endpoint, ListedEndpoints, Revision, RevisionID
+from throttler.model import (
+    AppProtocol,
+    Endpoint,
+    ListedEndpoints,
+    Revision,
+    RevisionID,
+    RevisionKind,
+    Route,
+)
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
+
+if TYPE_CHECKING:
+    from tests.activator.proxy.http2.peers import Http2Pod
 
 #: Seconds of real time after which something that should happen will not happen any more.
 PATIENCE = 45.0
@@ -559,7 +571,8 @@ class World:
         self._started = loop.time()
         self.tasks = Tasks()
         throttler = Throttler(queue or Limits(), lambda: 0.0)
-        self.driver = Driver(throttler, self._load, clock=loop.time)
+        hosts = Hosts[RevisionID]()
+        self.driver = Driver(throttler, self._load, clock=loop.time, hosts=hosts)
         self.driver.prober = self.prober = _Prober(self)
         unread = UnreadBytes(unread_bytes)
         self.pools = ConnectionPools(pool or PoolLimits(), self._start_task, loop.time, unread)
@@ -646,6 +659,24 @@ class World:
         revision = RevisionID(NAMESPACE, name)
         self.driver.set_revision(Revision(revision, probe=QUEUE_PROXY, **spec))
         self.list(*pods, name=name)
+
+    def serve(
+        self,
+        *pods: Pod | Http2Pod,
+        name: str = NAME,
+        hosts: Iterable[str] = (),
+        protocol: AppProtocol = AppProtocol.HTTP1,
+        **spec: Any,
+    ) -> RevisionThrottler:
+        """Set a plain Service, its hosts and its ready pods; return its throttler."""
+        service = RevisionID(NAMESPACE, name, RevisionKind.SERVICE)
+        listed = ListedEndpoints(frozenset(pod.endpoint for pod in pods))
+        self.driver.set_revision(
+            Revision(service, protocol=protocol, behind_queue_proxy=False, **spec)
+        )
+        self.driver.set_route(service, Route("2026-01-01", tuple(hosts)))
+        self.driver.set_endpoints(service, {protocol: listed})
+        return self.driver.throttler.find(*service)
 
     def list(self, *pods: Pod, name: str = NAME) -> None:
         """List these pods as ready."""

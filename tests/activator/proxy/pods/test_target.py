@@ -60,7 +60,7 @@ async def test_the_port_for_requests_is_another_and_that_for_probes_stays(
     bench = Bench()
     tracker = await bench.tracker(address)
     tracker.is_service = is_service
-    pool, plain = bench.pools.of(tracker).target, bench.pools.plain(tracker).target
+    pool, plain = bench.pools.of(tracker).target, bench.pools.for_probes(tracker).target
     assert (pool.host, pool.port) == (host, port)
     assert pool.host_lines.startswith(line)
     assert plain.probe_lines == b"Host: %b\r\n" % address.encode()

@@ -1,0 +1,153 @@
+"""Listens on the ports that belong to one plain Service each, as they come and go.
+
+The scaler allots such a port, and makes the activator an endpoint of the Service there. So the port
+alone names the Service. A port that cannot be bound is tried again and affects no other port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from activator.proxy.client.listener import ListenError, listen, service_listener
+from activator.proxy.client.proxy import Proxy
+from activator.proxy.client.tls_listener import Listener
+from activator.proxy.exchange.sides import Port
+from throttler.model import RevisionID, Route
+
+logger = logging.getLogger(__name__)
+
+_MAX_PORT: Final = 65_535
+#: Seconds until a port that could not be bound is tried again.
+RETRY: Final = 5.0
+#: Seconds for which an HTTP/2 client with a stream open all the time keeps its connection, although
+#: a new one would reach the pods.
+PATIENCE: Final = 10.0
+
+
+class ServicePort:
+    """The port of one Service.
+
+    Attributes:
+        number: the port.
+        port: the record of its connections.
+        listener: None while it cannot be bound.
+        error: why it cannot be bound, as logged; empty if it is.
+    """
+
+    def __init__(self, service: RevisionID, number: int) -> None:
+        self.number = number
+        self.port = Port(str(service).encode("latin-1", "replace"))
+        self.listener: Listener | None = None
+        self.error = ""
+        self.timer: asyncio.TimerHandle | None = None
+
+    def set_reconnect(self, on: bool) -> None:
+        """Ask clients to reconnect from now on, or no more."""
+        if on is self.port.reconnect:
+            return
+        self.port.reconnect = on
+        self.port.insists = False
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if on:
+            self.timer = asyncio.get_running_loop().call_later(PATIENCE, self._insist)
+
+    def _insist(self) -> None:
+        self.port.insists = True
+
+    def close(self) -> None:
+        """Accept no more clients; open connections stay."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.listener is not None:
+            self.listener.close()
+
+
+class ServicePorts:
+    """The ports of all Services.
+
+    Arguments:
+        proxy: the objects that all connections share.
+        host: the address to bind.
+    """
+
+    def __init__(self, proxy: Proxy, host: str) -> None:
+        self._proxy = proxy
+        self._host = host
+        self._routes: dict[RevisionID, Route] = {}
+        self._ports: dict[RevisionID, ServicePort] = {}
+        self._started = False
+        self._retry: asyncio.TimerHandle | None = None
+
+    def set_route(self, service: RevisionID, route: Route) -> None:
+        """Listen on the port of a Service; see driver.Driver.on_route."""
+        if 0 < route.port <= _MAX_PORT:
+            self._routes[service] = route
+        else:
+            self._routes.pop(service, None)
+        if self._started:
+            self._apply(service)
+
+    def start(self) -> None:
+        """Open all ports, because the activator is ready for requests."""
+        self._started = True
+        for service in self._routes:
+            self._apply(service)
+
+    def close(self) -> None:
+        """Close all ports at once; open connections stay."""
+        self._started = False
+        for port in self._ports.values():
+            port.close()
+        self._ports.clear()
+        if self._retry is not None:
+            self._retry.cancel()
+
+    def numbers(self) -> dict[RevisionID, int]:
+        """Return the open ports."""
+        return {id: port.number for id, port in self._ports.items() if port.listener is not None}
+
+    def _apply(self, service: RevisionID) -> None:
+        """Open or close the port of a Service, as its route demands."""
+        route, port = self._routes.get(service, Route()), self._ports.get(service)
+        if port is not None and port.number != route.port:
+            del self._ports[service]
+            port.close()
+            port = None
+        if port is None and route.port:
+            port = self._ports[service] = ServicePort(service, route.port)
+        if port is None:
+            return
+        if port.listener is None:
+            self._open(service, port)
+        port.set_reconnect(route.reconnect)
+
+    def _open(self, service: RevisionID, port: ServicePort) -> None:
+        try:
+            sock = listen(self._host, port.number, f"the port of service {service}")
+        except ListenError as error:
+            if str(error) != port.error:
+                port.error = str(error)
+                logger.warning(
+                    "%s; trying again every %g s", error, RETRY, extra={"service": str(service)}
+                )
+            self._try_again()
+            return
+        if port.error:
+            logger.info("listening on port %d of service %s now", port.number, service)
+        port.error = ""
+        port.listener = service_listener(self._proxy, sock, port.port)
+
+    def _try_again(self) -> None:
+        if self._retry is None:
+            loop = asyncio.get_running_loop()
+            self._retry = loop.call_later(RETRY, self._open_missing)
+
+    def _open_missing(self) -> None:
+        self._retry = None
+        for service, port in self._ports.items():
+            if port.listener is None:
+                self._open(service, port)

@@ -1,0 +1,131 @@
+"""The ports of plain Services: opened, closed and tried again while the activator runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from activator.proxy.client.listener import listen
+from activator.proxy.client.service_ports import PATIENCE, RETRY, ServicePorts
+from tests.activator.proxy.world import Client, World, turns, until
+from throttler.model import RevisionID, RevisionKind, Route
+
+SHOP = RevisionID("ns", "rev", RevisionKind.SERVICE)
+OTHER = RevisionID("ns", "other", RevisionKind.SERVICE)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return int(sock.getsockname()[1])
+
+
+class Ports(World):
+    """The proxy's world, and the ports of its Services."""
+
+    async def start(self, **settings: Any) -> None:
+        await super().start(**settings)
+        self.ports = ServicePorts(self.proxy, "127.0.0.1")
+        self.ports.start()
+
+    async def status(self, port: int) -> int:
+        """Send a request without any name to a port; return the status, 0 if it is closed."""
+        loop = asyncio.get_running_loop()
+        try:
+            _, client = await loop.create_connection(Client, "127.0.0.1", port)
+        except ConnectionRefusedError:
+            return 0
+        client.send(b"GET / HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n")
+        answer = await client.answer()
+        client.close()
+        return answer.status
+
+
+@pytest.fixture
+async def world(anyio_backend: Any) -> AsyncIterator[Ports]:
+    world = Ports()
+    await world.start()
+    yield world
+    world.ports.close()
+    await world.close()
+
+
+async def test_a_port_opens_moves_and_closes_with_its_route(world: Ports) -> None:
+    pod = await world.pod()
+    throttler = world.serve(pod)
+    await until(lambda: throttler.statistics().healthy == 1)
+    first, second = free_port(), free_port()
+    world.ports.set_route(SHOP, Route(port=first))
+    assert await world.status(first) == 200
+    world.ports.set_route(SHOP, Route(port=second))
+    assert (await world.status(first), await world.status(second)) == (0, 200)
+    world.ports.set_route(SHOP, Route())
+    assert await world.status(second) == 0
+    assert world.ports.numbers() == {}
+
+
+async def test_ports_open_only_once_the_activator_is_ready(world: Ports) -> None:
+    ports, number = ServicePorts(world.proxy, "127.0.0.1"), free_port()
+    ports.set_route(SHOP, Route(port=number))
+    assert await world.status(number) == 0
+    ports.start()
+    assert await world.status(number) == 404, "the Service itself is not known yet"
+    ports.close()
+    assert await world.status(number) == 0
+
+
+async def test_a_port_in_use_is_logged_once_and_tried_again(
+    world: Ports, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    taken = listen("127.0.0.1", 0, "here")
+    number, free = taken.getsockname()[1], free_port()
+    world.ports.set_route(SHOP, Route(port=number))
+    world.ports.set_route(OTHER, Route(port=free))
+    assert world.ports.numbers() == {OTHER: free}, "the others are not affected"
+    await world.clock_moves(3 * RETRY)
+    warnings = [each.message for each in caplog.records if each.levelno == logging.WARNING]
+    assert len(warnings) == 1
+    assert f"127.0.0.1:{number}" in warnings[0]
+    assert "the port of service ns/rev" in warnings[0]
+    taken.close()
+    await world.clock_moves(RETRY)
+    assert world.ports.numbers() == {SHOP: number, OTHER: free}
+    assert f"listening on port {number} of service ns/rev now" in caplog.messages
+
+
+async def test_one_port_is_one_service(world: Ports) -> None:
+    number = free_port()
+    world.ports.set_route(SHOP, Route(port=number))
+    world.ports.set_route(OTHER, Route(port=number))
+    assert world.ports.numbers() == {SHOP: number}
+    world.ports.set_route(SHOP, Route())
+    await world.clock_moves(RETRY)
+    assert world.ports.numbers() == {OTHER: number}
+
+
+@pytest.mark.parametrize("port", [65536, 99_999])
+async def test_a_number_that_is_no_port_harms_nothing(world: Ports, port: int) -> None:
+    world.ports.set_route(SHOP, Route(port=port))
+    assert world.ports.numbers() == {}
+
+
+async def test_clients_are_asked_to_reconnect_while_the_route_says_so(world: Ports) -> None:
+    number = free_port()
+    world.ports.set_route(SHOP, Route(port=number))
+    port = world.ports._ports[SHOP].port
+    world.ports.set_route(SHOP, Route(port=number, reconnect=True))
+    assert (port.reconnect, port.insists) == (True, False)
+    await world.clock_moves(PATIENCE)
+    assert port.insists
+    world.ports.set_route(SHOP, Route(port=number))
+    assert (port.reconnect, port.insists) == (False, False)
+    world.ports.set_route(SHOP, Route(port=number, reconnect=True))
+    world.ports.set_route(SHOP, Route(port=number))
+    await world.clock_moves(PATIENCE)
+    await turns()
+    assert not port.insists

@@ -1,0 +1,324 @@
+"""Requests for plain Services: lookup, the request that a pod gets, and the end of connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from activator.proxy.client.http1 import Http1Client
+from activator.proxy.exchange.sides import Port
+from tests.activator.proxy.http2.peers import Http2Pod, Http2World, Peer
+from tests.activator.proxy.world import Client, Pod, World, until
+from tests.conftest import both_loops
+from throttler.model import AppProtocol, RevisionKind
+
+H2C = AppProtocol.H2C
+HOST = b"shop.example.com"
+
+
+def asking(host: bytes = HOST, fields: bytes = b"", method: bytes = b"GET") -> bytes:
+    return b"%b /a HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (method, host, fields)
+
+
+async def served(world: World, **spec: Any) -> Pod:
+    """A plain Service with one healthy pod, found by its host."""
+    pod = await world.pod()
+    throttler = world.serve(pod, hosts=[HOST.decode()], **spec)
+    await until(lambda: throttler.statistics().healthy == 1)
+    return pod
+
+
+# -- what a pod gets ----------------------------------------------------------------------------
+
+
+@both_loops
+async def test_a_pod_gets_the_clients_host_and_no_field_of_knative(world: World) -> None:
+    pod = await served(world)
+    fields = (
+        b"X-Forwarded-For: 10.0.0.9\r\nK-Original-Host: forged\r\nK-Proxy-Request: forged\r\n"
+        b"Activator-Service: ns/rev\r\nK-Network-Hash: x\r\nAccept: */*\r\n"
+    )
+    assert (await world.ask(asking(HOST + b":8080", fields))).status == 200
+    (seen,) = pod.requests
+    assert seen.headers == [
+        (b"Host", HOST + b":8080"),
+        (b"X-Forwarded-For", b"10.0.0.9, 127.0.0.1"),
+        (b"Accept", b"*/*"),
+    ]
+
+
+@pytest.mark.parametrize("traced", [False, True])
+async def test_a_traced_request_keeps_its_host(world: World, traces: Any, traced: bool) -> None:
+    pod = await served(world)
+    if not traced:
+        world.proxy.services.tracer = None
+    assert (await world.ask(asking())).status == 200
+    assert pod.requests[0].all(b"host") == [HOST]
+    assert not pod.requests[0].all(b"k-original-host")
+
+
+def knocks(client: Peer, *fields: tuple[bytes, bytes], host: bytes = HOST) -> int:
+    """Begin a request of HTTP/2; return its stream."""
+    stream = int(client.h2.get_next_available_stream_id())
+    head = [(b":method", b"GET"), (b":scheme", b"http"), (b":path", b"/a"), (b":authority", host)]
+    client.headers(stream, [*head, *fields], end=True)
+    return stream
+
+
+async def http2_service(http2: Http2World) -> Http2Pod:
+    pod = await http2.pod()
+    throttler = http2.world.serve(pod, hosts=[HOST.decode()], protocol=H2C)
+    await until(lambda: throttler.statistics().healthy == 1)
+    return pod
+
+
+@both_loops
+@pytest.mark.parametrize("traced", [False, True])
+async def test_a_pod_of_http2_gets_the_clients_host(
+    http2: Http2World, traces: Any, traced: bool
+) -> None:
+    pod = await http2_service(http2)
+    if not traced:
+        http2.world.proxy.services.tracer = None
+    client = await http2.client()
+    forged = (b"k-original-host", b"forged"), (b"cookie", b"secret")
+    for _ in range(2):
+        answer = await client.answer(knocks(client, *forged, (b"x-forwarded-for", b"10.0.0.9")))
+        assert answer.body == b"hello"
+    for seen in pod.requests:
+        names = [name for name, _ in seen.headers]
+        assert names[:4].count(b":authority") == 1
+        assert seen.all(b":authority") == [HOST]
+        assert seen.all(b"x-forwarded-for") == [b"10.0.0.9, 127.0.0.1"]
+        assert seen.all(b"cookie") == [b"secret"]
+        assert not [name for name in names if name.startswith((b"k-", b"knative"))]
+
+
+async def test_a_client_of_http1_reaches_a_port_of_http2(http2: Http2World) -> None:
+    pod = await http2_service(http2)
+    assert (await http2.world.ask(asking())).body == b"hello"
+    (seen,) = pod.requests
+    assert seen.all(b":authority") == [HOST]
+    assert seen.all(b"x-forwarded-for") == [b"127.0.0.1"]
+    assert not seen.all(b"k-original-host")
+
+
+async def test_a_client_of_http2_reaches_a_port_of_http1_without_a_try(http2: Http2World) -> None:
+    world = http2.world
+    pod = await served(world)
+    client = await http2.client()
+    answer = await client.answer(knocks(client))
+    assert (answer.status, answer.body) == (200, b"hello")
+    (seen,) = pod.requests
+    assert (seen.version, seen.all(b"host")) == (b"1.1", [HOST])
+    assert not any(each.received.startswith(b"PRI") for each in pod.connections)
+
+
+@pytest.mark.parametrize("status", [502, 503])
+async def test_words_of_queue_proxy_pass_as_the_applications_own(world: World, status: int) -> None:
+    pod = await served(world)
+    body = (
+        b"pending request queue full\n"
+        if status == 503
+        else (b"dial tcp 127.0.0.1:8080: connect: connection refused\n")
+    )
+    pod.answer = (
+        b"HTTP/1.1 %d Bad\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        b"X-Content-Type-Options: nosniff\r\nContent-Length: %d\r\n\r\n%b"
+        % (status, len(body), body)
+    )
+    answer = await world.ask(asking())
+    assert (answer.status, answer.body) == (status, body)
+    assert len(pod.requests) == 1
+    assert (await world.ask(asking())).status == status, "one response ejects no pod"
+
+
+# -- which Service is meant -----------------------------------------------------------------------
+
+
+async def test_the_field_wins_over_the_host(world: World) -> None:
+    by_host, by_field = await served(world), await world.pod()
+    world.serve(by_field, name="other")
+    await world.ask(asking(fields=b"Activator-Service: ns/other \r\n"))
+    await world.ask(
+        asking(fields=b"activator-service: ns/other\r\nActivator-Service: ns/other\r\n")
+    )
+    assert (len(by_host.requests), len(by_field.requests)) == (0, 2)
+    assert not by_field.requests[1].all(b"activator-service")
+
+
+@both_loops
+async def test_the_field_names_nothing_else_than_a_service(world: World) -> None:
+    pod = await served(world)
+    world.revise(name="only-a-revision")
+    for name in (b"ns/none", b"rev", b"", b"/", b"ns/only-a-revision"):
+        answer = await world.ask(asking(fields=b"Activator-Service: %b\r\n" % name))
+        assert answer.status == 404
+        assert (answer.get(b"activator-reason") or b"").startswith(b"unknown-revision")
+    assert not pod.requests
+    assert len(world.driver.entries) == 0, "invented names take no memory"
+
+
+async def test_two_names_are_refused_in_both_versions(http2: Http2World) -> None:
+    world = http2.world
+    pod = await served(world)
+    world.serve(name="other")
+    two = b"Activator-Service: ns/rev\r\nActivator-Service: ns/other\r\n"
+    answer = await world.ask(asking(fields=two))
+    assert (answer.status, answer.body) == (
+        400,
+        b"400 Bad Request: activator-service occurs twice with different values",
+    )
+    client = await http2.client()
+    name = b"activator-service"
+    refused = await client.answer(knocks(client, (name, b"ns/rev"), (name, b"ns/other")))
+    assert refused.status == 400
+    assert (await client.answer(knocks(client, (name, b"ns/rev"), (name, b"ns/rev")))).status == 200
+    assert len(pod.requests) == 1
+
+
+async def test_a_service_and_a_revision_with_one_name_are_two(world: World) -> None:
+    plain = await served(world)
+    revision = await world.serving()
+    await world.ask()
+    await world.ask(asking())
+    await world.ask(asking(b"rev.ns.svc.cluster.local"))
+    assert (len(plain.requests), len(revision.requests)) == (1, 2)
+    kinds = [entry.throttler.revision.id.kind for entry in world.driver.entries]
+    assert sorted(kinds) == [RevisionKind.REVISION, RevisionKind.SERVICE]
+
+
+async def test_knatives_fields_win_over_the_field_of_a_service(world: World) -> None:
+    plain = await served(world)
+    revision = await world.serving()
+    names = b"Knative-Serving-Namespace: ns\r\nKnative-Serving-Revision: rev\r\n"
+    await world.ask(asking(fields=b"Activator-Service: ns/rev\r\n" + names))
+    assert (len(plain.requests), len(revision.requests)) == (0, 1)
+    assert not revision.requests[0].all(b"activator-service")
+
+
+@pytest.mark.parametrize("size", [1, 7])
+async def test_the_field_counts_however_its_bytes_arrive(world: World, size: int) -> None:
+    pod, other = await served(world), await world.pod()
+    world.serve(other, name="other")
+    client = await world.client()
+    data = asking(fields=b"Activator-Service: ns/other\r\n") + asking()
+    for at in range(0, len(data), size):
+        client.send(data[at : at + size])
+    assert (await client.answer()).status == 200
+    assert (await client.answer()).status == 200, "the request behind it goes by its host"
+    assert (len(other.requests), len(pod.requests)) == (1, 1)
+
+
+# -- a port of one Service ----------------------------------------------------------------------
+
+
+class Bound:
+    """A port of the world's proxy that belongs to one Service."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.port = Port(b"ns/rev")
+
+    async def open(self) -> None:
+        loop = asyncio.get_running_loop()
+        make = lambda: cast(asyncio.Protocol, Http1Client(self.world.proxy, self.port))  # noqa: E731
+        self._server = await loop.create_server(make, "127.0.0.1", 0)
+        self.at = self._server.sockets[0].getsockname()[1]
+
+    async def client(self) -> Client:
+        _, client = await asyncio.get_running_loop().create_connection(Client, "127.0.0.1", self.at)
+        self.world.clients.append(client)
+        return client
+
+    async def http2_client(self) -> Peer:
+        peer = Peer(client=True)
+        await asyncio.get_running_loop().create_connection(lambda: peer, "127.0.0.1", self.at)
+        self.world.clients.append(peer)  # type: ignore[arg-type] # it has a transport
+        return peer
+
+    def close(self) -> None:
+        self._server.close()
+
+
+@pytest.fixture
+async def bound(world: World) -> AsyncIterator[Bound]:
+    bound = Bound(world)
+    await bound.open()
+    yield bound
+    bound.close()
+
+
+@both_loops
+async def test_the_port_of_a_service_needs_no_host_and_ignores_those_of_others(
+    world: World, bound: Bound
+) -> None:
+    pod, other = await served(world), await world.pod()
+    world.serve(other, name="other", hosts=["other.example.com"])
+    client = await bound.client()
+    for host in (b"10.0.0.1", b"other.example.com", HOST):
+        client.send(asking(host))
+        assert (await client.answer()).status == 200
+    assert (len(pod.requests), len(other.requests)) == (3, 0)
+
+
+async def test_clients_are_asked_to_reconnect_once_the_pods_are_reachable(
+    world: World, bound: Bound
+) -> None:
+    pod = await served(world)
+    client, shared = await bound.client(), await world.client()
+    for each in (client, shared):
+        each.send(asking())
+        assert (await each.answer()).get(b"connection") is None
+    bound.port.reconnect = True
+    for each in (client, shared):
+        each.send(asking())
+    assert (await client.answer()).get(b"connection") == b"close"
+    await client.ended()
+    assert (await shared.answer()).get(b"connection") is None, "an ingress keeps its connections"
+    assert len(pod.requests) == 4
+
+
+async def test_own_responses_end_the_connection_too(world: World, bound: Bound) -> None:
+    bound.port.reconnect = True
+    client = await bound.client()
+    client.send(asking())
+    answer = await client.answer()
+    assert (answer.status, answer.get(b"connection")) == (404, b"close")
+    await client.ended()
+
+
+async def test_a_client_of_http2_gets_goaway_after_its_response(
+    http2: Http2World, bound: Bound
+) -> None:
+    world = http2.world
+    await served(world)
+    client = await bound.http2_client()
+    assert (await client.answer(knocks(client))).status == 200
+    assert client.goaway is None
+    bound.port.reconnect = True
+    assert (await client.answer(knocks(client))).status == 200
+    await until(lambda: client.goaway)
+
+
+async def test_a_client_that_is_never_idle_gets_goaway_when_the_port_insists(
+    http2: Http2World, bound: Bound
+) -> None:
+    world = http2.world
+    pod = await served(world)
+    pod.on_data = lambda _: None
+    client = await bound.http2_client()
+    knocks(client)
+    await until(lambda: pod.requests)
+    bound.port.reconnect = True
+    knocks(client)
+    await until(lambda: len(pod.requests) == 2)
+    assert client.goaway is None
+    bound.port.insists = True
+    knocks(client)
+    await until(lambda: client.goaway)
+    assert client.goaway == (2**31 - 1, 0), "no stream is refused yet"
+    await until(lambda: len(pod.requests) == 3)
