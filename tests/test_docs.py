@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from activator.cli import cli
+from activator.scale.external_metrics import METRIC
 from activator.scale.families import names as scale_metrics
 from activator.scale.settings import SETTINGS as SCALE_SETTINGS
 from activator.settings.config import SETTINGS, load
@@ -99,7 +100,7 @@ def test_settings_exist() -> None:
 
 
 def test_metrics_exist() -> None:
-    known = {family.name for family in FAMILIES} | {*scale_metrics()} | SPANS
+    known = {family.name for family in FAMILIES} | {*scale_metrics()} | SPANS | {METRIC}
     expect_none(
         f"{place}: {found[0]} is no metric"
         for page in PAGES

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"
 
 #: Kinds of objects without a namespace.
-CLUSTER_WIDE = frozenset({"ClusterRole", "ClusterRoleBinding", "Namespace"})
+CLUSTER_WIDE = frozenset({"APIService", "ClusterRole", "ClusterRoleBinding", "Namespace"})
 
 
 def build(folder: Path, components: Iterable[str] = ()) -> list[Object]:
@@ -115,6 +115,8 @@ def _namespace(objects: list[Object], namespace: str) -> None:
             obj["metadata"]["namespace"] = namespace
         if obj["kind"] == "Namespace":
             obj["metadata"]["name"] = namespace
+        if obj["kind"] == "APIService":
+            obj["spec"]["service"]["namespace"] = namespace
         for subject in obj.get("subjects", []):
             subject["namespace"] = namespace
 

@@ -12,11 +12,16 @@ import kubernetes_validate  # type: ignore[import-untyped] # it has no types
 import pytest
 import yaml
 
-from activator.objects.fields import root
+from activator.objects.fields import ObjectKey, root
 from activator.plain.annotations import Annotations, Owner, Route, is_enabled, parse, unknown
+from activator.scale.actuator import Target
+from activator.scale.external_metrics import GROUP, GROUP_VERSION, METRIC, SERVICE
 from activator.scale.keda import SERVICE_KEY
+from activator.scale.owners import HPA, Owners
+from activator.scale.settings import load
+from activator.scale.subresource import KNOWN
 from tests.guards import expect_none
-from tests.manifests.kustomize import MANIFESTS, Object, build
+from tests.manifests.kustomize import MANIFESTS, Object, build, find
 from tests.manifests.test_manifests import OLDEST_KUBERNETES
 from tests.programs import need
 
@@ -231,6 +236,36 @@ def test_keda_reaches_the_scaler_by_a_name_in_the_manifests(installed: dict[Any,
     deployment, service = objects("sleeping-deployment.yaml")
     assert trigger["metadata"][SERVICE_KEY] == service["metadata"]["name"]
     assert scaled["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
+
+
+def test_the_hpa_reads_the_metric_of_the_scaler_and_can_wake_its_workload() -> None:
+    (hpa,) = objects("hpa.yaml")
+    deployment, service = objects("sleeping-deployment.yaml")
+    (metric,) = hpa["spec"]["metrics"]
+    assert metric["external"]["metric"] == {
+        "name": METRIC,
+        "selector": {"matchLabels": {SERVICE: service["metadata"]["name"]}},
+    }
+    owners = Owners()
+    namespace, name = hpa["metadata"]["namespace"], deployment["metadata"]["name"]
+    owners.put(ObjectKey(HPA, namespace, hpa["metadata"]["name"]), hpa)
+    target = Target(KNOWN["deployment"], namespace, name)
+    assert owners.findings(Owner.HPA, target, service["metadata"]["name"]) == []
+
+
+def test_the_api_service_leads_to_the_port_of_the_scaler() -> None:
+    built = build(MANIFESTS / "overlays" / "services", ["external-metrics"])
+    api, service = find(built, "APIService", f"v1beta1.{GROUP}"), find(built, "Service", SCALER[1])
+    assert f"{api['spec']['group']}/{api['spec']['version']}" == GROUP_VERSION
+    reference = api["spec"]["service"]
+    assert (reference["namespace"], reference["name"]) == SCALER
+    ports = {port["port"]: port["targetPort"] for port in service["spec"]["ports"]}
+    (container,) = find(built, "Deployment", SCALER[1])["spec"]["template"]["spec"]["containers"]
+    environment = {entry["name"]: entry.get("value", "") for entry in container["env"]}
+    known = {"SYSTEM_NAMESPACE": SCALER[0], "POD_NAME": "scale-1"}
+    settings = load({}, {name: value for name, value in environment.items() if value} | known)
+    assert settings.external_metrics_port == ports[reference["port"]]
+    assert ports[reference["port"]] in {port["containerPort"] for port in container["ports"]}
 
 
 # -- nginx and HAProxy -----------------------------------------------------------------------------

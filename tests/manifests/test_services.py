@@ -24,7 +24,9 @@ from tests.manifests.test_rbac import Grant, grants
 SERVICES = MANIFESTS / "overlays" / "services"
 KNATIVE = MANIFESTS / "overlays" / "knative"
 NAMESPACE = "activator-system"
-COMPONENTS = ("network-policies-of-services", "service-monitor", "pod-monitor")
+COMPONENTS = (
+    *("network-policies-of-services", "service-monitor", "pod-monitor", "external-metrics"),
+)
 #: The dialects together, beside Knative.
 BESIDE = ("services", "network-policies", *COMPONENTS)
 
