@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from activator.admin.streaming import encode
 from activator.records.events import EventKind, Events
-from throttler.model import RevisionID
+from throttler.model import RevisionID, RevisionKind
 
 #: Events in the ring, for slow readers, and for readers that connect again.
 KEPT: Final = 1000
@@ -44,10 +44,11 @@ class _Event:
 
     __slots__ = ("_at", "_text", "_what", "kind", "revision")
 
-    def __init__(self, kind: EventKind, revision: str, what: Mapping[str, Any], at: float):
+    def __init__(self, kind: EventKind, revision: RevisionID, what: Mapping[str, Any], at: float):
         self.kind = kind
-        self.revision = revision
-        self._what = what
+        self.revision = str(revision)
+        is_service = revision.kind is RevisionKind.SERVICE
+        self._what = {"revisionKind": revision.kind.value, **what} if is_service else what
         self._at = at
         self._text = b""
 
@@ -166,7 +167,7 @@ class EventFeed:
     def _take(self, kind: EventKind, revision: RevisionID, what: Mapping[str, Any]) -> None:
         """Record an event, see events.Listener."""
         self._last += 1
-        self._ring.append(_Event(kind, str(revision), what, self._wall_clock()))
+        self._ring.append(_Event(kind, revision, what, self._wall_clock()))
         if self._sleepers:
             self._wake_all()
 

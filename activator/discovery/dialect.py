@@ -31,6 +31,7 @@ class Scope:
         cluster_domain: the suffix of the names of Services.
         services: whether annotated Services count. Then an EndpointSlice without Knative's labels
             is no mistake.
+        folder: whether objects come from a folder, where each one is meant for the activator.
     """
 
     system_namespace: str | None = None
@@ -39,6 +40,7 @@ class Scope:
     readiness_policy: str = "auto"
     cluster_domain: str = "cluster.local"
     services: bool = False
+    folder: bool = False
 
 
 def no_warning(obj: object, parsed: object, scope: Scope) -> str:

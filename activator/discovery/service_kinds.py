@@ -11,9 +11,11 @@ from typing import Final
 from activator.discovery.destinations import Family
 from activator.discovery.dialect import Dialect, Kind, Scope
 from activator.discovery.sink import Sink, SystemSink
-from activator.objects.fields import ObjectKey
+from activator.knative.labels import SERVICE_TYPE_LABEL
+from activator.objects.fields import ObjectKey, root
 from activator.plain import allotments, service, slices, workloads
 from activator.plain.allotments import Allotment
+from activator.plain.annotations import ENABLED
 from activator.plain.service import PlainService
 from activator.plain.slices import Slice
 from activator.plain.state import Services
@@ -46,6 +48,19 @@ class ServicesState:
 
 def _parse_service(key: ObjectKey, obj: object, scope: Scope) -> PlainService | None:
     return service.parse(obj)
+
+
+def _warn_service(obj: object, parsed: PlainService | None, scope: Scope) -> str:
+    """Return that a Service of a folder does not opt in; in a cluster most Services do not."""
+    if parsed is not None or not scope.folder:
+        return ""
+    found = root(obj, "Service")
+    metadata, spec = found["metadata"], found["spec"]
+    of_knative = metadata["labels"].at(SERVICE_TYPE_LABEL).value is not None
+    says_no = metadata["annotations"].at(ENABLED).value is not None
+    if of_knative or says_no or not spec["selector"].mapping():
+        return ""
+    return f'not used, since it has no annotation {ENABLED}: "true"'
 
 
 def _put_service(
@@ -88,7 +103,7 @@ SERVICES: Final = Dialect(
     "Service",
     RevisionKind.SERVICE,
     {
-        "Service": Kind("", _parse_service, _put_service),
+        "Service": Kind("", _parse_service, _put_service, _warn_service),
         "EndpointSlice": Kind("discovery.k8s.io", _parse_slice, _put_slice),
         **{kind: Kind("apps", _parse_workload, _put_workload) for kind in workloads.KINDS},
     },

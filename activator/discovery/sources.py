@@ -58,7 +58,7 @@ def _folder(wiring: Wiring) -> Source:
     settings = wiring.settings
     assert settings.manifests is not None
     # The folder logs rejected objects itself, with file and line.
-    inventory = _inventory(wiring, report=lambda rejection: None)
+    inventory = _inventory(wiring, report=lambda rejection: None, folder=True)
     return ManifestFolder(
         settings.manifests, inventory, self_check_interval=settings.self_check_interval
     )
@@ -82,6 +82,8 @@ def _inventory(
     wiring: Wiring,
     report: Callable[[Rejection], None] = log_rejection,
     system_namespace: str | None = None,
+    *,
+    folder: bool = False,
 ) -> Inventory:
     settings = wiring.settings
     scope = Scope(
@@ -91,6 +93,7 @@ def _inventory(
         settings.readiness_policy,
         settings.cluster_domain,
         services=SERVICES.name in settings.dialect,
+        folder=folder,
     )
     dialects = (DIALECTS[name] for name in settings.dialect)
     return Inventory(wiring.sink, wiring.system, report, scope, dialects)

@@ -26,6 +26,7 @@ from activator.telemetry.writer import L, P, Writer
 from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT
 from throttler.capacity import MAX_CAPACITY
 from throttler.health import PodState
+from throttler.model import RevisionKind
 from throttler.revision import RevisionThrottler
 
 #: The methods that OpenTelemetry names (RFC 9110, RFC 5789); all others count as OTHER_METHOD.
@@ -113,12 +114,15 @@ class Collection(Generic[L, P]):
         namespace = ("k8s_namespace_name", revision.id.namespace)
         service = ("kn_service_name", revision.service)
         configuration = ("kn_configuration_name", revision.configuration)
+        # A Service may have the name of a Revision, whose series keep Knative's labels.
+        is_service = revision.id.kind is RevisionKind.SERVICE
+        kind = (("kind", revision.id.kind.value),) if is_service else ()
         labels = self._writer.labels
         return _Row(
             throttler,
             entry,
-            labels(namespace, name),
-            labels(service, configuration, name, namespace),
+            labels(namespace, name, *kind),
+            labels(service, configuration, name, namespace, *kind),
         )
 
     # -- one number per revision ----------------------------------------------------------------

@@ -20,6 +20,8 @@ from activator.lab.objects import PodAddress, private_endpoints, revision, write
 from activator.process import logs
 from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings, load
+from tests.activator.discovery.fake_api_server import Answer, FakeApiServer
+from tests.activator.plain import objects as plain
 from tests.activator.proxy.tls_world import free_address, secret
 from tests.activator.telemetry.records import record
 from tests.conftest import on_uvloop
@@ -42,6 +44,35 @@ def log_level_stays():
 
 def settings(folder: Path, **flags: str) -> Settings:
     return load("local", {"manifests": str(folder), "bind": "127.0.0.1", **flags}, {})
+
+
+@pytest.mark.parametrize("dialects", ["services", "knative,services"])
+async def test_a_cluster_without_knative_serves_services(tmp_path: Path, dialects: str) -> None:
+    """It has none of Knative's kinds and ConfigMaps, and a role may not allow ConfigMaps."""
+    async with FakeApiServer() as server:
+        for obj in (plain.service(), plain.slice_of(plain.endpoint("127.0.0.1"))):
+            server.put(obj)
+        server.always["Revision", "list"] = Answer(404)
+        if dialects == "services":
+            server.always["ConfigMap", "list"] = Answer(403)
+        flags = {"kubeconfig": server.kubeconfig(tmp_path), "dialect": dialects}
+        environ = {"POD_NAME": "a", "POD_IP": "127.0.0.1", "SYSTEM_NAMESPACE": "activator-system"}
+        off = {"autoscaler_url": "", "scaler_url": ""}
+        runtime = Runtime(load("run", {**flags, **off}, environ))
+        async with asyncio.timeout(PATIENCE), runtime.lifespan():
+            throttler = runtime.driver.throttler.find("shop", "hello", SERVICE)
+            assert [pod.address for pod in throttler.pods()] == ["127.0.0.1:8080"]
+
+
+async def test_beside_knative_its_network_configmap_is_required(tmp_path: Path) -> None:
+    async with FakeApiServer() as server:
+        environ = {"POD_NAME": "a", "POD_IP": "127.0.0.1", "SYSTEM_NAMESPACE": "knative-serving"}
+        flags = {"kubeconfig": server.kubeconfig(tmp_path), "dialect": "knative,services"}
+        off = {"autoscaler_url": "", "scaler_url": ""}
+        runtime = Runtime(load("run", {**flags, **off}, environ))
+        with pytest.raises(StartError, match="there is no such ConfigMap"):
+            async with asyncio.timeout(PATIENCE), runtime.lifespan():
+                pass
 
 
 async def test_revisions_and_pods_of_the_folder_are_known_before_anything_listens(

@@ -10,7 +10,7 @@ import pytest
 
 from activator.admin.event_feed import LINGER, PIECE, EventFeed, EventReader, TooManyReaders
 from activator.records.events import EventKind, Events
-from throttler.model import RevisionID
+from throttler.model import RevisionID, RevisionKind
 
 HELLO, OTHER = RevisionID("default", "hello"), RevisionID("default", "other")
 BEGAN, ENDED = EventKind.QUEUE_BEGAN, EventKind.QUEUE_ENDED
@@ -90,6 +90,16 @@ async def test_filters_choose_by_revision_and_kind(events: Events) -> None:
     events.publish(ENDED, OTHER, {"n": 3})
     assert numbers(hello) == [1]
     assert numbers(ends) == [3]
+
+
+async def test_an_event_of_a_service_has_its_kind(events: Events) -> None:
+    reader = feed_of(events).join({})
+    reader.piece()  # hello
+    publish(events, 1)
+    publish(events, 2, revision=RevisionID("default", "hello", RevisionKind.SERVICE))
+    found = [data for _, _, data in parse(reader.piece())]
+    assert [each["revision"] for each in found] == ["default/hello"] * 2
+    assert [each.get("revisionKind") for each in found] == [None, "service"]
 
 
 async def test_a_slow_reader_loses_the_oldest_and_gets_their_number(events: Events) -> None:

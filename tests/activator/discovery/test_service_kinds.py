@@ -319,6 +319,28 @@ def test_no_value_of_a_field_stops_the_dialect(value: Any, kind: str) -> None:
     inventory.apply(service())
 
 
+@pytest.mark.parametrize(
+    ("folder", "change", "warnings"),
+    [
+        (True, {}, 1),
+        (False, {}, 0),  # as most Services of a cluster
+        (True, {"annotations": {"activator.dev/enabled": "false"}}, 0),
+        (True, {"labels": {"networking.internal.knative.dev/serviceType": "Public"}}, 0),
+    ],
+)
+def test_a_service_of_a_folder_that_does_not_opt_in_has_a_hint(
+    folder: bool, change: Any, warnings: int
+) -> None:
+    sink = RecordingSink()
+    scope = Scope(services=True, folder=folder)
+    inventory = Inventory(sink, sink, scope=scope, dialects=DIALECTS.values())
+    inventory.apply(named(service(), "hello", **({"annotations": {}} | change)))
+    found = [each.text for each in inventory.warnings]
+    assert (
+        found == ['not used, since it has no annotation activator.dev/enabled: "true"'] * warnings
+    )
+
+
 # -- cost ---------------------------------------------------------------------------------------
 
 

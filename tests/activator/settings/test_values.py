@@ -104,6 +104,8 @@ def test_booleans_are_those_of_go():
         (values.url("ws", empty="off"), "", ""),
         (values.duration(zero=True), "0s", 0.0),
         (values.choice("a", "b"), "b", "b"),
+        (values.choices("a", "b"), "b", ("b",)),
+        (values.choices("a", "b"), "b, a,b", ("a", "b")),
         (values.count(1), "2147483647", 2**31 - 1),
         (values.FOLDER, "", None),
     ],
@@ -127,7 +129,8 @@ def test_kinds_accept(kind, text, value):
     + [(values.NAME, text) for text in ("", "a\nb")]
     + [(values.count(1), text) for text in ("0", "2147483648")]
     + [(values.FOLDER, text) for text in ("/nowhere/at/all", "a\0b")]
-    + [(values.choice("a", "b"), text) for text in ("", "c", "A")],
+    + [(values.choice("a", "b"), text) for text in ("", "c", "A")]
+    + [(values.choices("a", "b"), text) for text in ("", ",", "c", "a,c", "a,,b", "A")],
 )
 def test_kinds_refuse_with_value_error_and_nothing_else(kind, text):
     with pytest.raises(ValueError):  # noqa: PT011 - the message is made by the setting

@@ -21,7 +21,7 @@ from activator.records.source_status import (
 from activator.telemetry.families import FAMILIES, HTTP_SCOPE, Kind
 from activator.telemetry.metrics import CHUNK, PIECES, Metrics
 from tests.activator.telemetry.world import World
-from throttler.model import AppProtocol, MeshMode, RevisionID
+from throttler.model import AppProtocol, MeshMode, RevisionID, RevisionKind
 from throttler.throttler import Limits
 
 REVISION = {"k8s_namespace_name": "default", "kn_revision_name": "hello"}
@@ -303,6 +303,20 @@ def test_the_link_is_reachable_or_not_only_after_its_first_connection(world):
     world.link.connected = False
     assert value(world, "kn_activator_stats_conn_reachable", **peer) == 0
     assert value(world, "kn_activator_stats_conn_errors_total", **peer) == 4
+
+
+def test_a_service_and_a_revision_of_one_name_have_series_of_their_own(world):
+    with_everything(world)
+    plain = world.revision(kind=RevisionKind.SERVICE, service="", configuration="")
+    world.healthy(plain, "10.0.0.2:8080")
+    counters = world.entry(plain).counters
+    counters.server_of((b"GET", 1, 200)).duration.observe(0.3)
+    world.request(plain)
+    found = scrape(world)  # a sample that comes twice fails here
+    of_both = [dict(labels) for name, labels in found if name == "activator_pods"]
+    assert {each.get("kind", "") for each in of_both} == {"", "service"}
+    with_kind = {name for name, labels in found if dict(labels).get("kind") == "service"}
+    assert {"kn_revision_request_active", "http_server_request_duration_seconds_count"} < with_kind
 
 
 def test_each_autoscaler_is_a_peer_of_its_own(world):
