@@ -63,6 +63,7 @@ class PlainService:
         port: the buffered port; None if the Service is refused.
         refused: why it cannot be buffered; empty if it can.
         warnings: sentences about what will not work as expected.
+        is_broken: whether its annotations or fields cannot be read, so that ``asks`` is empty.
         families: types of its addresses, as EndpointSlices name them.
         proxy: the proxy that serves it instead of Kubernetes' own; empty for that one.
     """
@@ -77,6 +78,7 @@ class PlainService:
     warnings: tuple[str, ...] = ()
     families: tuple[str, ...] = ("IPv4",)
     proxy: str = ""
+    is_broken: bool = False
 
 
 def parse(obj: object) -> PlainService | None:

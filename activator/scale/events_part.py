@@ -50,7 +50,11 @@ class Reporting:
         self._events.report(subject, self._notices(name, decided))
 
     def _notices(self, name: Name, decided: Decided) -> Iterable[Notice]:
-        found = [Notice(each.reason.value, each.note) for each in self._findings(name)]
+        found = [
+            Notice(each.reason.value, each.note)
+            for each in self._findings(name)
+            if each.reason is not Reason.NO_ACTIVATORS  # each Service would have the same Event
+        ]
         found += [Notice(Reason.SERVICE_WARNING.value, text) for text in decided.service.warnings]
         if decided.reason in LASTING:
             found.append(Notice(decided.reason, reasons.text(decided.reason, decided.detail)))

@@ -65,7 +65,7 @@ class Services:
             return replace(known, warnings=(f"{problem}; the last good state stays in force",))
         metadata = root(obj, "Service")["metadata"]
         uid, created = metadata["uid"].text(), metadata["creationTimestamp"].text()
-        return PlainService(key, uid, created, {}, Annotations(), None, problem)
+        return PlainService(key, uid, created, {}, Annotations(), None, problem, is_broken=True)
 
     def _set(self, name: Name, found: PlainService) -> None:
         if self._services.get(name) != found:

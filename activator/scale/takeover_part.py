@@ -75,6 +75,9 @@ class TakingOver:
     def put(self, name: Name, decided: Decided, now: float) -> None:
         """See effects.Effect."""
         service, plan = decided.service, decided.plan
+        if service.is_broken:
+            self._takeovers.keep(name)
+            return
         if service.asks.route is not Route.TAKEOVER or service.port is None:
             self.remove(name, now)
             return
@@ -86,10 +89,9 @@ class TakingOver:
 
     def remove(self, name: Name, now: float) -> None:
         """See effects.Effect."""
-        if name in self._names:
-            self._names.discard(name)
-            self._takeovers.remove(name)
-            self._poke()
+        self._names.discard(name)
+        self._takeovers.remove(name)
+        self._poke()
 
     def start(self, now: float) -> None:
         """See effects.Effect."""

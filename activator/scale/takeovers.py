@@ -92,6 +92,8 @@ class Takeovers:
         self._moved: dict[Name, str] = {}
         # Slices of unknown Services, and since when; None before the first look.
         self._orphans: dict[Key, float | None] = {}
+        # Services to compare again, a few with each call of ``due``.
+        self._sweep: list[Name] = []
         self._started = False
 
     # -- events ------------------------------------------------------------------------------------
@@ -112,6 +114,7 @@ class Takeovers:
         self._started = False
         self._due.clear()
         self._later.clear()
+        self._sweep.clear()
         for table in (self._wishes, self._kept, self._moved, self._starved):
             table.clear()
         for key, each in list(self._slices.items()):
@@ -137,12 +140,14 @@ class Takeovers:
             self._touch(name)
 
     def remove(self, name: Name) -> None:
-        """Record that a Service is deleted, or no longer has route ``takeover``."""
+        """Record that a Service is deleted, or does not have route ``takeover`` any more."""
         self._kept.discard(name)
         self._moved.pop(name, None)
         self._starved.pop(name, None)
-        if self._wishes.pop(name, None) is not None:
-            self._touch(name)
+        self._wishes.pop(name, None)
+        for family in Family:
+            self._orphans.pop(_key(name, family), None)
+        self._touch(name)
 
     def keep(self, name: Name) -> None:
         """Leave the slices of a Service as they are: its annotations cannot be read."""
@@ -151,9 +156,7 @@ class Takeovers:
     def set_activators(self, activators: Mapping[Family, Sequence[Activator]]) -> None:
         """Record the activators that can take requests; none of a family changes no slice."""
         self._activators = activators
-        for name, wish in self._wishes.items():
-            if wish.takes_over:
-                self._touch(name)
+        self._sweep = list(self._wishes)
 
     def observe(self, obj: object, now: float) -> Name | None:
         """Record an EndpointSlice that was added or changed.
@@ -190,6 +193,10 @@ class Takeovers:
         """Return the next request; None if there is none now. Call ``done`` with its result."""
         while self._later and self._later[0][0] <= now:
             self._due.setdefault(heappop(self._later)[1])
+        for name in self._sweep[-_COMPARED:]:
+            if (wish := self._wishes.get(name)) is not None and wish.takes_over:
+                self._touch(name)
+        del self._sweep[-_COMPARED:]
         for _ in range(min(len(self._due), _COMPARED) if self._started else 0):
             key = next(iter(self._due))
             del self._due[key]
@@ -207,7 +214,7 @@ class Takeovers:
 
     def next(self) -> float:
         """Return when ``due`` may return a request without another event; inf for never."""
-        if self._due and self._started:
+        if (self._due or self._sweep) and self._started:
             return float("-inf")
         return self._later[0][0] if self._later else float("inf")
 

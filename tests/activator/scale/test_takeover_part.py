@@ -125,3 +125,44 @@ async def test_a_service_that_opts_out_loses_its_slice(tmp_path: Path, annotatio
             await kube.annotate(**{annotation: None})
             await elapse(30)
             assert await find(kube) is None
+
+
+async def test_a_change_of_the_leader_leaves_a_sleeping_service_its_endpoints(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as kube:
+        await list_activators(kube, "10.1.0.1")
+        for name in ("hello", "other"):
+            await kube.add(name, route="takeover")
+        async with leader(kube, "scale-1"):
+            await elapse(5)
+            assert await addresses(kube) == ["10.1.0.1"]
+            written = len(kube.calls("patch", "endpointslices"))
+        # The next one leads twice: it loses the Lease for a while.
+        async with leader(kube, "scale-2") as running:
+            await elapse(60)
+            running.scaler._engine.stop(asyncio.get_running_loop().time())
+            await elapse(60)
+            running.scaler._engine.start(asyncio.get_running_loop().time())
+            await elapse(60)
+        assert kube.calls("delete", "endpointslices") == []
+        assert len(kube.calls("patch", "endpointslices")) == written
+        assert await addresses(kube) == ["10.1.0.1"]
+
+
+async def test_a_service_that_cannot_be_read_after_a_restart_keeps_its_slice(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as kube:
+        await list_activators(kube, "10.1.0.1")
+        await kube.add(route="takeover")
+        async with leader(kube, "scale-1"):
+            await elapse(5)
+        await kube.annotate(idle_seconds="soon")
+        async with leader(kube, "scale-2") as running:
+            await elapse(60)
+            assert await addresses(kube) == ["10.1.0.1"]
+            assert "idle-seconds" in (await running.service())["detail"]
+            await kube.annotate(idle_seconds="20", route="shared")
+            await elapse(5)
+            assert await find(kube) is None
