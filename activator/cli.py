@@ -465,10 +465,11 @@ Exit status:
 def lab(words: Sequence[str], as_list: bool, keep: bool, as_json: bool) -> int:
     """Replay failures of real clusters on this machine.
 
-    There are twelve scenarios: failing probes, restarts of containers, stale Endpoints and others.
+    There are scenarios with Knative: failing probes, restarts of containers, stale Endpoints. The
+    others need no Knative: cold start, rollout, and outages of the API server.
     Each one starts an activator, pods and a toy kubelet as processes on loopback addresses, and
     causes the failure. It prints a timeline of Kubernetes, the activator and the client, and
-    whether the result is correct. All scenarios take a minute.
+    whether the result is correct. All scenarios take two minutes.
 
     \b
     Examples:

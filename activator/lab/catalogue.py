@@ -13,6 +13,13 @@ from activator.lab.scenarios import (
     ingress_probe,
     liveness,
     other_port,
+    plain_api_server_away,
+    plain_cold_start,
+    plain_kill,
+    plain_late_probe,
+    plain_rollout,
+    plain_scale_down,
+    plain_ten_times,
     probes_of_others,
     readiness,
     serving_container,
@@ -34,6 +41,13 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     probes_of_others.SCENARIO,
     ingress_probe.SCENARIO,
     drain.SCENARIO,
+    plain_cold_start.SCENARIO,
+    plain_late_probe.SCENARIO,
+    plain_kill.SCENARIO,
+    plain_rollout.SCENARIO,
+    plain_scale_down.SCENARIO,
+    plain_api_server_away.SCENARIO,
+    plain_ten_times.SCENARIO,
 )
 
 
@@ -52,4 +66,5 @@ def _find(word: str) -> Scenario:
         if word in (scenario.name, str(scenario.number)):
             return scenario
     names = ", ".join(scenario.name for scenario in SCENARIOS)
-    raise LookupError(f"there is no scenario {word!r}; there are 1 to {len(SCENARIOS)}: {names}")
+    last = SCENARIOS[-1].number
+    raise LookupError(f"there is no scenario {word!r}; there are 1 to {last}: {names}")

@@ -10,20 +10,20 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import Task, TaskGroup
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Protocol
 
 from activator.lab import phrases
 from activator.lab.addresses import AddressPool
 from activator.lab.checks import Probes
 from activator.lab.client import ClientResponse, fetch
-from activator.lab.handles import AppHandle, View
+from activator.lab.handles import AppHandle, PodHandle, View
 from activator.lab.load import Load
-from activator.lab.local_activator import LocalActivator
+from activator.lab.local_activator import LocalActivator, Where
 from activator.lab.objects import revision
 from activator.lab.timeline import Entry, Timeline, Who
 
@@ -42,6 +42,29 @@ QUICK = Probes(PERIOD)
 _HEALTHY = {0: "the activator knows the revision, without a pod", 1: "its pod is healthy"}
 
 
+class Viewed(Protocol):
+    """A revision or a Service that the activator's API shows."""
+
+    @property
+    def name(self) -> str:
+        """The name of its object."""
+
+    @property
+    def probed_switches(self) -> frozenset[str]:
+        """The switches of its pods that have an effect."""
+
+    @property
+    def pods(self) -> list[PodHandle]:
+        """All its pods that were started, in order."""
+
+    async def view(self) -> View:
+        """Return it as the API shows it.
+
+        Raises:
+            OSError: no response, or the activator does not know it yet.
+        """
+
+
 class Overdue(Exception):
     """An expected event did not come within `PATIENCE` seconds; the text names it."""
 
@@ -49,6 +72,7 @@ class Overdue(Exception):
 #: Timelines leave out log lines with these beginnings: of the start, or reported by events too.
 _LEFT_OUT = (
     *("activator ", "open files: ", "listening: "),
+    *("autoscaler connected", "scaler connected"),
     *("pod ", "requests can be sent: ", "no request can be sent: "),
 )
 
@@ -69,12 +93,22 @@ class Environment:
         self.tasks = tasks
         self.pod_tasks: list[Task[None]] = []
         self.changed = asyncio.Event()
-        self.apps: list[AppHandle] = []
+        self.apps: list[Viewed] = []
         self.live: Callable[[Entry], object] = lambda entry: None
         self.log_moments: list[float] = []
         self._timeline = timeline
         self._clocks_apart = time.time() - time.monotonic()
-        self.activator = LocalActivator(manifests, self._on_log_line, self._on_event)
+        self.activator = self.new_activator(("local", "--manifests", str(manifests)))
+
+    def new_activator(
+        self, arguments: Sequence[str], settings: Mapping[str, str] | None = None
+    ) -> LocalActivator:
+        """Return an activator that is not started; its log and events come into the timeline.
+
+        Arguments:
+            arguments, settings: see `LocalActivator`.
+        """
+        return LocalActivator(arguments, self._on_log_line, self._on_event, settings)
 
     # -- the timeline ---------------------------------------------------------------------------
 
@@ -138,7 +172,7 @@ class Environment:
         except TimeoutError:
             raise Overdue(f"timed out while waiting for: {what}") from None
 
-    async def until_view(self, app: AppHandle, what: str, is_so: Callable[[View], object]) -> View:
+    async def until_view(self, app: Viewed, what: str, is_so: Callable[[View], object]) -> View:
         """See `AppHandle.until_view`."""
         end = time.monotonic() + PATIENCE
         found: View = {}
@@ -186,57 +220,68 @@ class Environment:
 
     async def request(
         self,
-        app: AppHandle | str,
+        app: Viewed | str,
         target: str = "/",
         method: str = "GET",
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
+        where: Where | None = None,
     ) -> ClientResponse:
-        """Send a request through the activator; return the response, with status 0 for none."""
-        response = await self._send(app, target, method, headers, body)
+        """Send a request; return the response, with status 0 for none.
+
+        Arguments:
+            where: host and port to connect to; None for the activator.
+        """
+        response = await self._send(app, target, method, headers, body, where)
         self.note(Who.CLIENT, phrases.of_response(method, target, response))
         return response
 
     def start_request(
         self,
-        app: AppHandle,
+        app: Viewed,
         target: str = "/",
         method: str = "GET",
         headers: Mapping[str, str] | None = None,
+        where: Where | None = None,
     ) -> Task[ClientResponse]:
         """Begin a request; the script awaits the returned task later."""
         self.note(Who.CLIENT, f"{method} {target}: sent")
-        return self.tasks.create_task(self.request(app, target, method, headers))
+        sending = self.request(app, target, method, headers, where=where)
+        return self.tasks.create_task(sending)
 
     async def _send(
         self,
-        app: AppHandle | str,
+        app: Viewed | str,
         target: str,
         method: str,
         headers: Mapping[str, str] | None,
         body: bytes,
+        where: Where | None = None,
     ) -> ClientResponse:
         name = app if isinstance(app, str) else app.name
         given = {"Host": f"{name}.default.svc.cluster.local", **(headers or {})}
         began = time.monotonic()
         try:
-            return await fetch(*self.activator.traffic, target, method, given, body)
+            return await fetch(*(where or self.activator.traffic), target, method, given, body)
         except OSError as error:
             return ClientResponse(
                 0, {}, str(error) or type(error).__name__, time.monotonic() - began
             )
 
     @asynccontextmanager
-    async def load(self, app: AppHandle, rate: float, posts: int = 0) -> AsyncIterator[Load]:
+    async def load(
+        self, app: Viewed, rate: float, posts: int = 0, where: Where | None = None
+    ) -> AsyncIterator[Load]:
         """Send steady traffic while the block runs; the end of the block awaits all responses.
 
         Arguments:
             rate: requests per second.
             posts: one request in so many is a POST; 0 for none.
+            where: host and port to connect to; None for the activator.
         """
 
         async def send(method: str, request_id: str) -> ClientResponse:
-            return await self._send(app, "/", method, {"x-request-id": request_id}, b"")
+            return await self._send(app, "/", method, {"x-request-id": request_id}, b"", where)
 
         load = Load(send, rate, posts)
         self.note(Who.CLIENT, f"begins to send {rate:g} requests a second")

@@ -37,6 +37,8 @@ def of_pod_event(kind: str, pod: str, details: Mapping[str, Any]) -> tuple[Who, 
             return Who.KUBERNETES, f"starts {pod} at {details['address']}"
         case "listed":
             return Who.KUBERNETES, f"Endpoints of {details['revision']}: {_lists(details)}"
+        case "listed in slices":
+            return Who.KUBERNETES, f"EndpointSlices of {details['service']}: {_states(details)}"
         case "killing":
             return Who.KUBERNETES, f"{pod}: liveness failed; kills {details['container']}"
         case "restarted":
@@ -92,6 +94,12 @@ def _requests(count: int) -> str:
 
 def _lists(details: Mapping[str, Any]) -> str:
     return f"addresses {_names(details['ready'])}; notReadyAddresses {_names(details['not_ready'])}"
+
+
+def _states(details: Mapping[str, Any]) -> str:
+    words = {"ready": "ready", "not_ready": "not ready", "terminating": "terminating"}
+    found = [f"{word} {_names(details[key])}" for key, word in words.items() if details[key]]
+    return "; ".join(found) or "no endpoint"
 
 
 def _names(pods: Sequence[str]) -> str:

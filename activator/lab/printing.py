@@ -13,6 +13,7 @@ STYLES = {
     "title": "bold",
     "text": "",
     "fault": "bold magenta",
+    "scaler": "bright_blue",
     "pod": "blue",
     "kubernetes": "cyan",
     "activator": "yellow",

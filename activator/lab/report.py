@@ -42,15 +42,18 @@ def listing(scenarios: Iterable[Scenario]) -> list[Row]:
 
 
 def heading(scenario: Scenario, number: int, count: int) -> list[Row]:
-    """Return rows with the title, Knative's behaviour and the required behaviour.
+    """Return rows with the title, the behaviour of others and the required behaviour.
 
     Arguments:
         number, count: the scenario's position in this run, and how many there are.
     """
+    other, behaviour = "Knative", scenario.knative
+    if scenario.kubernetes:
+        other, behaviour = "Kubernetes alone", scenario.kubernetes
     return [
         text(f"{scenario.number} {scenario.name}: {scenario.title} ({number} of {count})", "title"),
-        text(f"{_INDENT}Knative: {scenario.knative}"),
-        text(f"{_INDENT}here:    {scenario.here}"),
+        text(f"{_INDENT}{other}: {behaviour}"),
+        text(f"{_INDENT}{'here:':<{len(other) + 1}} {scenario.here}"),
         text(),
     ]
 

@@ -7,16 +7,20 @@ not come in time; a process did not start.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 
 from activator.lab.addresses import AddressPool
 from activator.lab.environment import Environment, Overdue, set_up
 from activator.lab.local_activator import DidNotStart
+from activator.lab.plain import environment as environments
 from activator.lab.scenario import Scenario
 from activator.lab.timeline import Entry, Outcome, Timeline
 
 #: Called with the environment and whether the script passed, while all processes still run.
 Afterwards = Callable[[Environment, bool], Awaitable[None]]
+Script = Callable[[], Awaitable[None]]
 
 
 async def run_scenario(
@@ -37,10 +41,10 @@ async def run_scenario(
     entries: list[Entry] = []
     error, passed = "", False
     try:
-        async with set_up(timeline, addresses) as environment:
+        async with _set_up(scenario, timeline, addresses) as (environment, script):
             timeline.begin(time.monotonic())
             environment.live = live
-            error = await _run_script(scenario, environment)
+            error = await _run_script(script)
             await environment.settle()
             passed = timeline.passed and not error
             entries = timeline.entries  # without the end of the processes
@@ -51,18 +55,33 @@ async def run_scenario(
     return outcome_of(scenario, entries, passed, error, time.monotonic() - began)
 
 
+@asynccontextmanager
+async def _set_up(
+    scenario: Scenario, timeline: Timeline, addresses: AddressPool
+) -> AsyncIterator[tuple[Environment, Script]]:
+    """Provide the environment that a scenario needs, and its script."""
+    if scenario.plain is not None:
+        async with environments.set_up(timeline, addresses) as found:
+            yield found.base, partial(scenario.plain, found)
+    else:
+        assert scenario.script is not None
+        async with set_up(timeline, addresses) as environment:
+            yield environment, partial(scenario.script, environment)
+
+
 def outcome_of(
     scenario: Scenario, entries: list[Entry], passed: bool, error: str, seconds: float
 ) -> Outcome:
     """Return the outcome of a scenario; the arguments are fields of `Outcome`."""
     texts = (scenario.name, scenario.title, scenario.knative, scenario.here)
-    return Outcome(scenario.number, *texts, entries, passed, error, seconds)
+    outcome = Outcome(scenario.number, *texts, entries, passed, error, seconds)
+    return outcome._replace(kubernetes=scenario.kubernetes)
 
 
-async def _run_script(scenario: Scenario, environment: Environment) -> str:
+async def _run_script(script: Script) -> str:
     """Run the script; return the error that ended it early, or an empty text."""
     try:
-        await scenario.script(environment)
+        await script()
     except (Overdue, OSError, LookupError) as error:
         return f"{error}" if isinstance(error, Overdue) else f"{type(error).__name__}: {error}"
     return ""

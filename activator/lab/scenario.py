@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from activator.lab.environment import Environment
+from activator.lab.plain.environment import PlainEnvironment
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +21,11 @@ class Scenario:
         number: an argument of ``activator lab``; another scenario never gets this number.
         name: another argument of ``activator lab``: lower case, hyphens.
         title: the event, in one line.
-        knative: how Knative's activator behaves.
+        knative: how Knative's activator behaves; empty for a scenario without Knative.
         here: how this activator must behave; the script checks it.
+        script: the script of a scenario with a revision of Knative.
+        plain: the script of a scenario without Knative.
+        kubernetes: how Kubernetes alone behaves; empty for a scenario with a revision of Knative.
     """
 
     number: int
@@ -29,4 +33,6 @@ class Scenario:
     title: str
     knative: str
     here: str
-    script: Callable[[Environment], Awaitable[None]]
+    script: Callable[[Environment], Awaitable[None]] | None = None
+    plain: Callable[[PlainEnvironment], Awaitable[None]] | None = None
+    kubernetes: str = ""

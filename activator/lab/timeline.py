@@ -17,6 +17,7 @@ class Who(Enum):
     POD = "pod"
     KUBERNETES = "kubernetes"
     ACTIVATOR = "activator"
+    SCALER = "scaler"
     CLIENT = "client"
     #: An expectation of the script, with its result.
     CHECK = "check"
@@ -140,6 +141,7 @@ class Outcome(NamedTuple):
     passed: bool
     error: str
     seconds: float
+    kubernetes: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object that docs/how-to/lab.md describes."""

@@ -227,7 +227,7 @@ def test_lab_lists_what_there_is(capsys):
     assert "exec-readiness" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("args", [["13"], ["1", "--keep", "--json"], ["--keep"]])
+@pytest.mark.parametrize("args", [["99"], ["1", "--keep", "--json"], ["--keep"]])
 def test_lab_refuses_what_it_cannot_do(args, capsys):
     assert cli.main(["lab", *args]) == 2
     captured = capsys.readouterr()

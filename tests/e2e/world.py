@@ -100,7 +100,9 @@ class World:
         self._log: list[Any] = []
         self._manifests = folder / "manifests"
         self._manifests.mkdir()
-        self._activator = LocalActivator(self._manifests, self._log.append)
+        self._activator = LocalActivator(
+            ("local", "--manifests", str(self._manifests)), self._log.append
+        )
 
     async def __aenter__(self) -> World:
         return self

@@ -34,6 +34,7 @@ class PlainCluster:
     Attributes:
         plane, server: the API server and its socket.
         slices: the endpointslice controller.
+        node: runs the pods.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class PlainCluster:
         self.server = Server(self.plane)
         self._tell = tell
         self._deployments = Deployments(self.plane)
-        self._node = Node(self.plane, addresses, tasks, tell, pace)
+        self.node = Node(self.plane, addresses, tasks, tell, pace)
         self.slices = EndpointSlices(self.plane, self._on_slice)
 
     async def start(self) -> None:
@@ -70,14 +71,14 @@ class PlainCluster:
         """End all pods and connections."""
         self._deployments.close()
         self.slices.close()
-        self._node.close()
+        self.node.close()
         self.plane.close()
         await self.server.close()
 
     @property
     def pods(self) -> dict[str, PodProcess]:
         """The pods with a process, by name."""
-        return self._node.pods
+        return self.node.pods
 
     def create(self, resource: Resource, found: Object) -> Object:
         """Create an object, as ``kubectl create`` does; return it.

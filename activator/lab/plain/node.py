@@ -39,7 +39,11 @@ class _Pod(NamedTuple):
 
 
 class Node:
-    """The only node of the cluster."""
+    """The only node of the cluster.
+
+    Attributes:
+        restart_after: seconds before a container is started again that ended by itself.
+    """
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class Node:
         self._tasks = tasks
         self._tell = tell
         self._pace = pace
+        self.restart_after = RESTART_AFTER
         self._pods: dict[str, _Pod] = {}
         self._running: set[Task[None]] = set()
         plane.store.listen(self._on_change)
@@ -79,8 +84,8 @@ class Node:
         if change.resource != PODS:
             return
         known = self._pods.get(change.last["metadata"]["uid"])
-        if change.old is None and change.new is not None:
-            self._start(change.new)
+        if change.old is None and change.last["spec"].get("nodeName"):
+            self._start(change.last)
         elif known is not None and (
             change.new is None or "deletionTimestamp" in change.new["metadata"]
         ):
@@ -109,7 +114,7 @@ class Node:
                 await pod.process.run()
                 self._write(pod)
                 if not pod.process.stopping:
-                    await asyncio.sleep(RESTART_AFTER)
+                    await asyncio.sleep(self.restart_after)
         finally:
             del self._pods[pod.process.uid]
             self._addresses.release(place)

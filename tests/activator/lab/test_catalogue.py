@@ -16,7 +16,8 @@ def test_each_module_of_the_folder_is_in_it_once():
 
 
 def test_numbers_go_up_and_names_are_different():
-    assert [scenario.number for scenario in SCENARIOS] == list(range(1, 13))
+    numbers = [scenario.number for scenario in SCENARIOS]
+    assert numbers == sorted(set(numbers))
     assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
 
 
@@ -25,7 +26,7 @@ def test_scenarios_are_found_by_number_and_by_name_in_the_order_of_the_words():
     assert find([]) == list(SCENARIOS)
 
 
-@pytest.mark.parametrize("word", ["0", "13", "Readiness", ""])
+@pytest.mark.parametrize("word", ["0", "99", "Readiness", ""])
 def test_other_words_get_a_list_of_what_there_is(word):
-    with pytest.raises(LookupError, match=r"1 to 12: exec-readiness, .*drain"):
+    with pytest.raises(LookupError, match=r"1 to 21: exec-readiness, .*drain, plain-cold-start"):
         find([word])

@@ -20,7 +20,7 @@ def test_program_gets_its_words_and_its_exit_status():
         assert program.stdout is not None
         assert b"exec-readiness" in program.stdout.read()
         assert program.wait(PATIENCE) == 0
-    with tied("activator", "lab", "13") as program:
+    with tied("activator", "lab", "99") as program:
         assert program.wait(PATIENCE) == 2
 
 

@@ -22,7 +22,7 @@ async def test_activator_starts_on_free_ports_reports_them_responds_and_ends(tmp
             pod_came.set()
 
     write_object(tmp_path, revision("app"))
-    activator = LocalActivator(tmp_path, lines.append, event)
+    activator = LocalActivator(("local", "--manifests", str(tmp_path)), lines.append, event)
     await activator.start()
     try:
         found = await activator.get("/api/v1/revisions/default/app")
@@ -40,7 +40,9 @@ async def test_activator_starts_on_free_ports_reports_them_responds_and_ends(tmp
 
 
 async def test_activator_that_cannot_start_says_why(tmp_path):
-    activator = LocalActivator(tmp_path / "nowhere", lambda line: None)
+    activator = LocalActivator(
+        ("local", "--manifests", str(tmp_path / "nowhere")), lambda line: None
+    )
     try:
         with pytest.raises(DidNotStart, match="nowhere"):
             await activator.start()
@@ -50,7 +52,7 @@ async def test_activator_that_cannot_start_says_why(tmp_path):
 
 async def test_activator_that_is_not_ready_in_time_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(local_activator, "START_PATIENCE", 0.0)
-    activator = LocalActivator(tmp_path, lambda line: None)
+    activator = LocalActivator(("local", "--manifests", str(tmp_path)), lambda line: None)
     try:
         with pytest.raises(DidNotStart, match="not ready"):
             await activator.start()

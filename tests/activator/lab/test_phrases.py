@@ -121,3 +121,16 @@ def test_events_of_the_activator_have_their_words(kind, data, line):
 )
 def test_observations_are_short(value, words):
     assert of_value(value) == words
+
+
+def test_slices_are_told_by_the_states_of_their_endpoints():
+    details = {"service": "web", "ready": ["a"], "not_ready": [], "terminating": ["b", "c"]}
+    assert of_pod_event("listed in slices", "", details) == (
+        Who.KUBERNETES,
+        "EndpointSlices of web: ready a; terminating b, c",
+    )
+    empty = {"service": "web", "ready": [], "not_ready": [], "terminating": []}
+    assert of_pod_event("listed in slices", "", empty) == (
+        Who.KUBERNETES,
+        "EndpointSlices of web: no endpoint",
+    )

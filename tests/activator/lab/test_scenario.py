@@ -12,5 +12,7 @@ from activator.lab.scenario import Scenario
 def test_scenario_says_what_it_is(scenario: Scenario):
     assert re.fullmatch(r"[a-z]+(-[a-z]+)*", scenario.name)
     assert not scenario.title.endswith(".")
-    assert scenario.knative.endswith(".")
+    assert (scenario.script is None) is (scenario.plain is not None)
+    others = scenario.knative if scenario.script else scenario.kubernetes
+    assert others.endswith(".")
     assert scenario.here.endswith(".")

@@ -50,6 +50,7 @@ def test_json_has_the_shape_that_the_page_describes():
         "name": "n",
         "title": "t",
         "knative": "k",
+        "kubernetes": "",
         "ours": "o",
         "passed": False,
         "error": "too late",

@@ -1,0 +1,122 @@
+"""Handles of a plain Service and its pods, for scripts of scenarios."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from activator.lab.handles import PodHandle, View
+from activator.lab.local_activator import Where
+from activator.lab.plain.objects import PORT
+from activator.lab.plain.service_proxy import ServiceProxy
+
+if TYPE_CHECKING:  # an environment has handles
+    from activator.lab.plain.environment import PlainEnvironment
+
+
+class ServiceHandle:
+    """A script's handle of one Service and its Deployment of the same name."""
+
+    def __init__(self, environment: PlainEnvironment, name: str, switches: frozenset[str]) -> None:
+        """
+        Arguments:
+            switches: the switches of its pods that have an effect.
+        """
+        self._environment = environment
+        self._name = name
+        self._switches = switches
+        self._proxy: ServiceProxy | None = None
+        self._pods: list[PodHandle] = []
+
+    @property
+    def name(self) -> str:
+        """The name of the Service."""
+        return self._name
+
+    @property
+    def pods(self) -> list[PodHandle]:
+        """All pods that were started, in order."""
+        return self._pods
+
+    @property
+    def probed_switches(self) -> frozenset[str]:
+        """The switches of its pods that have an effect."""
+        return self._switches
+
+    async def open(self, delay: float) -> Where:
+        """Open the Service itself to clients, without the activator; return host and port.
+
+        Arguments:
+            delay: seconds from a change of an EndpointSlice to its effect.
+        """
+        plane = self._environment.cluster.plane
+        self._proxy = ServiceProxy(plane, "default", self._name, PORT, delay)
+        await self._proxy.start()
+        return self._proxy.host, self._proxy.port
+
+    async def close(self) -> None:
+        """Close the Service to clients."""
+        if self._proxy is not None:
+            await self._proxy.close()
+
+    @property
+    def endpoints(self) -> list[Where]:
+        """The addresses to which the opened Service leads clients now."""
+        assert self._proxy is not None
+        return self._proxy.endpoints
+
+    @property
+    def replicas(self) -> int:
+        """The replicas that the Deployment wants."""
+        return self._environment.cluster.replicas(self._name)
+
+    def scale(self, replicas: int) -> None:
+        """Set the replicas of the Deployment, as a person or another program does."""
+        self._environment.cluster.scale(self._name, replicas)
+
+    async def until_listed(self, count: int) -> None:
+        """Return when Kubernetes lists so many pods as ready, and no others."""
+
+        def is_so() -> bool:
+            listed = self._environment.cluster.listed(self._name)
+            ready = [each for each in listed if each["conditions"]["ready"] and "targetRef" in each]
+            return len(ready) == count == len(listed)
+
+        what = f"{count} pods of {self._name} are ready"
+        await self._environment.base.until(is_so, what)
+
+    async def view(self) -> View:
+        """Return the Service as the activator's API shows it.
+
+        Raises:
+            OSError: no response from the activator, or it does not know the Service yet.
+        """
+        path = f"/api/v1/revisions/default/{self._name}?kind=service"
+        found = await self._environment.base.activator.get(path)
+        if not isinstance(found, dict):
+            raise ConnectionError(f"the activator does not know {self._name}")
+        return found
+
+    async def until_view(self, what: str, is_so: Callable[[View], object]) -> View:
+        """See `AppHandle.until_view`."""
+        return await self._environment.base.until_view(self, what, is_so)
+
+    async def scaler_view(self) -> View:
+        """Return the Service as the scaler's API shows it.
+
+        Raises:
+            OSError: no response from the scaler, or it does not know the Service yet.
+        """
+        found = await self._environment.scaler.get(f"/api/v1/services/default/{self._name}")
+        if not isinstance(found, dict):
+            raise ConnectionError(f"the scaler does not know {self._name}")
+        return found
+
+    def happened(self, kind: str, pod: str, details: dict[str, Any]) -> None:
+        """Record an event of a pod."""
+        if kind == "started":
+            process = self._environment.cluster.pods[pod]
+            self._pods.append(PodHandle(self._environment.base, process))
+        for each in self._pods:
+            if each.name == pod:
+                each.events.append((kind, details))
