@@ -20,6 +20,7 @@ from activator.lab.scenarios import (
     plain_rollout,
     plain_scale_down,
     plain_ten_times,
+    plain_two_owners,
     probes_of_others,
     readiness,
     serving_container,
@@ -46,6 +47,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     plain_kill.SCENARIO,
     plain_rollout.SCENARIO,
     plain_scale_down.SCENARIO,
+    plain_two_owners.SCENARIO,
     plain_api_server_away.SCENARIO,
     plain_ten_times.SCENARIO,
 )

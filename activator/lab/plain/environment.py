@@ -175,7 +175,7 @@ class PlainEnvironment:
         where = self._place.ip
         arguments = [
             *("run", "--dialect", "services", "--kubeconfig", self._kubeconfig),
-            *("--autoscaler-url", "ws://{}:{}".format(*self.scaler.reports)),
+            *("--scaler-url", "ws://{}:{}".format(*self.scaler.reports)),
             *("--bind", where, "--https-port", "0", "--profiling-port", "0"),
         ]
         settings = {"POD_NAME": "activator-1", "POD_IP": where, "SYSTEM_NAMESPACE": SYSTEM}
