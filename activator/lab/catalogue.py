@@ -19,6 +19,7 @@ from activator.lab.scenarios import (
     plain_late_probe,
     plain_rollout,
     plain_scale_down,
+    plain_scaler_away,
     plain_ten_times,
     plain_two_owners,
     probes_of_others,
@@ -49,6 +50,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     plain_scale_down.SCENARIO,
     plain_two_owners.SCENARIO,
     plain_api_server_away.SCENARIO,
+    plain_scaler_away.SCENARIO,
     plain_ten_times.SCENARIO,
 )
 
