@@ -194,7 +194,7 @@ def delay_after_tls(failures: int) -> float:
     return min(DELAY_AFTER_TLS * 2.0 ** min(failures - 1, 10), DELAY_AFTER_TLS_MAX)
 
 
-def delay_after_not_ready(responses: int, took: float) -> float:
+def delay_after_not_ready(responses: int, took: float, least: float = DELAY_NOT_READY) -> float:
     """Return the seconds without a probe after "not ready" responses, even if requests are queued.
 
     The maximum overrides the duration. So a pod with a slow probe still gets its first request at
@@ -203,8 +203,9 @@ def delay_after_not_ready(responses: int, took: float) -> float:
     Arguments:
         responses: "not ready" responses in a row; 0 if the last probe got none.
         took: seconds from the start of the last probe to its response.
+        least: the first delay is at least this long.
     """
     if not responses:
         return 0.0
-    first = max(DELAY_NOT_READY, DELAY_NOT_READY_DURATIONS * took)
+    first = max(least, DELAY_NOT_READY_DURATIONS * took)
     return min(first * 2.0 ** min(responses - 1, 10), DELAY_NOT_READY_MAX)

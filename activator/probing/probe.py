@@ -8,9 +8,13 @@ prober of pkg/activator/net/revision_backends.go.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from math import inf
+from typing import Final, Protocol
 
+from activator.knative.probes import KUBELET_AGENT
+from activator.probing import grpc_health
 from throttler.pod import PodTracker
 from throttler.probe_spec import ProbeKind, ProbeSpec
 
@@ -18,6 +22,10 @@ from throttler.probe_spec import ProbeKind, ProbeSpec
 MAX_BODY = 1024
 #: The kinds of failure in which the pod responded, but not as a ready pod.
 NOT_READY = ("bad-status", "bad-answer")
+#: The kinds of probe that pass with a connection.
+_CONNECTS: Final = (ProbeKind.TCP, ProbeKind.NONE)
+#: Most bytes of a pod's text in an error.
+_LONGEST_TEXT: Final = 100
 
 
 class ResponseHead(Protocol):
@@ -50,6 +58,34 @@ class Connection(Protocol):
         """Return the connection to its pool. The caller has sent nothing on it."""
 
 
+class Call(Protocol):
+    """A stream in HTTP/2 for one gRPC call.
+
+    Attributes:
+        reused: whether its connection has carried a response before.
+    """
+
+    @property
+    def reused(self) -> bool:
+        """See the class."""
+
+    def call(
+        self, owner: Probe, path: bytes, message: bytes, fields: Mapping[bytes, bytes]
+    ) -> None:
+        """Send a request. ``owner`` gets the response by ``on_reply``.
+
+        Arguments:
+            path: the request target; message: the whole body.
+            fields: further header fields.
+        """
+
+    def cancel(self) -> None:
+        """End the call without a result."""
+
+    def release(self) -> None:
+        """Leave the connection to requests. The caller has sent nothing."""
+
+
 class Pool(Protocol):
     """The connections to one pod.
 
@@ -71,6 +107,9 @@ class Pool(Protocol):
             within: seconds.
         """
 
+    def open_stream(self, dialer: Probe) -> None:
+        """Take or open a stream in HTTP/2, then call ``on_stream`` or ``on_dial_failed``."""
+
 
 class Probe:
     """One probe. It calls ``done`` once, unless it is cancelled.
@@ -82,6 +121,7 @@ class Probe:
 
     Attributes:
         responded: whether any byte of a response arrived, also in HTTP/2 or malformed.
+        sent_at: when the request was last sent, seconds on the clock of the loop; -inf before.
     """
 
     __slots__ = (
@@ -96,6 +136,7 @@ class Probe:
         "epoch",
         "pod",
         "responded",
+        "sent_at",
     )
 
     _pool: Pool
@@ -108,10 +149,11 @@ class Probe:
         self.pod = pod
         self.epoch = pod.epoch
         self.responded = False
+        self.sent_at = -inf
         self._spec = pod.config.revision.probe
         self._timeout = timeout
         self._done: Callable[[Probe, str, str], None] | None = done
-        self._connection: Connection | None = None
+        self._connection: Connection | Call | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._response: ResponseHead | None = None
         self._body = b""
@@ -124,8 +166,11 @@ class Probe:
     def start(self, pool: Pool) -> None:
         """Send the probe."""
         self._pool = pool
+        if self._spec.kind is ProbeKind.GRPC:
+            self._open_stream()
+            return
         # A TCP probe needs a new connection: an open one proves nothing.
-        connection = None if self._spec.kind is ProbeKind.TCP else pool.take()
+        connection = None if self._spec.kind in _CONNECTS else pool.take()
         if connection is None:
             pool.dial(self, self._timeout)
         else:
@@ -149,7 +194,7 @@ class Probe:
         """Send the probe on a new connection. A TCP probe passes."""
         if self._done is None:
             connection.release()
-        elif self._spec.kind is ProbeKind.TCP:
+        elif self._spec.kind in _CONNECTS:
             connection.release()
             self._finish("", "")
         else:
@@ -160,13 +205,39 @@ class Probe:
         self.responded = cause in NOT_READY
         self._finish(cause, error)
 
+    def _open_stream(self) -> None:
+        self._start_timer()
+        self._pool.open_stream(self)
+
+    def on_stream(self, stream: Call) -> None:
+        """Send the probe on a stream."""
+        if self._done is None:
+            stream.release()
+            return
+        self._connection = stream
+        self._start_timer()
+        fields = {
+            b"user-agent": KUBELET_AGENT + b"1",
+            b"grpc-timeout": b"%dm" % max(self._timeout * 1000, 1),
+        }
+        message = grpc_health.check(self._spec.service)
+        stream.call(self, grpc_health.PATH, message, fields)
+
     def _send(self, connection: Connection) -> None:
         self._connection = connection
-        self._timer = asyncio.get_running_loop().call_later(self._timeout, self._on_timeout)
+        self._start_timer()
         connection.send(self, request_of(self._spec, self._pool.probe_lines))
 
+    def _start_timer(self) -> None:
+        self._stop_timer()
+        loop = asyncio.get_running_loop()
+        self.sent_at = loop.time()
+        self._timer = loop.call_later(self._timeout, self._on_timeout)
+
     def _on_timeout(self) -> None:
-        assert self._connection is not None
+        if self._connection is None:  # no stream could be opened
+            self._finish("connect-timeout", f"connect timed out after {self._timeout:.3g} s")
+            return
         self._connection.cancel()
         self._finish("timeout", f"no response in {self._timeout:.3g} s")
 
@@ -205,6 +276,20 @@ class Probe:
         else:
             self._finish("bad-answer", f"body {self._body[:20]!r} instead of {expected!r}")
 
+    def on_reply(self, status: int, fields: Mapping[bytes, bytes], payload: bytes) -> None:
+        """Judge the response of gRPC's health service; see probe_stream.CallOwner."""
+        self.responded = True
+        code = fields.get(b"grpc-status", b"")
+        if status != HTTPStatus.OK:
+            self._finish("bad-status", f"status {status}")
+        elif code != b"0":
+            text = b"grpc-status %b %b" % (code, fields.get(b"grpc-message", b""))
+            self._finish("bad-answer", text[:_LONGEST_TEXT].decode("ascii", "replace").rstrip())
+        elif problem := grpc_health.problem_of(payload):
+            self._finish("bad-answer", problem)
+        else:
+            self._finish("", "")
+
     def on_lost(self, error: str, responded: bool) -> None:
         """Handle the end of the connection.
 
@@ -214,7 +299,10 @@ class Probe:
         assert connection is not None
         if connection.reused and not responded:
             self._stop_timer()
-            self._pool.dial(self, self._timeout)
+            if self._spec.kind is ProbeKind.GRPC:
+                self._open_stream()
+            else:
+                self._pool.dial(self, self._timeout)
         else:
             self.responded = responded
             self._finish("connection-lost", error)
@@ -242,6 +330,8 @@ def request_of(spec: ProbeSpec, host: bytes) -> bytes:
     """Return the request of an HTTP probe.
 
     Arguments:
-        host: the fields that name the pod, each with its CRLF.
+        host: the fields that name the pod, each with its CRLF; the probe's own host replaces them.
     """
+    if spec.host:
+        host = b"Host: %b\r\n" % spec.host
     return b"GET %b HTTP/1.1\r\n%b%b\r\n" % (spec.path, host, spec.fields)

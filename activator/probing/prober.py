@@ -27,6 +27,7 @@ from throttler.health import (
     probe_delay,
 )
 from throttler.pod import PodTracker
+from throttler.probe_spec import ProbeKind
 from throttler.revision import RevisionThrottler
 
 #: The longest time-out of a slow pod's probe, in seconds. queue-proxy delays its response for up to
@@ -70,6 +71,8 @@ class _Schedule:
         not_ready: consecutive probes with a "not ready" response, since the last call of ``probe``
             for this pod.
         quiet_until: time before which the prober does not probe the pod, even if requests wait.
+        page_until: time before which it does not request the pod's health page, whatever happens;
+            -inf for other probes.
     """
 
     __slots__ = (
@@ -77,6 +80,7 @@ class _Schedule:
         "come_due",
         "due",
         "not_ready",
+        "page_until",
         "pod",
         "probe",
         "quiet_until",
@@ -100,6 +104,7 @@ class _Schedule:
         self.tls_failures = 0
         self.not_ready = 0
         self.quiet_until = -inf
+        self.page_until = -inf
 
     def on_time(self, now: float) -> float:
         """See Timed."""
@@ -163,9 +168,10 @@ class PodProber:
             )
         self._cancel(schedule)
         schedule.not_ready = 0
-        if pod.ejection.until > self._driver.clock():
+        earliest = max(pod.ejection.until, schedule.page_until)
+        if earliest > self._driver.clock():
             self._queue.discard(schedule)
-            self._at(schedule, pod.ejection.until)
+            self._at(schedule, earliest)
         else:
             self._probe_now(schedule)
 
@@ -268,6 +274,7 @@ class PodProber:
     def _cancel(self, schedule: _Schedule) -> None:
         if schedule.probe is not None:
             schedule.probe.cancel()
+            _note_page(schedule, schedule.probe)
             schedule.probe = None
             self._release_place()
 
@@ -292,6 +299,7 @@ class PodProber:
         pod = probe.pod
         schedule = self._schedules[pod]
         schedule.probe = None
+        _note_page(schedule, probe)
         self._release_place()
         self._adapt(schedule, kind)
         self._back_off(schedule, kind)
@@ -329,10 +337,11 @@ class PodProber:
         """Set ``quiet_until`` after a probe; ``kind`` is empty if it passed."""
         schedule.tls_failures = schedule.tls_failures + 1 if kind == "tls-failed" else 0
         schedule.not_ready = schedule.not_ready + 1 if kind in NOT_READY else 0
-        now = self._driver.clock()
+        now, least = self._driver.clock(), schedule.pod.config.revision.probe.least_interval
         schedule.quiet_until = now + max(
             delay_after_tls(schedule.tls_failures),
-            delay_after_not_ready(schedule.not_ready, now - schedule.started),
+            delay_after_not_ready(schedule.not_ready, now - schedule.started, least),
+            schedule.page_until - now,
         )
 
     # -- the schedule ---------------------------------------------------------------------------
@@ -382,6 +391,13 @@ class PodProber:
             self._at(schedule, fresh_until)
         else:
             self._probe_now(schedule)
+
+
+def _note_page(schedule: _Schedule, probe: Probe) -> None:
+    """Record when the application's health page may be requested again, after this probe."""
+    revision = schedule.pod.config.revision
+    if revision.probe.kind is ProbeKind.HTTP and not revision.behind_queue_proxy:
+        schedule.page_until = probe.sent_at + revision.probe.least_interval
 
 
 def _is_busy(revision: RevisionThrottler, now: float) -> bool:

@@ -17,6 +17,7 @@ from activator.proxy.message.response import Response
 from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.pool import Pool
 from activator.proxy.pods.pools import ConnectionPools
+from activator.proxy.pods.probe_stream import ProbeStream, StreamDialer
 from throttler.pod import PodTracker
 
 
@@ -96,6 +97,10 @@ class ProbePool:
         connection = ProbeConnection(self._plain)
         connection.hold(pod)
         return connection
+
+    def open_stream(self, dialer: StreamDialer) -> None:
+        """Take or open a stream in HTTP/2 for the probe."""
+        ProbeStream(self._plain).open(self._plain, dialer)
 
     def dial(self, dialer: Dialer, within: float) -> None:
         """Open a connection for the probe, and one for requests before that if necessary.

@@ -141,6 +141,20 @@ class PodStream(PodSide):
                 stream.send(b"".join(body.pieces), trailers if body.complete else None)
         return True
 
+    def call(self, requester: Requester, head: bytes, body: bytes) -> None:
+        """Send a whole small request that is not a HEAD; ``requester`` handles the response.
+
+        Arguments:
+            head: the header block; body: the whole body, not empty.
+        """
+        self.requester = requester
+        link = self._carrier.link
+        stream = self._stream = Stream(link.queue, 2 * link.opened + 1, self)
+        link.opened += 1
+        link.streams[stream.id] = stream
+        link.write_headers(stream, head, ended=False)
+        stream.send(body, b"")
+
     def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
         """See PodSide."""
         data = payload[0] if len(payload) == 1 else b"".join(payload)

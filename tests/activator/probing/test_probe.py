@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import pytest
+import trustme
 
 from activator.knative.probes import QUEUE_PROXY
 from activator.probing.probe import MAX_BODY, Probe
@@ -85,9 +87,13 @@ async def serving(response: bytes | None, probe: ProbeSpec = QUEUE_PROXY) -> Asy
         await tasks.close()
 
 
-def tracker(address: str, probe: ProbeSpec) -> PodTracker:
+def tracker(
+    address: str, probe: ProbeSpec, *, plain: bool = False, tls: bool = False
+) -> PodTracker:
     throttler = Throttler(Limits(), lambda: 0.0)
-    revision = Revision(RevisionID("default", "app"), probe=probe)
+    revision = Revision(
+        RevisionID("default", "app"), probe=probe, behind_queue_proxy=not plain, tls=tls
+    )
     throttler.set_revision(revision, 0.0)
     return PodTracker(throttler.find(*revision.id).config, Endpoint(address), True, 0.0)
 
@@ -333,3 +339,25 @@ async def test_probed_connection_is_kept_for_the_first_request() -> None:
         assert upstream is not None
         assert upstream.alive()
         assert len(server.connections) == 1
+
+
+@both_loops
+async def test_the_host_of_a_page_replaces_the_address() -> None:
+    spec = ProbeSpec(ProbeKind.HTTP, path=b"/ready", host=b"shop.example.com")
+    async with serving(ok(b""), spec) as server:
+        assert await server.probe() == ("", "")
+        assert server.heads == [b"GET /ready HTTP/1.1\r\nHost: shop.example.com\r\n\r\n"]
+
+
+@both_loops
+async def test_a_page_over_tls_needs_no_valid_certificate_and_requests_stay_plain() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("elsewhere.example").configure_cert(context)
+    spec = ProbeSpec(ProbeKind.HTTP, path=b"/ready", tls=True)
+    async with serving(ok(b""), spec) as server:
+        listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=context)
+        host, port = listener.sockets[0].getsockname()
+        server.pod = tracker(f"{host}:{port}", spec, plain=True, tls=True)
+        assert await server.probe() == ("", "")
+        assert server.heads[0].startswith(b"GET /ready ")
+        listener.close()

@@ -21,8 +21,17 @@ from throttler.health import (
     DELAY_WANTED_VERY_LONG,
     PodState,
 )
-from throttler.model import AppProtocol, Endpoint, ListedEndpoints, MeshMode, Revision, RevisionID
+from throttler.model import (
+    AppProtocol,
+    Endpoint,
+    ListedEndpoints,
+    MeshMode,
+    ReadinessRule,
+    Revision,
+    RevisionID,
+)
 from throttler.pod import PodTracker
+from throttler.probe_spec import ProbeKind, ProbeSpec
 from throttler.ticket import ASSIGNED, QUEUED
 
 A, B, C, D = (f"10.0.0.{number}:8012" for number in (1, 2, 3, 4))
@@ -838,3 +847,101 @@ async def test_pods_that_kubernetes_vouches_for_are_not_asked_until_they_refuse(
     asked = len(world.pods[A].at)
     await until(200.0)
     assert len(world.pods[A].at) == asked
+
+
+# -- pods of plain Services ---------------------------------------------------------------------
+
+PAGE = ProbeSpec(ProbeKind.HTTP, path=b"/ready")
+HEALTH = ProbeSpec(ProbeKind.GRPC)
+SERVING = Response(200, b"\0\0\0\0\2\x08\1")
+NOT_SERVING = Response(200, b"\0\0\0\0\2\x08\2")
+
+
+@pytest.mark.parametrize("spec", [ProbeSpec(), PAGE, HEALTH], ids=["tcp", "page", "grpc"])
+async def test_a_plain_pod_that_refuses_is_probed_every_5_ms_whatever_its_probe(
+    spec: ProbeSpec,
+) -> None:
+    world = World(plain=spec)
+    world.pods[A].listens = False
+    waiting = world.ask()
+    world.list_pods(not_ready=[A])
+    await until(1.0)
+    assert gaps(world.pods[A].at) == pytest.approx([DELAY_WANTED] * (len(world.pods[A].at) - 1))
+    world.pods[A].response = SERVING
+    world.pods[A].listens = True
+    await until(1.01)
+    assert waiting.state is ASSIGNED
+
+
+async def test_a_health_page_gets_at_most_a_request_every_50_ms_whatever_happens() -> None:
+    world = World(plain=PAGE)
+    world.pods[A].response = NOT_READY
+    world.ask()
+    world.list_pods(not_ready=[A])
+    for step in range(1, 300):  # news of Kubernetes, and requests that come
+        await until(step / 100)
+        world.list_pods(*([A] if step % 2 else []), not_ready=[] if step % 2 else [A])
+        world.ask()
+    found = gaps(world.pods[A].at)
+    assert min(found) > 0.0499
+    assert max(found) <= 0.2001
+
+
+async def test_a_health_page_that_drops_connections_is_no_cheaper() -> None:
+    world = World(plain=PAGE)
+    world.pods[A].response = None
+    world.ask()
+    world.list_pods(not_ready=[A])
+    await until(0.01)
+    for _ in range(5):
+        asked = len(world.pods[A].asked)
+        (schedule,) = world.prober._schedules.values()
+        assert schedule.probe is not None
+        schedule.probe.on_lost("the pod closed the connection", False)
+        while len(world.pods[A].asked) == asked:
+            await until(world.clock() + 0.001)
+    assert min(gaps(world.pods[A].at)) > 0.0499
+
+
+async def test_grpcs_health_service_is_called_soon_again_and_ever_less() -> None:
+    world = World(plain=HEALTH)
+    world.pods[A].response = NOT_SERVING
+    waiting = world.ask()
+    world.list_pods(not_ready=[A])
+    await until(2.0)
+    expected = [0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.2, 0.2]
+    assert gaps(world.pods[A].at)[:8] == pytest.approx(expected)
+    assert waiting.state is QUEUED
+    world.pods[A].response = SERVING
+    await until(2.3)
+    assert waiting.state is ASSIGNED
+
+
+async def test_a_grpc_pod_that_accepts_no_stream_times_out() -> None:
+    world = World(plain=HEALTH, timeout=0.1)
+    world.pods[A].silent = True
+    world.ask()
+    world.list_pods(not_ready=[A])
+    await until(1.0)
+    assert world.prober.failures == {"connect-timeout": len(world.pods[A].at) - 1}
+
+
+async def test_a_pod_without_a_probe_is_probed_only_after_a_failed_connection() -> None:
+    world = World(plain=ProbeSpec(ProbeKind.NONE), readiness=ReadinessRule.NO_PROBE)
+    waiting = world.ask()
+    world.list_pods(not_ready=[A])
+    await until(60.0)
+    assert world.pods[A].at == []
+    world.list_pods(A)
+    assert waiting.state is ASSIGNED
+    await until(120.0)
+    assert world.pods[A].at == []
+    world.pods[A].listens = False
+    world.driver.connect_failed(world.tracker(A), "refused")
+    world.ask()
+    await until(120.1)
+    assert len(world.pods[A].at) > 10
+    world.pods[A].listens = True
+    await until(121.0)
+    assert world.tracker(A).state is PodState.HEALTHY
+    assert not between(world.pods[A].at, 120.2, 121.0)

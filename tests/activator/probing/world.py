@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -12,8 +12,16 @@ from activator.driver import Driver
 from activator.knative.probes import QUEUE_PROXY
 from activator.probing.probe import Connection, Probe
 from activator.probing.prober import PodProber
-from throttler.model import AppProtocol, Endpoint, ListedEndpoints, Revision, RevisionID
+from throttler.model import (
+    AppProtocol,
+    Endpoint,
+    ListedEndpoints,
+    ReadinessRule,
+    Revision,
+    RevisionID,
+)
 from throttler.pod import PodTracker
+from throttler.probe_spec import ProbeSpec
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
@@ -87,6 +95,18 @@ class FakePod:
         else:
             loop.call_later(self.round_trip, dialer.on_dialed, FakeConnection(self))
 
+    def open_stream(self, dialer: Probe) -> None:
+        self._came()
+        self.dialed += 1
+        loop = asyncio.get_running_loop()
+        if self.silent:
+            return
+        if self.listens:
+            loop.call_later(self.round_trip, dialer.on_stream, FakeCall(self))
+        else:
+            refused = "connection refused", "connect-failed"
+            loop.call_later(self.round_trip, dialer.on_dial_failed, *refused)
+
     def _came(self) -> None:
         self.at.append(asyncio.get_running_loop().time())
 
@@ -121,6 +141,28 @@ class FakeConnection:
         self._pod.idle.append(self)
 
 
+class FakeCall:
+    """A gRPC call to a fake pod; the body of its response is the whole message."""
+
+    reused = False
+
+    def __init__(self, pod: FakePod) -> None:
+        self._pod = pod
+
+    def call(
+        self, owner: Probe, path: bytes, message: bytes, fields: Mapping[bytes, bytes]
+    ) -> None:
+        self._pod.asked.append(path + message)
+        if (response := self._pod.response) is not None:
+            about = response.status, {b"grpc-status": b"0"}, response.body
+            asyncio.get_running_loop().call_later(self._pod.round_trip, owner.on_reply, *about)
+
+    def cancel(self) -> None:
+        self._pod.abandoned += 1
+
+    def release(self) -> None: ...
+
+
 class Nobody:
     """Counts no load, and owns requests whose end does not matter."""
 
@@ -140,6 +182,8 @@ class World:
         max_in_flight: int = 256,
         random: Callable[[], float] = lambda: 0.5,
         container_concurrency: int = 1,
+        plain: ProbeSpec | None = None,
+        readiness: ReadinessRule = ReadinessRule.PROBE,
     ) -> None:
         self.clock = asyncio.get_running_loop().time
         self.pods: dict[str, FakePod] = defaultdict(FakePod)
@@ -148,7 +192,13 @@ class World:
         self.driver.prober = self.prober
         self.driver.pools = self
         self.driver.set_revision(
-            Revision(APP, container_concurrency=container_concurrency, probe=QUEUE_PROXY)
+            Revision(
+                APP,
+                container_concurrency=container_concurrency,
+                probe=plain or QUEUE_PROXY,
+                behind_queue_proxy=plain is None,
+                readiness=readiness,
+            )
         )
         self.revision: RevisionThrottler = self.driver.throttler.find(*APP)
 
