@@ -163,11 +163,12 @@ class FakeApiServer:
     def send(self, kind: str, line: bytes) -> None:
         """Write bytes into the open watches of a kind, whatever they select."""
         for _, writer in self._streams[kind]:
-            writer.write(_chunk(line))
+            if not writer.is_closing():
+                writer.write(_chunk(line))
 
     def _tell(self, obj: dict[str, Any], line: bytes) -> None:
         for request, writer in self._streams[obj["kind"]]:
-            if selects(request, obj):
+            if selects(request, obj) and not writer.is_closing():
                 writer.write(_chunk(line))
 
     @property

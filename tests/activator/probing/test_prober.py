@@ -595,6 +595,7 @@ async def test_removed_pod_is_never_probed_again_and_its_response_is_ignored() -
     assert world.prober.in_flight == 0
 
 
+@pytest.mark.untraced
 async def test_thousands_of_pods_that_are_gone_are_not_kept_until_their_next_probe() -> None:
     world = World()
     world.list_pods(*(f"10.99.{n // 250}.{n % 250}:8012" for n in range(1000)))
@@ -663,6 +664,7 @@ async def test_probes_are_bounded_in_number_per_second_however_many_pods_refuse(
     assert BURST + MAX_RATE < attempts <= BURST + 2 * MAX_RATE + 10
 
 
+@pytest.mark.untraced
 async def test_a_new_pod_is_asked_before_hundreds_that_have_failed() -> None:
     world, addresses = crowd_that_refuses()
     await until(5.0)
@@ -695,6 +697,7 @@ def idle_crowd(world: World) -> list[str]:
     return addresses
 
 
+@pytest.mark.untraced
 async def test_a_pod_with_waiting_requests_is_probed_before_thousands_without() -> None:
     world = World()
     idle_crowd(world)
@@ -710,6 +713,7 @@ async def test_a_pod_with_waiting_requests_is_probed_before_thousands_without() 
     assert world.pods[B].at
 
 
+@pytest.mark.untraced
 async def test_pods_without_requests_are_probed_beside_a_crowd_that_refuses() -> None:
     world, _ = crowd_that_refuses()
     await until(1.0)

@@ -201,6 +201,7 @@ class World:
             self.check()
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(30))
 def test_no_request_meets_an_empty_service(seed: int) -> None:
     world = World(seed)
