@@ -148,6 +148,7 @@ async def test_each_request_of_the_activator_is_permitted_and_each_permission_is
             "SYSTEM_NAMESPACE": namespace,
             "KUBECONFIG": kube.kubeconfig,
             "ACTIVATOR_AUTOSCALER_URL": "",
+            "ACTIVATOR_SCALER_URL": "",
             "ACTIVATOR_LAME_DUCK": "0s",
         }
         async with activator("run", *ANY_PORTS, environment=given) as running:

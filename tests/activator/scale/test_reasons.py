@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import re
 from enum import Enum
+from pathlib import Path
 
 import pytest
 
 from activator.scale import reasons
+from activator.scale.findings import Reason
 from activator.scale.plan import Hold
 from activator.scale.subresource import Problem
 from activator.scale.targets import TargetProblem
@@ -21,3 +24,14 @@ def test_each_reason_has_a_sentence(word: Enum) -> None:
 
 def test_a_detail_says_more_than_the_sentence() -> None:
     assert reasons.text("scale-forbidden", "403: no") == "403: no"
+
+
+def test_the_page_has_each_reason_and_no_other() -> None:
+    page = Path(__file__).resolve().parents[3] / "docs/how-to/why-is-my-service-not-scaled.md"
+    tables = re.findall(
+        r"<!-- (?:lasting|passing) reasons -->(.*?)<!-- /", page.read_text(), re.DOTALL
+    )
+    words = re.findall(r"^\| `([a-z-]+)` \|", "".join(tables), re.MULTILINE)
+    known = {*reasons.SENTENCES, *(reason.value for reason in Reason)}
+    assert len(tables) == 2
+    assert sorted(words) == sorted(known)
