@@ -13,7 +13,7 @@ from activator.plain.service import PlainService
 from activator.scale.actuator import Target
 from activator.scale.findings import Finding
 from activator.scale.load import Name
-from activator.scale.plan import Plan
+from activator.scale.plan import ACTIVATION_LEASE, Plan
 
 
 class Decided(NamedTuple):
@@ -78,6 +78,9 @@ class Guard(Protocol):
     def slice_since(self, name: Name, now: float) -> float | None:
         """Return since when the activators are endpoints of a Service; None if they are not."""
 
+    def lease(self, service: PlainService, target: Target) -> float:
+        """Return the seconds for which the owner of a workload must read it as active."""
+
     def findings(self, name: Name) -> Sequence[Finding]:
         """Return what a user must know of a Service."""
 
@@ -95,6 +98,10 @@ class NoGuard:
     def slice_since(self, name: Name, now: float) -> float | None:
         """See Guard."""
         return None
+
+    def lease(self, service: PlainService, target: Target) -> float:
+        """See Guard."""
+        return ACTIVATION_LEASE
 
     def findings(self, name: Name) -> Sequence[Finding]:
         """See Guard."""

@@ -397,6 +397,7 @@ class Engine:
             *(current, stable, panic, last_busy, frozen, facts.replicas, facts.ready),
             other_owner=other,
             slice_since=slice_since,
+            lease=self._guard.lease(facts.service, facts.target),
         )
 
     def _load(

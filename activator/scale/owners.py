@@ -20,6 +20,9 @@ SCALED_OBJECT: Final = "ScaledObject"
 
 _PAUSED: Final = ("autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-replicas")
 _PUSH: Final = ("external-push", "external")
+#: KEDA's default ``pollingInterval``, in seconds, and the longest one that a lease follows.
+_POLLS: Final = 30
+_MOST_POLLS: Final = 600.0
 #: Metrics that exist without pods: an HPA needs one of them to scale to or from zero.
 _WITHOUT_PODS: Final = ("Object", "External")
 
@@ -43,12 +46,19 @@ class _Hpa(NamedTuple):
 
 
 class _ScaledObject(NamedTuple):
-    """A ScaledObject; ``services`` are the Services of its triggers of this scaler."""
+    """A ScaledObject.
+
+    Attributes:
+        services: the Services of its triggers of this scaler.
+        paused: the annotation that pauses it; empty for none.
+        polls: seconds between two of KEDA's polls.
+    """
 
     key: ObjectKey
     target: Scaled
     services: frozenset[str]
     paused: str
+    polls: float
 
 
 def scaled(target: Target) -> Scaled:
@@ -130,6 +140,13 @@ class Owners:
             others += objects[owner is Owner.KEDA :]
             others += hpas[owner is Owner.HPA :]
         return ", ".join(f"{each.key.kind} {each.key.name}" for each in others)
+
+    def lease(self, owner: Owner, target: Target) -> float:
+        """Return the seconds in which the owner of a workload reads it at least once."""
+        if owner is not Owner.KEDA:
+            return 0.0
+        _, objects = self._of(target)
+        return min(max((each.polls for each in objects), default=0.0), _MOST_POLLS)
 
     def findings(self, owner: Owner, target: Target, service: str) -> Sequence[Finding]:
         """Return what a user must know of the components that scale a workload.
@@ -221,7 +238,8 @@ def _scaled_object(key: ObjectKey, obj: object) -> _ScaledObject:
         if trigger["type"].text() in _PUSH
     )
     target = _target(key.namespace, spec["scaleTargetRef"])
-    return _ScaledObject(key, target, services, paused[0] if paused else "")
+    polls = spec["pollingInterval"].whole(minimum=0, maximum=2**31 - 1, default=_POLLS)
+    return _ScaledObject(key, target, services, paused[0] if paused else "", float(polls))
 
 
 def _target(namespace: str, ref: Field) -> Scaled:

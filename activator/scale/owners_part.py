@@ -99,5 +99,6 @@ def make(context: Context) -> Part:
         },
         effect=targets,
         other_owner=other_owner,
+        lease=lambda service, target: owners.lease(service.asks.owner, target),
         findings=findings,
     )

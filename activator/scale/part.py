@@ -20,6 +20,7 @@ from activator.scale.engine import Record
 from activator.scale.findings import Finding
 from activator.scale.load import Loads, Name
 from activator.scale.objects import View
+from activator.scale.plan import ACTIVATION_LEASE
 from activator.scale.services import Services
 from activator.scale.settings import ScaleSettings
 
@@ -32,6 +33,7 @@ class Context(NamedTuple):
         services: the Services that opt in, with their workloads and pods.
         loads: the reports of the activators.
         record: returns the record of a Service; None while this process does not lead.
+        lease: returns the seconds for which the owner of a workload must read it as active.
         findings: returns what a user must know of a Service, from all parts.
         start: starts a coroutine as a task.
         clock: seconds, monotonic.
@@ -71,6 +73,7 @@ class Part:
     effect: Effect | None = None
     other_owner: Callable[[Name, PlainService, Target], str] | None = None
     slice_since: Callable[[Name, float], float | None] | None = None
+    lease: Callable[[PlainService, Target], float] | None = None
     findings: Callable[[Name], Iterable[Finding]] | None = None
     listeners: Callable[[], AbstractAsyncContextManager[Mapping[str, str]]] | None = None
 
@@ -92,6 +95,7 @@ class Parts:
         self._parts = parts
         self._owners = [part.other_owner for part in parts if part.other_owner]
         self._slices = [part.slice_since for part in parts if part.slice_since]
+        self._leases = [part.lease for part in parts if part.lease]
         self._findings = [part.findings for part in parts if part.findings]
 
     @property
@@ -112,6 +116,10 @@ class Parts:
             if (since := find(name, now)) is not None:
                 return since
         return None
+
+    def lease(self, service: PlainService, target: Target) -> float:
+        """See effects.Guard: the longest time."""
+        return max([ACTIVATION_LEASE, *(find(service, target) for find in self._leases)])
 
     def findings(self, name: Name) -> Sequence[Finding]:
         """Return what a user must know of a Service."""

@@ -65,6 +65,8 @@ class Seen(NamedTuple):
             if there is none, or if the annotation names it as the owner.
         slice_since: with route ``takeover``: since when the activators have been endpoints of the
             Service, as the API server has confirmed; None if they are not.
+        lease: seconds for which the Service counts as active after a cold start and after each
+            request.
     """
 
     current: float
@@ -76,6 +78,7 @@ class Seen(NamedTuple):
     ready: int
     other_owner: str = ""
     slice_since: float | None = None
+    lease: float = ACTIVATION_LEASE
 
 
 class Plan(NamedTuple):
@@ -152,7 +155,7 @@ class Planner:
             why,
             hold,
             self._takes_over(asks, seen, now),
-            seen.current > 0 or now < max(self._lease_until, seen.last_busy + ACTIVATION_LEASE),
+            seen.current > 0 or now < max(self._lease_until, seen.last_busy + seen.lease),
             self.phase,
             self._next(asks, seen, now),
         )
@@ -165,9 +168,9 @@ class Planner:
             self._ready_since = None
         elif self._ready_since is None:
             self._ready_since = now
-            self._lease_until = max(self._lease_until, now + ACTIVATION_LEASE)
+            self._lease_until = max(self._lease_until, now + seen.lease)
         if seen.current > 0 and not seen.ready:
-            self._lease_until = now + ACTIVATION_LEASE
+            self._lease_until = now + seen.lease
         if seen.last_busy > self._autoscaler.last_busy:
             self._autoscaler.busy(seen.last_busy)
 
@@ -242,7 +245,7 @@ class Planner:
 
     def _next(self, asks: Annotations, seen: Seen, now: float) -> float:
         """Return when something may change without a report or an event."""
-        lease = max(self._lease_until, seen.last_busy + ACTIVATION_LEASE)
+        lease = max(self._lease_until, seen.last_busy + seen.lease)
         times = [self._cold_start_at + RETRY_COLD_START, lease]
         if self._ready_since is not None:
             times.append(self._ready_since + PROPAGATION)

@@ -57,6 +57,9 @@ class Owners:
     def slice_since(self, name: Name, now: float) -> float | None:
         return None
 
+    def lease(self, service: Any, target: Target) -> float:
+        return 30.0
+
     def other_owner(self, name: Name, service: Any, target: Target) -> str:
         return self.other
 

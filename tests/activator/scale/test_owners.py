@@ -141,6 +141,23 @@ def test_the_version_and_the_namespace_of_a_workload() -> None:
     assert known(keda(scaleTargetRef=ref)).other_owner(Owner.SELF, rollout) != ""
 
 
+@pytest.mark.parametrize(
+    ("owner", "objects", "seconds"),
+    [
+        (Owner.KEDA, [], 0),
+        (Owner.KEDA, [keda()], 30),
+        (Owner.KEDA, [keda(pollingInterval=5)], 5),
+        (Owner.KEDA, [keda(pollingInterval=120)], 120),
+        (Owner.KEDA, [keda(pollingInterval=100_000)], 600),
+        (Owner.HPA, [keda(pollingInterval=120)], 0),
+    ],
+)
+def test_the_time_between_two_reads_of_the_owner(
+    owner: Owner, objects: Any, seconds: float
+) -> None:
+    assert known(*objects).lease(owner, HELLO) == seconds
+
+
 def test_each_change_is_reported_once_for_each_workload() -> None:
     changed: list[Scaled] = []
     owners = Owners(changed.append)

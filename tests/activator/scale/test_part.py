@@ -37,11 +37,15 @@ def test_the_parts_together_are_one_guard() -> None:
         [
             Part(other_owner=lambda *_: "", slice_since=lambda *_: None),
             Part(other_owner=owner, slice_since=lambda *_: 5.0),
+            Part(lease=lambda *_: 0.0),
+            Part(lease=lambda *_: 60.0),
             Part(findings=lambda _: [Finding(Reason.TWO_OWNERS, "why")]),
         ]
     )
     assert guard.other_owner(hello, known, known) == "HPA shop/hello"
     assert guard.other_owner(other, known, known) == ""
     assert guard.slice_since(hello, 9.0) == 5.0
+    assert guard.lease(known, known) == 60
+    assert Parts([]).lease(known, known) == 30
     assert guard.findings(hello) == [Finding(Reason.TWO_OWNERS, "why")]
     assert guard.effects == []

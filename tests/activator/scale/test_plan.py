@@ -108,6 +108,15 @@ def test_a_cold_start_counts_as_active_until_30_s_after_its_pods_are_ready() -> 
     assert not planner.decide(asked, seen(0, 1, 1, busy=10), 20 + ACTIVATION_LEASE).active
 
 
+def test_the_owner_may_need_a_longer_lease() -> None:
+    planner, asked = Planner(0), asks(Owner.KEDA)
+    planner.decide(asked, seen(1, 1, 0, busy=10, lease=120), 10)
+    planner.decide(asked, seen(0, 1, 1, busy=10, lease=120), 20)
+    plan = planner.decide(asked, seen(0, 1, 1, busy=10, lease=120), 139.9)
+    assert (plan.active, plan.next) == (True, 140)
+    assert not planner.decide(asked, seen(0, 1, 1, busy=10, lease=120), 140).active
+
+
 # -- owner self -----------------------------------------------------------------------------------
 
 
