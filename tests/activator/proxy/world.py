@@ -351,6 +351,47 @@ class Answer:
         return values[0] if values else None
 
 
+class _ResponseReader:
+    """Parses one response.
+
+    Attributes:
+        response: the response so far; whole: whether it has ended; behind: the bytes behind it.
+    """
+
+    def __init__(self, method: bytes) -> None:
+        self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD)
+        self._parser.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
+        self._parser.send(h11.EndOfMessage())
+        self._interim: list[int] = []
+        self.response: Answer | None = None
+        self.whole = False
+        self.behind = b""
+
+    def read(self, data: bytes, *, ended: bool) -> None:
+        """Parse more bytes; ``ended`` if the connection has none behind them."""
+        parser = self._parser
+        if data:
+            parser.receive_data(data)
+        if ended:
+            parser.receive_data(b"")
+        while (event := parser.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
+            if isinstance(event, h11.InformationalResponse):
+                self._interim.append(event.status_code)
+            elif isinstance(event, h11.Response):
+                headers = [(bytes(k), bytes(v)) for k, v in event.headers]
+                self.response = Answer(event.status_code, headers, interim=self._interim)
+            elif isinstance(event, h11.Data):
+                assert self.response is not None
+                self.response.body += bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                assert self.response is not None
+                self.response.trailers = [(bytes(k), bytes(v)) for k, v in event.headers]
+                self.whole, self.behind = True, parser.trailing_data[0]
+                return
+            else:
+                raise AssertionError(f"unexpected {event!r} behind {self.response!r}")
+
+
 class Client(asyncio.Protocol):
     """A client that sends bytes and splits responses.
 
@@ -411,42 +452,19 @@ class Client(asyncio.Protocol):
 
     async def answer(self, method: bytes = b"GET") -> Answer:
         """Wait for the next final response to a request of this method."""
+        reader = _ResponseReader(method)
+        read = 0
         while True:
-            answer = self._take(method)
-            if answer is not None:
-                return answer
+            if self.unread:  # each byte is parsed once: a body may arrive in thousands of pieces
+                reader.read(bytes(self.unread[read:]), ended=self.eof)
+                read = len(self.unread)
+            if reader.whole:
+                self.unread = bytearray(reader.behind)
+                assert reader.response is not None
+                return reader.response
             if self.eof:
                 raise AssertionError(f"no whole answer, but {self.unread[:2000]!r} and the end")
             await self.change()
-
-    def _take(self, method: bytes) -> Answer | None:
-        if not self.unread:
-            return None
-        parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD)
-        parser.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
-        parser.send(h11.EndOfMessage())
-        parser.receive_data(bytes(self.unread))
-        if self.eof:
-            parser.receive_data(b"")
-        answer: Answer | None = None
-        interim: list[int] = []
-        while (event := parser.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
-            if isinstance(event, h11.InformationalResponse):
-                interim.append(event.status_code)
-            elif isinstance(event, h11.Response):
-                headers = [(bytes(k), bytes(v)) for k, v in event.headers]
-                answer = Answer(event.status_code, headers, interim=interim)
-            elif isinstance(event, h11.Data):
-                assert answer is not None
-                answer.body += bytes(event.data)
-            elif isinstance(event, h11.EndOfMessage):
-                assert answer is not None
-                answer.trailers = [(bytes(k), bytes(v)) for k, v in event.headers]
-                self.unread = bytearray(parser.trailing_data[0])
-                return answer
-            else:
-                raise AssertionError(f"unexpected {event!r} in {self.unread[:2000]!r}")
-        return None
 
     async def take(self, count: int) -> bytes:
         """Wait until this many bytes have arrived, and take them."""
