@@ -20,6 +20,7 @@ from activator.lab.scenarios import (
     plain_rollout,
     plain_scale_down,
     plain_scaler_away,
+    plain_takeover,
     plain_ten_times,
     plain_two_owners,
     probes_of_others,
@@ -52,6 +53,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     plain_api_server_away.SCENARIO,
     plain_scaler_away.SCENARIO,
     plain_ten_times.SCENARIO,
+    plain_takeover.SCENARIO,
 )
 
 

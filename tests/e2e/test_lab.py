@@ -18,7 +18,7 @@ from activator.lab.catalogue import SCENARIOS
 from activator.lab.client import fetch
 from activator.lab.runner import run_scenario
 from activator.lab.scenario import Scenario
-from activator.lab.scenarios import plain_ten_times
+from activator.lab.scenarios import plain_takeover, plain_ten_times
 from tests.process import PATIENCE, ROOT, addresses, until
 
 pytestmark = pytest.mark.e2e
@@ -26,7 +26,8 @@ pytestmark = pytest.mark.e2e
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 async def test_scenario_passes(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_ten_times, "TIMES", 2)
+    for module in (plain_ten_times, plain_takeover):
+        monkeypatch.setattr(module, "TIMES", 2)
     outcome = await run_scenario(scenario, addresses())
     assert outcome.passed, "\n".join(["", *(row.plain for row in report.timeline(outcome))])
 

@@ -139,6 +139,12 @@ class PlainEnvironment:
         )
         return handle
 
+    def roll_out(self, handle: ServiceHandle, version: str) -> None:
+        """Change the template of a Deployment, as a new image does."""
+        self.base.note(Who.KUBERNETES, f"Deployment {handle.name}: the template changes")
+        labels = {"metadata": {"labels": {"version": version}}}
+        self.cluster.patch(DEPLOYMENTS, handle.name, {"spec": {"template": labels}})
+
     async def until_scaler(self, handle: ServiceHandle, what: str, key: str, value: object) -> View:
         """Wait until a field of the scaler's view of a Service has a value; return the view.
 

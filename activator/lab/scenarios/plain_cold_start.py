@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 from activator.lab.control_plane.plane import Call
 from activator.lab.plain.environment import PlainEnvironment
@@ -27,6 +28,13 @@ async def script(environment: PlainEnvironment) -> None:
     patches = [call for call in environment.cluster.plane.calls[began:] if is_patch(call)]
     base.expect("the scaler wrote the replicas once", len(patches) == 1, len(patches))
     await web.until_listed(1)
+    response = await base.request(web, "/headers")
+    seen = [line.partition(":")[0].lower() for line in json.loads(response.body)["headers"]]
+    base.expect(
+        "the pod sees none of Knative's header fields",
+        not any(name.startswith(("knative", "k-")) for name in seen),
+        seen,
+    )
 
 
 def is_patch(call: Call) -> bool:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from activator.lab.control_plane.resources import DEPLOYMENTS
 from activator.lab.plain.environment import PlainEnvironment
 from activator.lab.scenario import Scenario
-from activator.lab.timeline import Who
 
 RATE = 100
 
@@ -16,9 +14,7 @@ async def script(environment: PlainEnvironment) -> None:
     web = await environment.deploy(replicas=2)
     async with base.load(web, rate=RATE, posts=5) as load:
         await load.more(RATE // 2)
-        base.note(Who.KUBERNETES, "the template changes")
-        change = {"spec": {"template": {"metadata": {"labels": {"version": "b"}}}}}
-        environment.cluster.patch(DEPLOYMENTS, web.name, change)
+        environment.roll_out(web, "b")
         await base.until(lambda: len(web.pods) == 4, "two new pods start")
         await web.pods[0].until("stopped")
         await web.pods[1].until("stopped")

@@ -1,4 +1,4 @@
-"""Scenario 21: a Deployment goes to zero and back ten times under traffic."""
+"""Scenario 21: under traffic, a Deployment rolls out, then goes to zero and back ten times."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ async def script(environment: PlainEnvironment) -> None:
     base = environment.base
     web = await environment.deploy(replicas=1, annotations={"owner": "none"})
     async with base.load(web, rate=RATE) as load:
+        environment.roll_out(web, "b")
+        await web.pods[0].until("stopped")
         for _ in range(TIMES):
             pod, before = web.pods[-1], len(web.pods)
             web.scale(0)
@@ -27,7 +29,7 @@ async def script(environment: PlainEnvironment) -> None:
         await load.more(RATE // 10)
     statuses = load.statuses("GET")
     base.expect("each request gets 200", set(statuses) == {200}, statuses)
-    base.expect(f"the Deployment slept {TIMES} times", len(web.pods) == TIMES + 1, len(web.pods))
+    base.expect(f"the Deployment slept {TIMES} times", len(web.pods) == TIMES + 2, len(web.pods))
 
 
 def _has_started(web: ServiceHandle, before: int) -> bool:
@@ -38,7 +40,7 @@ def _has_started(web: ServiceHandle, before: int) -> bool:
 SCENARIO = Scenario(
     21,
     "plain-ten-times",
-    f"A Deployment goes to zero and back ten times under {RATE} requests a second",
+    f"A rollout, and ten times to zero and back, under {RATE} requests a second",
     knative="",
     kubernetes="refuses all connections while there is no pod, and starts none.",
     here="the requests wait while there is no pod; the scaler starts one each time; no request is "
