@@ -6,6 +6,7 @@ import asyncio
 import json
 
 from activator.lab.control_plane.plane import Call
+from activator.lab.kubelet import Step
 from activator.lab.plain.environment import PlainEnvironment
 from activator.lab.scenario import Scenario
 
@@ -18,15 +19,17 @@ async def script(environment: PlainEnvironment) -> None:
     web = await environment.deploy()
     began = len(environment.cluster.plane.calls)
     waiting = [base.start_request(web) for _ in range(REQUESTS)]
-    await base.until(lambda: web.replicas == 1, "the scaler asks for a pod")
+    await base.until(lambda: web.pods, "the scaler asks for a pod")
+    (pod,) = web.pods
+    pod.pause(Step.CHECK)  # the pod listens before kubelet's first check
     responses = await asyncio.gather(*waiting)
     base.expect(
         "each request gets 200", all(each.status == 200 for each in responses), responses[:3]
     )
-    (pod,) = web.pods
     base.expect("before Kubernetes lists the pod as ready", not pod.listed_ready)
     patches = [call for call in environment.cluster.plane.calls[began:] if is_patch(call)]
     base.expect("the scaler wrote the replicas once", len(patches) == 1, len(patches))
+    pod.resume(Step.CHECK)
     await web.until_listed(1)
     response = await base.request(web, "/headers")
     seen = [line.partition(":")[0].lower() for line in json.loads(response.body)["headers"]]
