@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.browser.conftest import Open
 from tests.browser.site import Site
+from throttler.reason import DELETED_SERVICE
 
 VIEW: dict[str, Any] = {
     "namespace": "default",
@@ -127,6 +128,10 @@ CASES: dict[str, list[tuple[str, Any]]] = {
     ],
     "model.js": [
         (f"keyOf({view()})", "default/a"),
+        (f"keyOf({view(kind='revision')})", "default/a"),
+        (f"keyOf({view(kind='service')})", "Service default/a"),
+        ("partsOf('Service a/b')", {"kind": "service", "names": "a/b"}),
+        ("partsOf('a/b')", {"kind": "revision", "names": "a/b"}),
         (f"capacityOf({view(capacity=6, containerConcurrency=3)})", 6),
         (f"capacityOf({view(capacity=None)}) === Infinity", True),
         (f"stateOf({view()})", "scaled to zero"),
@@ -158,6 +163,9 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("fragmentOf(parse('#/?filter=a%26b&show=waiting'))", "#/?filter=a%26b&show=waiting"),
         ("fragmentOf(parse(''))", "#/"),
         ("parse(toRevision('a/b?c#d')).revision", "a/b?c#d"),
+        ("toRevision('Service a/b')", "#/services/a/b"),
+        ("parse('#/services/a/b').revision", "Service a/b"),
+        ("parse('#/pods/a/b').unknownPage", "pods/a/b"),
     ],
     "sparkline.js": [
         ("areaOf([0, 0], 2)", ""),
@@ -201,6 +209,11 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("eventText({kind: 'failed', requests: 2, status: 502, reason: 'upstream-failed', "
          "detail: 'closed'})", "2 requests failed: 502 upstream-failed (closed)"),
         ("readiness('probe')", "it passes the activator's probe"),
+        ("readiness('no-probe')", "Kubernetes lists it as ready; the activator does not probe"),
+        (f"whatToDo('pods-not-ready', {view(kind='service')}, null)[1].text",
+         "kubectl get endpointslices -n default -l kubernetes.io/service-name=a -o yaml"),
+        (f"whatToDo('no-endpoints', {view(kind='service', deleted=True)}, null)[0].text",
+         DELETED_SERVICE),
         ("forecasts({expectedWaitSeconds: 0, startSeconds: 2.5, drainSecondsPerRequest: null})",
          ["a new request would not wait", "a start takes about 2.50 s"]),
         ("forecasts({expectedWaitSeconds: 0.2})[0].slice(-17)", "wait about 0.20 s"),

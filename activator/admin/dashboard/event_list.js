@@ -3,6 +3,7 @@
 
 import { orderChildren, element, setAttr, setText } from "./dom.js";
 import { clock, count } from "./format.js";
+import { keyOfNames } from "./model.js";
 import { MISSED } from "./store.js";
 import { eventText } from "./words.js";
 
@@ -62,7 +63,10 @@ export class EventList {
 
   /** @param {ActivatorEvent[]} events of all revisions, the newest first */
   draw(events) {
-    const matching = events.filter(({ kind, revision }) => revision === this.#key || kind === MISSED);
+    const matching = events.filter(
+      ({ kind, revision, revisionKind }) =>
+        keyOfNames(revisionKind, revision) === this.#key || kind === MISSED,
+    );
     const shown = matching.slice(0, MOST);
     const still = (this.#paused || this.#read) && this.#list.children.length > 0;
     if (!still) {

@@ -1,6 +1,8 @@
 // @ts-check
 /** The history of the last minutes in steps, with sums and rates. Pure. */
 
+import { keyOf } from "./model.js";
+
 /**
  * The history of one revision, or of all together: lists of equal length, the oldest step first.
  * `queued` and `inFlight` are maxima of each step; `outcomes` counts ended requests by outcome.
@@ -15,7 +17,7 @@
  * @property {number} stepSeconds
  * @property {number} steps
  * @property {string} time when the last step ended
- * @property {({namespace: string, name: string} & Past)[]} revisions
+ * @property {({namespace: string, name: string, kind?: string} & Past)[]} revisions
  * @property {Past} activator
  */
 
@@ -105,11 +107,11 @@ export function extended(old, news) {
   const kept = old.activator.queued.length - (added - passed);
   if (!(passed >= 0 && passed <= added && kept >= 0)) return null;
   const size = { kept, added, steps: news.steps };
-  const before = new Map(old.revisions.map((one) => [`${one.namespace}/${one.name}`, one]));
-  const after = new Map(news.revisions.map((one) => [`${one.namespace}/${one.name}`, one]));
+  const before = new Map(old.revisions.map((one) => [keyOf(one), one]));
+  const after = new Map(news.revisions.map((one) => [keyOf(one), one]));
   const all = new Map([...before, ...after]);
-  const revisions = [...all].map(([key, { namespace, name }]) => {
-    return { namespace, name, ...joined(before.get(key), after.get(key), size) };
+  const revisions = [...all].map(([key, { namespace, name, kind }]) => {
+    return { namespace, name, kind, ...joined(before.get(key), after.get(key), size) };
   });
   return {
     ...news,

@@ -10,7 +10,7 @@
 
 import { getJson, describeError } from "./api.js";
 import { isBusyInLastStep, extended } from "./history.js";
-import { keyOf } from "./model.js";
+import { keyOf, keyOfNames, partsOf } from "./model.js";
 import { Stream } from "./stream.js";
 
 /** @typedef {import("./store.js").Store} Store */
@@ -99,7 +99,7 @@ export class Live {
   /** Store an event, and plan a turn soon. @param {import("./model.js").ActivatorEvent} event */
   #onEvent(event) {
     this.store.happened(event);
-    this.#changedRevisions.add(event.revision);
+    this.#changedRevisions.add(keyOfNames(event.revisionKind, event.revision));
     this.#plan(this.#requestedAt.turn + SOON - performance.now());
   }
 
@@ -172,8 +172,9 @@ export class Live {
 
   /** @param {string} key */
   async #loadDetail(key) {
-    const [namespace, name] = key.split("/").map(encodeURIComponent);
-    const view = await getJson(`api/v1/revisions/${namespace}/${name}`);
+    const { kind, names } = partsOf(key);
+    const path = names.split("/").map(encodeURIComponent).join("/");
+    const view = await getJson(`api/v1/revisions/${path}?kind=${kind}`);
     if (key === this.#selected) this.store.takeDetail(key, view, performance.now());
   }
 
@@ -206,7 +207,7 @@ export class Live {
 
   /** @param {Set<string>} keys */
   async #loadNamed(keys) {
-    const asked = new URLSearchParams([...keys].map((key) => ["revision", key]));
+    const asked = new URLSearchParams([...keys].map((key) => ["revision", partsOf(key).names]));
     const response = await getJson(`api/v1/revisions?${asked}`);
     this.store.take(response, keys, performance.now());
   }

@@ -58,6 +58,7 @@
  * @typedef {object} RevisionView
  * @property {string} namespace
  * @property {string} name
+ * @property {string} [kind] revision or service
  * @property {boolean} [deleted]
  * @property {number} containerConcurrency
  * @property {string} protocol
@@ -120,9 +121,27 @@
  * @typedef {{kind: string, time: string, revision: string} & Record<string, any>} ActivatorEvent
  */
 
-/** @param {{namespace: string, name: string}} view how a revision is fragmentOf: NAMESPACE/NAME */
-export function keyOf(view) {
-  return `${view.namespace}/${view.name}`;
+const SERVICE = "Service ";
+
+/**
+ * Return the key of a revision: NAMESPACE/NAME, for a plain Service with the word Service before.
+ * @param {{kind?: string, namespace: string, name: string}} view older activators send no kind
+ */
+export function keyOf({ kind, namespace, name }) {
+  return keyOfNames(kind, `${namespace}/${name}`);
+}
+
+/** @param {string | undefined} kind @param {string} names NAMESPACE/NAME @returns {string} the key */
+export function keyOfNames(kind, names) {
+  return kind === "service" ? SERVICE + names : names;
+}
+
+/** @param {string} key @returns {{kind: "revision" | "service", names: string}} its parts */
+export function partsOf(key) {
+  const isService = key.startsWith(SERVICE);
+  return isService
+    ? { kind: "service", names: key.slice(SERVICE.length) }
+    : { kind: "revision", names: key };
 }
 
 /**

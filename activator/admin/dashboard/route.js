@@ -1,9 +1,11 @@
 // @ts-check
 /** The fragment of the address: which page, and its filter. Pure. */
 
+import { keyOfNames, partsOf } from "./model.js";
+
 /**
  * @typedef {object} Route
- * @property {string | null} revision NAMESPACE/NAME of the page; null for the overview
+ * @property {string | null} revision the key of the page's revision; null for the overview
  * @property {string} filter the words that names must contain
  * @property {boolean} waiting only revisions with queued requests
  * @property {string} unknownPage the path of a page that does not exist; then the overview is shown
@@ -18,9 +20,9 @@ export function parse(fragment) {
   const [path, query = ""] = fragment.replace(/^#/, "").split("?", 2);
   const parts = path.split("/").filter(Boolean).map(decoded);
   const asked = new URLSearchParams(query);
-  const named = parts.length === 3 && parts[0] === "revisions";
+  const named = parts.length === 3 && ["revisions", "services"].includes(parts[0]);
   return {
-    revision: named ? `${parts[1]}/${parts[2]}` : null,
+    revision: named ? keyOfNames(parts[0].slice(0, -1), `${parts[1]}/${parts[2]}`) : null,
     filter: asked.get("filter") ?? "",
     waiting: asked.get("show") === "waiting",
     unknownPage: named ? "" : parts.join("/"),
@@ -36,9 +38,10 @@ export function fragmentOf(route) {
   return String(asked) ? `#/?${asked}` : "#/";
 }
 
-/** @param {string} key NAMESPACE/NAME @returns {string} the fragment of its page */
+/** @param {string} key see `keyOf` @returns {string} the fragment of its page */
 export function toRevision(key) {
-  return `#/revisions/${key.split("/").map(encodeURIComponent).join("/")}`;
+  const { kind, names } = partsOf(key);
+  return `#/${kind}s/${names.split("/").map(encodeURIComponent).join("/")}`;
 }
 
 /** @param {string} part */

@@ -41,6 +41,7 @@ export class Row {
       { href: toRevision(keyOf(view)) },
       element("span", { class: "namespace" }, `${view.namespace}/`),
       view.name,
+      ...(view.kind === "service" ? [element("span", { class: "muted" }, " Service")] : []),
     );
     this.element = element(
       "tr",
