@@ -97,8 +97,8 @@ class Runtime:
         self._logged_ignored: tuple[str, ...] = ()
         self._make_source = make_source
         self._source: Source | None = None
-        self.link = self._make_link(settings.autoscaler_url)
-        self.scaler_link = self._make_link(settings.scaler_url)
+        self.link = self._make_link(settings.autoscaler_url, "autoscaler")
+        self.scaler_link = self._make_link(settings.scaler_url, "scaler")
         sinks = (*sinks, *self._link_sinks())
         concurrency = ReportedConcurrency()
         self.history = History(lambda revision: self.driver.entries.known(revision), clock)
@@ -203,12 +203,12 @@ class Runtime:
         )
 
     @staticmethod
-    def _make_link(url: str) -> AutoscalerLink | None:
+    def _make_link(url: str, peer: str) -> AutoscalerLink | None:
         if not url:
             return None
         from activator.autoscaler.link import AutoscalerLink
 
-        return AutoscalerLink(url)
+        return AutoscalerLink(url, peer=peer)
 
     def _link_sinks(self) -> Iterator[Sink]:
         """Yield a sink for each link. Frames have no kinds, so each peer gets its kind alone."""

@@ -86,6 +86,7 @@ class AutoscalerLink:
 
     Arguments:
         url: ``ws://host:port``.
+        peer: the name of the program at that address, for the log.
         on_change: called with True when the connection is up and False when it is lost; must not
             raise.
 
@@ -102,10 +103,12 @@ class AutoscalerLink:
         self,
         url: str,
         *,
+        peer: str = "autoscaler",
         on_change: Callable[[bool], None] | None = None,
         timings: LinkTimings | None = None,
     ) -> None:
         self._url = url
+        self._peer = peer
         self._timings = timings or LinkTimings()
         _check_url(url)
         self._on_change = on_change
@@ -242,7 +245,7 @@ class AutoscalerLink:
         if not self._unreachable:  # log the change, not each retry
             self._unreachable = True
             _log.warning(
-                "autoscaler not reachable, retrying; nothing scales from zero until then",
+                f"{self._peer} not reachable, retrying; nothing scales from zero until then",
                 url=self._url,
                 error=self.last_error,
             )
@@ -261,7 +264,7 @@ class AutoscalerLink:
         self.connection_losses += 1
         self.last_error = f"connection lost: {_why(error)}"
         if not self._short_lived:
-            _log.warning("autoscaler connection lost", url=self._url, error=self.last_error)
+            _log.warning(f"{self._peer} connection lost", url=self._url, error=self.last_error)
 
     async def _first_failure(self, *endless: Coroutine[None, None, NoReturn]) -> BaseException:
         # No TaskGroup: before Python 3.13 it may swallow a cancellation if one of its tasks fails
@@ -281,7 +284,7 @@ class AutoscalerLink:
         self._alive_at = asyncio.get_running_loop().time()
         self._unreachable = False
         if not self._short_lived:  # log no reconnect to a peer that closes each connection at once
-            _log.info("autoscaler connected", url=self._url, failed_dials=self.failed_dials)
+            _log.info(f"{self._peer} connected", url=self._url, failed_dials=self.failed_dials)
         if self._on_change:
             self._on_change(True)
 

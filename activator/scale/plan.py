@@ -155,7 +155,7 @@ class Planner:
             why,
             hold,
             self._takes_over(asks, seen, now),
-            seen.current > 0 or now < max(self._lease_until, seen.last_busy + seen.lease),
+            seen.current > 0 or (wanted != 0 and self._is_leased(seen, now)),
             self.phase,
             self._next(asks, seen, now),
         )
@@ -173,6 +173,10 @@ class Planner:
             self._lease_until = now + seen.lease
         if seen.last_busy > self._autoscaler.last_busy:
             self._autoscaler.busy(seen.last_busy)
+
+    def _is_leased(self, seen: Seen, now: float) -> bool:
+        """Return whether the last request, or its cold start, still counts as active."""
+        return now < max(self._lease_until, seen.last_busy + seen.lease)
 
     def _phase(self, seen: Seen) -> Phase:
         if seen.replicas == 0:

@@ -522,6 +522,16 @@ async def test_refused_dials_are_retried_and_logged_once():
     assert "Errno" not in logs[0]["error"]
 
 
+async def test_the_log_names_the_program_at_the_other_end():
+    with hold() as nobody, capture_logs() as logs:
+        link = AutoscalerLink(f"ws://127.0.0.1:{port_of(nobody)}", peer="scaler", timings=QUICK)
+        task = asyncio.ensure_future(link.run())
+        await until(lambda: link.failed_dials > 1)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert [log["event"].partition(",")[0] for log in logs] == ["scaler not reachable"]
+
+
 async def test_a_name_that_does_not_resolve_is_retried(monkeypatch):
     async def unknown(*_args, **_kwargs):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")

@@ -246,6 +246,14 @@ def test_a_short_request_keeps_a_service_active_between_two_polls() -> None:
     assert not planner.decide(asked, seen(0, 1, busy=100), 100 + ACTIVATION_LEASE).active
 
 
+def test_a_workload_that_its_owner_self_ends_is_not_active_whatever_the_lease_says() -> None:
+    """The change to zero is the scaler's own: no other component may be blamed for it."""
+    planner, asked = Planner(0), asks(Owner.SELF, idle=5)
+    assert planner.decide(asked, seen(1, 1, busy=10), 10).active
+    plan = planner.decide(asked, seen(0, 1, busy=10), 16)
+    assert (plan.replicas, plan.active) == (0, False)
+
+
 def test_a_request_while_closing_keeps_the_pods_and_restarts_the_idle_time() -> None:
     asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
     planner = Planner(0, ready=1)
