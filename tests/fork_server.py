@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import gc
 import json
 import os
 import resource
@@ -30,12 +31,14 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-#: The programs that it starts, and the module with all that each of them loads.
-PROGRAMS: Final = {
-    "activator": "activator.app",
-    "activator.lab.pod": "activator.lab.pod",
-    "activator.lab.end_with_stdin": "activator.app",
-}
+#: The programs that it starts.
+PROGRAMS: Final = ("activator", "activator.lab.pod", "activator.lab.end_with_stdin")
+#: The modules that they load, also at a later time.
+_LOADED: Final = (
+    *("activator.app", "activator.cli", "activator.lab.pod"),
+    *("activator.discovery.kubernetes", "activator.discovery.manifests"),
+    *("anyio.streams.memory", "anyio.streams.tls"),
+)
 #: Variables of the environment that the server gets; each process gets its own ones.
 _ENVIRONMENT: Final = ("PATH", "HOME", "PYTHONPATH")
 _LARGEST: Final = 1 << 20
@@ -259,9 +262,12 @@ def _become(request: dict[str, Any], standard: list[int]) -> None:
 
 
 def main() -> None:
-    for program, module in PROGRAMS.items():
+    for module in _LOADED:
         import_module(module)
-        sys.modules.pop(program if program == module else "", None)  # it runs as __main__
+    for program in PROGRAMS[1:]:
+        sys.modules.pop(program, None)  # it runs as __main__
+    gc.collect()
+    gc.freeze()  # a process would copy all these objects in its first garbage collection
     with socket.socket(fileno=os.dup(0)) as requests:
         request = _serve(requests)
     if request is not None:
