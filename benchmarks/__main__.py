@@ -21,6 +21,7 @@ from benchmarks import (
     overload,
     proxying,
     rollout,
+    scaler,
     sigterm,
     slow_readers,
     soak,
@@ -49,6 +50,9 @@ PARTS: dict[str, Part] = {
     "cold-start": lambda folder, o: cold_start.measure(folder, 10 if o.quick else 30),
     "core": lambda folder, o: core.measure(1000 if o.quick else 10_000),
     "http2-codec": lambda folder, o: http2_codec.measure(),
+    "scaler": lambda folder, o: scaler.measure(
+        folder, 1000 if o.quick else 5000, 6.0 if o.quick else 30.0, 10 if o.quick else 50
+    ),
     "unreachable": lambda folder, o: unreachable.measure(folder, 1000),
     "kills": lambda folder, o: kills.measure(folder, o.seconds or (10 if o.quick else 60)),
     "overload": lambda folder, o: overload.measure(folder, o.seconds or (15 if o.quick else 120)),

@@ -91,6 +91,7 @@ class Reflector:
         inventory: takes the objects.
         timings: all times.
         requests_wait: returns whether any request waits for a pod.
+        trim: removes the fields of a decoded object that no reader needs; it may change the object.
 
     Attributes:
         synced: set when the resource has been listed once.
@@ -105,6 +106,7 @@ class Reflector:
         inventory: Objects,
         timings: Timings,
         requests_wait: Callable[[], bool] = lambda: False,
+        trim: Callable[[dict[str, object]], dict[str, object]] = lambda obj: obj,
     ) -> None:
         self.resource = resource
         self.counters = WatchCounters()
@@ -125,6 +127,7 @@ class Reflector:
         self._suspicions = 0
         self._watching: asyncio.Timeout | None = None
         self._requests_wait = requests_wait
+        self._trim = trim
         self._warned_at = float("-inf")
         # The pause in progress that waiting requests may shorten, its begin and its end.
         self._pausing: tuple[Pause, float, asyncio.Timeout] | None = None
@@ -350,7 +353,7 @@ class Reflector:
     async def _decode_items(self, page: Page, into: list[object]) -> None:
         turn = self._now()
         for item in page.items or ():
-            into.append(decode_object(item))
+            into.append(self._trim(decode_object(item)))
             if self._now() - turn > _TURN_SECONDS:
                 await asyncio.sleep(0)
                 turn = self._now()

@@ -82,6 +82,7 @@ def configure(log_format: str, level: str, pod_name: str, stream: TextIO | None 
         raise ValueError(f"unknown log format {log_format!r}: accepted is auto, json or console")
     set_level(level)
     _configured = _Configured(log_format, pod_name, stream or sys.stderr)
+    _import_structlog()
     _install(_configured.stream, log_format, LineShape())
     logging.captureWarnings(True)
     for name in _QUIET:
@@ -148,6 +149,17 @@ def change_level(level: str) -> None:
         root.setLevel(min(before, after))
         logger.info("log level: %s", level.lower())
         root.setLevel(after)
+
+
+def _import_structlog() -> None:
+    """Import structlog without rich, which takes 5 MiB; structlog needs it for tracebacks only."""
+    if "structlog" in sys.modules or "rich" in sys.modules:
+        return
+    sys.modules["rich"] = None  # type: ignore[assignment] # an import of it fails meanwhile
+    try:
+        import structlog  # noqa: F401 # the functions below use it
+    finally:
+        del sys.modules["rich"]
 
 
 def _configure_structlog() -> None:

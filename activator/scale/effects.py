@@ -27,6 +27,7 @@ class Decided(NamedTuple):
         plan: what to do; None if the Service cannot be scaled.
         reason: why the Service is not scaled as its load asks for; empty if it is.
         detail: the reason for people.
+        findings: more that a user must know.
     """
 
     service: PlainService
@@ -36,6 +37,7 @@ class Decided(NamedTuple):
     plan: Plan | None
     reason: str = ""
     detail: str = ""
+    findings: tuple[Finding, ...] = ()
 
 
 class Change(NamedTuple):

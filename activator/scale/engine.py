@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple, Protocol
 
 from activator.kpa.decision import SENTENCES as RULES
+from activator.kpa.decision import Why
 from activator.plain.annotations import Route
 from activator.plain.service import PlainService
 from activator.records.counters import Histogram
@@ -41,6 +42,8 @@ AGAIN: Final = 30.0
 #: Seconds between two clean-ups of loads that no Service has.
 _PRUNE: Final = 60.0
 
+#: The rules by which an idle workload keeps its replicas.
+_IDLE_RULES: Final = frozenset({None, Why.IDLE, Why.NOT_IDLE, Why.MIN_SCALE})
 _LASTING: Final = frozenset({Problem.FORBIDDEN, Problem.MISSING, Problem.REFUSED})
 
 
@@ -78,6 +81,8 @@ class _Facts(NamedTuple):
     reason: str = ""
     detail: str = ""
     findings: tuple[Finding, ...] = ()
+    other_owner: str = ""
+    is_watched: bool = True
 
 
 class Record:
@@ -92,14 +97,13 @@ class Record:
         "change",
         "cold_since",
         "decided",
-        "face",
         "facts",
         "failed",
         "look_at",
         "not_before",
         "other_owner",
         "planner",
-        "quiet",
+        "quiet_until",
         "renew_at",
     )
 
@@ -107,7 +111,6 @@ class Record:
         self.facts = facts
         self.planner = Planner(now, facts.ready)
         self.decided: Decided | None = None
-        self.face: tuple[object, ...] = ()
         self.change: Change | None = None
         self.failed: Result | None = None
         # When a request began to wait for the first pod.
@@ -116,13 +119,8 @@ class Record:
         self.look_at = float("-inf")
         self.not_before = float("-inf")
         self.renew_at = float("inf")
-        # Nothing can change without an event: the workload sleeps.
-        self.quiet = False
-
-    @property
-    def is_unwatched(self) -> bool:
-        """Whether the replicas must be read, since no watch follows the workload."""
-        return self.look_at > float("-inf")
+        # Nothing changes before that without an event: the workload has no requests.
+        self.quiet_until = float("-inf")
 
 
 class Engine:
@@ -206,7 +204,7 @@ class Engine:
         self._next_tick = now + TICK
         frozen = self._frozen(now)
         for name, record in list(self._records.items()):
-            if not record.quiet or now >= record.renew_at:
+            if now >= record.quiet_until:
                 try:
                     self._decide(name, record, now, frozen)
                 except Exception:
@@ -221,11 +219,14 @@ class Engine:
         now = self._clock()
         for name in names:
             record = self._records.get(name)
-            if record is None or record.facts.ready:
+            if record is None:
+                continue
+            record.quiet_until = float("-inf")
+            if record.facts.ready:
                 continue
             if not record.facts.replicas:
                 self._decide(name, record, now)
-            elif record.is_unwatched and record.facts.target is not None:
+            elif not record.facts.is_watched and record.facts.target is not None:
                 self._actuator.look(record.facts.target)
 
     def changed(self, names: Iterable[Name]) -> None:
@@ -262,8 +263,8 @@ class Engine:
         facts = self._facts(joined)
         if record is not None and facts.target is not None and facts.replicas is None:
             known = record.facts  # no watch follows the workload; the last read counts
-            if known.target == facts.target:
-                facts = facts._replace(replicas=known.replicas)
+            replicas = known.replicas if known.target == facts.target else None
+            facts = facts._replace(replicas=replicas)
         if record is None:
             record = self._records[name] = Record(facts, now)
             self._share(name, None, facts.target)
@@ -274,10 +275,14 @@ class Engine:
                 record.look_at = float("-inf")
             record.facts = facts
         findings = tuple(self._guard.findings(name))
-        record.facts = facts._replace(findings=findings)
+        other = ""
+        if facts.target is not None:
+            other = self._guard.other_owner(name, facts.service, facts.target)
+        if findings or other:
+            record.facts = facts._replace(findings=findings, other_owner=other)
         is_settled = not (facts.reason or findings or facts.service.asks.route is Route.TAKEOVER)
         record.renew_at = float("inf") if is_settled else now + AGAIN
-        record.quiet = False
+        record.quiet_until = float("-inf")
 
     def _remove(self, name: Name, now: float) -> None:
         record = self._records.pop(name, None)
@@ -301,7 +306,11 @@ class Engine:
             return _Facts(service, None, None, ready, reasons.REPLICAS_UNKNOWN)
         missing = self._rights.problem(found.target)
         reason = Problem.FORBIDDEN.value if missing else ""
-        return _Facts(service, found.target, found.replicas, ready, reason, missing)
+        is_watched = found.replicas is not None
+        return _Facts(
+            *(service, found.target, found.replicas, ready, reason, missing),
+            is_watched=is_watched,
+        )
 
     def _looked_up(self, service: PlainService, found: Found) -> Found:
         """Return the target of a kind that only the API server knows."""
@@ -348,10 +357,10 @@ class Engine:
             self._renew(name, now)
         facts = record.facts
         if facts.target is None:
-            record.quiet = record.renew_at == float("inf")
+            record.quiet_until = record.renew_at
             self._conclude(name, record, None, now)
             return
-        if now >= record.look_at and self._services.workloads.replicas_of(facts.target) is None:
+        if not facts.is_watched and now >= record.look_at:
             record.look_at = now + LOOK
             self._actuator.look(facts.target)
         if facts.replicas is None:
@@ -366,25 +375,33 @@ class Engine:
             self._actuator.scale(facts.target, Wish(facts.replicas, plan.replicas))
         if now < plan.next < self._next_tick:
             self._call_at(plan.next, self._decide_later, name)
-        record.quiet = (
-            not facts.replicas
-            and plan.replicas is None
-            and plan.hold is Hold.NONE
-            and not plan.active
-            and not record.is_unwatched
-        )
+        record.quiet_until = self._quiet_until(record, plan, seen)
         self._conclude(name, record, plan, now)
+
+    def _quiet_until(self, record: Record, plan: Plan, seen: Seen) -> float:
+        """Return when the plan may change without a report or another event."""
+        is_idle = not seen.current and not seen.stable
+        if not is_idle or plan.replicas is not None or plan.hold is not Hold.NONE:
+            return float("-inf")
+        if plan.why not in _IDLE_RULES:
+            return float("-inf")
+        times = [plan.next, record.renew_at]
+        if seen.replicas and plan.why is not None:
+            times.append(record.planner.idle_at(record.facts.service.asks))
+        if not record.facts.is_watched:
+            times.append(record.look_at)
+        return min(times)
 
     def _seen(self, name: Name, facts: _Facts, now: float, frozen: Hold) -> Seen:
         """Return what a plan needs; the loads of Services with one workload are added."""
         assert facts.target is not None
         assert facts.replicas is not None
-        other = self._guard.other_owner(name, facts.service, facts.target)
+        other = facts.other_owner
         sharing = self._sharing[facts.target]
         if len(sharing) == 1:
-            stable, panic, current, last_busy = self._load(self._loads.of(name), name, now)
+            stable, panic, current, last_busy = self._load(self._loads.of(name), now)
         else:
-            rows = [self._load(self._loads.of(each), each, now) for each in sharing]
+            rows = [self._load(self._loads.of(each), now) for each in sharing]
             stable, panic, current = (sum(row[at] for row in rows) for at in range(3))
             last_busy = max(row[3] for row in rows)
             elder = min(sharing, key=self._age)
@@ -400,14 +417,12 @@ class Engine:
             lease=self._guard.lease(facts.service, facts.target),
         )
 
-    def _load(
-        self, load: ServiceLoad | None, name: Name, now: float
-    ) -> tuple[float, float, float, float]:
+    def _load(self, load: ServiceLoad | None, now: float) -> tuple[float, float, float, float]:
         """Return the load of both windows and of now, and when there was a request."""
         if load is None:
             return 0.0, 0.0, 0.0, float("-inf")
         stable, panic = load.window.averages(int(now))
-        return stable, panic, self._loads.current(name, now), load.last_busy
+        return stable, panic, load.current(now, self._loads.lost), load.last_busy
 
     def _age(self, name: Name) -> tuple[str, Name]:
         return self._records[name].facts.service.created, name
@@ -418,13 +433,15 @@ class Engine:
         """Record a decision, and pass it to the effects if it differs from the last one."""
         facts, before = record.facts, record.decided
         reason, detail = self._reason(record, plan)
-        # Without the time of the next decision, which changes with each tick.
-        shape = None if plan is None else plan[:-1]
-        face = (*facts[:4], shape, reason, detail, facts.findings)
-        if face == record.face:
+        if before is not None and (
+            before[:4] == facts[:4]
+            and _is_same(before.plan, plan)
+            and (before.reason, before.detail) == (reason, detail)
+            and before.findings == facts.findings
+        ):
             return
-        record.face = face
-        decided = record.decided = Decided(*facts[:4], plan, reason, detail)
+        decided = Decided(*facts[:4], plan, reason, detail, facts.findings)
+        record.decided = decided
         if before is None or (reason, detail) != (before.reason, before.detail):
             self._log_reason(name, before, decided)
         for effect in self._effects:
@@ -477,7 +494,7 @@ class Engine:
             record = self._records[name]
             record.failed = result if result.problem is not None else None
             record.not_before = now + AGAIN if result.problem in _LASTING else float("-inf")
-            record.quiet = False
+            record.quiet_until = float("-inf")
             if record.facts.reason and result.changed_from is not None:
                 record.facts = record.facts._replace(reason="", detail="")
             if result.replicas not in (None, record.facts.replicas):
@@ -507,6 +524,11 @@ class Engine:
                 RULES[why] if why is not None else "decided before",
                 extra=_fields(name, reason=word, replicas=after),
             )
+
+
+def _is_same(one: Plan | None, other: Plan | None) -> bool:
+    """Return whether two plans are equal, apart from the time of the next one."""
+    return one is other or (one is not None and other is not None and one[:-1] == other[:-1])
 
 
 def _fields(name: Name, **more: object) -> Mapping[str, object]:

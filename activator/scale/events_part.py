@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from typing import Final, final
 
 from activator.scale import reasons
 from activator.scale.effects import Decided
 from activator.scale.event_book import Notice, Subject
 from activator.scale.events import Events
-from activator.scale.findings import Finding, Reason
+from activator.scale.findings import Reason
 from activator.scale.load import Name
 from activator.scale.part import Context, Part
 from activator.scale.subresource import Problem
@@ -33,26 +33,28 @@ class Reporting:
 
     Arguments:
         events: writes the Events.
-        findings: returns what a user must know of a Service.
     """
 
-    def __init__(self, events: Events, findings: Callable[[Name], Iterable[Finding]]) -> None:
+    def __init__(self, events: Events) -> None:
         self._events = events
-        self._findings = findings
         self._subjects: dict[Name, Subject] = {}
 
     def put(self, name: Name, decided: Decided, now: float) -> None:
         """See effects.Effect."""
+        notices = self._notices(decided)
+        known = self._subjects.get(name)
+        if known is None and not notices:
+            return
         subject = Subject(*name, decided.service.uid)
-        if self._subjects.get(name, subject) != subject:
+        if known is not None and known != subject:
             self.remove(name, now)
         self._subjects[name] = subject
-        self._events.report(subject, self._notices(name, decided))
+        self._events.report(subject, notices)
 
-    def _notices(self, name: Name, decided: Decided) -> Iterable[Notice]:
+    def _notices(self, decided: Decided) -> Sequence[Notice]:
         found = [
             Notice(each.reason.value, each.note)
-            for each in self._findings(name)
+            for each in decided.findings
             if each.reason is not Reason.NO_ACTIVATORS  # each Service would have the same Event
         ]
         found += [Notice(Reason.SERVICE_WARNING.value, text) for text in decided.service.warnings]
@@ -80,4 +82,4 @@ class Reporting:
 def make(context: Context) -> Part:
     """Return the part that writes Events."""
     events = Events(context.api, context.start, context.settings.pod_name, context.clock)
-    return Part(effect=Reporting(events, context.findings))
+    return Part(effect=Reporting(events))

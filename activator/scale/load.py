@@ -122,6 +122,11 @@ class Loads:
         """How many activators are connected."""
         return len(self._connections)
 
+    @property
+    def lost(self) -> Mapping[str, float]:
+        """When the connection of an activator was lost, for those without one, by name."""
+        return self._lost
+
     def connected(self, connection: int) -> None:
         """Record a new connection of an activator."""
         self._connections[connection] = ""

@@ -26,7 +26,7 @@ class Targets:
     def __init__(self, changed: Callable[[Iterable[Name]], object]) -> None:
         self._changed = changed
         self._target: dict[Name, Scaled] = {}
-        self._names: dict[Scaled, set[Name]] = {}
+        self._names: dict[Scaled, tuple[Name, ...]] = {}
 
     def put(self, name: Name, decided: Decided, now: float) -> None:
         """See effects.Effect."""
@@ -36,14 +36,16 @@ class Targets:
         self.remove(name, now)
         if target is not None:
             self._target[name] = target
-            self._names.setdefault(target, set()).add(name)
+            self._names[target] = (*self._names.get(target, ()), name)
 
     def remove(self, name: Name, now: float) -> None:
         """See effects.Effect."""
         target = self._target.pop(name, None)
         if target is not None:
-            self._names[target].discard(name)
-            if not self._names[target]:
+            left = tuple(each for each in self._names[target] if each != name)
+            if left:
+                self._names[target] = left
+            else:
                 del self._names[target]
 
     def start(self, now: float) -> None:

@@ -33,8 +33,6 @@ class Context(NamedTuple):
         services: the Services that opt in, with their workloads and pods.
         loads: the reports of the activators.
         record: returns the record of a Service; None while this process does not lead.
-        lease: returns the seconds for which the owner of a workload must read it as active.
-        findings: returns what a user must know of a Service, from all parts.
         start: starts a coroutine as a task.
         clock: seconds, monotonic.
         is_leader: returns whether this process decides.
@@ -46,7 +44,6 @@ class Context(NamedTuple):
     services: Services
     loads: Loads
     record: Callable[[Name], Record | None]
-    findings: Callable[[Name], Sequence[Finding]]
     start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
     clock: Callable[[], float]
     is_leader: Callable[[], bool]
@@ -64,6 +61,7 @@ class Part:
             ``HPA shop/hello``; empty if there is none, or if the annotation ``owner`` names it.
         slice_since: returns since when the activators are endpoints of a Service; None if they are
             not.
+        lease: returns the seconds for which the owner of a workload must read it as active.
         findings: returns what a user must know of a Service, for the API, the log and Events.
         listeners: enters the listeners of the part; the context's value has their addresses by
             name. They are open while the process runs, whether it leads or not.

@@ -160,6 +160,10 @@ class Planner:
             self._next(asks, seen, now),
         )
 
+    def idle_at(self, asks: Annotations) -> float:
+        """Return when a workload without requests has been idle for long enough to sleep."""
+        return self._autoscaler.last_busy + asks.scale.idle
+
     # -- what was seen -----------------------------------------------------------------------------
 
     def _note(self, seen: Seen, now: float) -> None:

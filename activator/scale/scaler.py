@@ -86,7 +86,6 @@ class Scaler:
             services,
             self._loads,
             lambda name: self._engine.get(name),
-            lambda name: self._parts.findings(name),
             self._tasks.start,
             self._clock,
             lambda: self._candidate.leads,

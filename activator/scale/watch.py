@@ -6,6 +6,7 @@ A cluster without KEDA has no ScaledObjects, which is no fault.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -32,6 +33,10 @@ OTHERS: Final = (
 )
 
 
+#: Seconds after which the next kind is listed although the one before is not complete.
+_FIRST_LIST: Final = 5.0
+
+
 class Watch:
     """Keeps objects equal to a cluster.
 
@@ -51,16 +56,25 @@ class Watch:
     ) -> None:
         self._timings = timings
         self._reflectors = {
-            resource.kind: Reflector(resource, server, objects, timings, requests_wait)
+            resource.kind: Reflector(
+                resource, server, objects, timings, requests_wait, _TRIM.get(resource.kind, _trim)
+            )
             for resource in (*NEEDED, *OTHERS)
             if resource.kind in objects.counts
         }
 
     async def run(self) -> None:
-        """Follow all kinds until cancelled; no fault of the server ends this."""
+        """Follow all kinds until cancelled; no fault of the server ends this.
+
+        The first lists come one after the other: two of a large cluster at a time would double
+        the memory of the process.
+        """
         async with asyncio.TaskGroup() as group:
             for kind, reflector in self._reflectors.items():
                 group.create_task(reflector.run(), name=f"watch {kind}")
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_FIRST_LIST):
+                        await reflector.settled.wait()
 
     async def wait_synced(self) -> None:
         """Return when each kind has been listed once, or need not be; ``run`` must be under way."""
@@ -106,3 +120,26 @@ class Watch:
 def _error(reflector: Reflector) -> str:
     """Return why a watch is not open; empty if it is, also before its first event."""
     return "" if reflector.is_following else reflector.last_error
+
+
+Trim = Callable[[dict[str, object]], dict[str, object]]
+
+
+def _trim(obj: dict[str, object]) -> dict[str, object]:
+    """Remove the fields of a listed object that are large and without a reader."""
+    obj.pop("status", None)
+    metadata = obj.get("metadata")
+    if isinstance(metadata, dict):
+        metadata.pop("managedFields", None)
+    return obj
+
+
+def _trim_workload(obj: dict[str, object]) -> dict[str, object]:
+    """Remove most of a workload: the scaler reads replicas, and the labels of pods."""
+    match _trim(obj):
+        case {"spec": {"template": dict(template)}}:
+            template.pop("spec", None)
+    return obj
+
+
+_TRIM: Final[Mapping[str, Trim]] = {"Deployment": _trim_workload, "StatefulSet": _trim_workload}
