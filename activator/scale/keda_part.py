@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from activator.scale.board import Board
-from activator.scale.http_server import ListenError
+from activator.scale.http_server import address, listen
+from activator.scale.keda.door import Door
 from activator.scale.part import Context, Part
 from activator.scale.publishing import Publishing
 from activator.scale.settings import ScaleSettings
 from activator.scale.tls_files import TlsFiles
+
+logger = logging.getLogger(__name__)
 
 
 def make(context: Context) -> Part:
@@ -20,21 +25,31 @@ def make(context: Context) -> Part:
 
     @asynccontextmanager
     async def listening() -> AsyncIterator[Mapping[str, str]]:
-        # grpcio takes 10 MiB and 0.1 s, so it is imported when it is needed.
-        from activator.scale.keda.listener import KedaListener, KedaListenError
-        from activator.scale.keda.server import ExternalScaler
-
         settings = context.settings
-        scaler = ExternalScaler(board, lambda: context.is_leader() and board.is_open)
-        listener = KedaListener(scaler, tls_files(settings))
-        try:
-            port = await listener.start(settings.bind, settings.grpc_port)
-        except KedaListenError as error:
-            raise ListenError(f"{error} (--grpc-port)") from error
-        try:
-            yield {"grpc": f"{settings.bind}:{port}"}
-        finally:
-            await listener.close()
+        if (files := tls_files(settings)) is not None:
+            files.read()  # an unusable file must be an error of the start
+        sock = listen(settings.bind, settings.grpc_port, "--grpc-port")
+        named = address(sock)
+        async with AsyncExitStack() as servers:
+
+            async def start(host: str, port: int) -> None:
+                # grpcio is imported here, when KEDA needs it.
+                from activator.scale.keda.listener import KedaListener
+                from activator.scale.keda.server import ExternalScaler
+
+                scaler = ExternalScaler(board, lambda: context.is_leader() and board.is_open)
+                listener = KedaListener(scaler, files)
+                await listener.start(host, port)
+                servers.push_async_callback(listener.close)
+                logger.info("KEDA has connected: serving it on %s", named)
+
+            waiting = context.start(Door(sock, start).run())
+            try:
+                yield {"grpc": named}
+            finally:
+                waiting.cancel()
+                await asyncio.gather(waiting, return_exceptions=True)
+                sock.close()
 
     return Part(effect=Publishing(board), listeners=listening)
 

@@ -6,6 +6,7 @@ the activator. A broken object is reported, and its last good state stays in for
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -89,6 +90,8 @@ class Objects:
         key = ObjectKey(kind, "?", "?")
         try:
             key = identify(obj, kind)
+            # Thousands of objects have the same namespace, each its own text.
+            key = ObjectKey(kind, sys.intern(key.namespace), key.name)
             metadata = root(obj, kind)["metadata"]
             fresh = _Version(metadata["uid"].text(), metadata["resourceVersion"].text())
             known = self._versions.get(key)

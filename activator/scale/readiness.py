@@ -6,10 +6,12 @@ Pure. The scaler needs numbers only, so it keeps no addresses: a cluster may hav
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple, final
 
 from activator.objects.fields import Field, ObjectKey, root
 from activator.plain.slices import MANAGED_BY_LABEL, OURS, SERVICE_LABEL
+from activator.scale.index import Index
 from activator.scale.load import Name
 
 
@@ -31,8 +33,8 @@ class Readiness:
 
     def __init__(self, changed: Callable[[Name], object]) -> None:
         self._changed = changed
-        self._slices: dict[Name, dict[str, _Counted]] = {}
-        self._owner: dict[ObjectKey, Name] = {}
+        self._slices: dict[ObjectKey, tuple[Name, _Counted]] = {}
+        self._by_service = Index[Name, ObjectKey]()
 
     def put(self, key: ObjectKey, obj: object) -> None:
         """See objects.View."""
@@ -42,30 +44,29 @@ class Readiness:
         if not name or labels.at(MANAGED_BY_LABEL).text() == OURS:
             self.remove(key)
             return
-        counted = _Counted(
-            slice_["addressType"].text(),
-            tuple(port["name"].text() for port in slice_["ports"].items()),
-            sum(map(_is_ready, slice_["endpoints"].items())),
+        counted = _shared(
+            _Counted(
+                slice_["addressType"].text(),
+                tuple(port["name"].text() for port in slice_["ports"].items()),
+                sum(map(_is_ready, slice_["endpoints"].items())),
+            )
         )
-        owner = Name(key.namespace, name)
-        if self._owner.get(key, owner) != owner:
+        owner, known = self._slices.get(key, (None, None))
+        if owner is not None and (owner.name, known) == (name, counted):
+            return
+        if owner is None or owner.name != name:
             self.remove(key)
-        self._owner[key] = owner
-        slices = self._slices.setdefault(owner, {})
-        if slices.get(key.name) != counted:
-            slices[key.name] = counted
-            self._changed(owner)
+            owner = Name(key.namespace, name)
+            self._by_service.add(owner, key)
+        self._slices[key] = owner, counted
+        self._changed(owner)
 
     def remove(self, key: ObjectKey) -> None:
         """See objects.View."""
-        owner = self._owner.pop(key, None)
-        if owner is None:
-            return
-        slices = self._slices[owner]
-        del slices[key.name]
-        if not slices:
-            del self._slices[owner]
-        self._changed(owner)
+        owner, _ = self._slices.pop(key, (None, None))
+        if owner is not None:
+            self._by_service.discard(owner, key)
+            self._changed(owner)
 
     def ready(self, service: Name, port: str) -> int:
         """Return how many pods behind a port are ready.
@@ -76,10 +77,17 @@ class Readiness:
         A pod with addresses of two families counts once.
         """
         found: dict[str, int] = {}
-        for each in self._slices.get(service, {}).values():
+        for key in self._by_service.get(service):
+            _, each = self._slices[key]
             if port in each.ports:
                 found[each.family] = found.get(each.family, 0) + each.ready
         return max(found.values(), default=0)
+
+
+@lru_cache(maxsize=1024)
+def _shared(counted: _Counted) -> _Counted:
+    """Return the first of equal values: most slices list the same."""
+    return counted
 
 
 def _is_ready(endpoint: Field) -> bool:

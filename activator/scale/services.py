@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple, final
+from functools import lru_cache
+from typing import NamedTuple, TypeVar, final
 
 from activator.objects.fields import ManifestError, ObjectKey, root
 from activator.plain import service as services
@@ -17,6 +18,8 @@ from activator.scale.load import Name
 from activator.scale.objects import View
 from activator.scale.readiness import Readiness
 from activator.scale.targets import Found, Workloads
+
+T = TypeVar("T")
 
 
 class Joined(NamedTuple):
@@ -68,6 +71,8 @@ class Services:
         return PlainService(key, uid, created, {}, Annotations(), None, problem, is_broken=True)
 
     def _set(self, name: Name, found: PlainService) -> None:
+        # Most Services ask for the same.
+        found = replace(found, asks=_shared(found.asks), port=_shared(found.port))
         if self._services.get(name) != found:
             self._services[name] = found
             self.workloads.follow(name, found)
@@ -106,3 +111,9 @@ class Services:
     def _part_changed(self, name: Name) -> None:
         if name in self._services:
             self._changed(name)
+
+
+@lru_cache(maxsize=1024)
+def _shared(value: T) -> T:
+    """Return the first of equal values."""
+    return value

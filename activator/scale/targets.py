@@ -5,23 +5,22 @@ Pure. Both directions have an index, so that one event costs no more with more o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
-from typing import Final, NamedTuple, TypeVar, final
+from typing import Final, NamedTuple, final
 
 from activator.objects.fields import ObjectKey, root
 from activator.plain.annotations import Target as Wanted
 from activator.plain.service import PlainService
 from activator.plain.workloads import KINDS
 from activator.scale.actuator import Target
+from activator.scale.index import Index
 from activator.scale.load import Name
 from activator.scale.subresource import KNOWN, MOST_REPLICAS
 
 #: Candidates that a message names.
 _NAMED: Final = 5
 
-K = TypeVar("K")
-V = TypeVar("V")
 _Pair = tuple[str, str, str]  # namespace, name and value of a label
 
 
@@ -61,26 +60,27 @@ class Workloads:
 
     def __init__(self, changed: Callable[[Name], object]) -> None:
         self._changed = changed
-        self._labels: dict[ObjectKey, Mapping[str, str]] = {}
+        self._labels: dict[ObjectKey, tuple[_Pair, ...]] = {}
         self._replicas: dict[ObjectKey, int] = {}
-        self._by_label: dict[_Pair, dict[ObjectKey, None]] = {}
+        self._by_label = Index[_Pair, ObjectKey]()
         self._services: dict[Name, PlainService] = {}
-        self._by_selector: dict[_Pair, dict[Name, None]] = {}
-        self._by_target: dict[ObjectKey, dict[Name, None]] = {}
+        self._by_selector = Index[_Pair, Name]()
+        self._by_target = Index[ObjectKey, Name]()
 
     # -- Deployments and StatefulSets --------------------------------------------------------------
 
     def put(self, key: ObjectKey, obj: object) -> None:
         """See objects.View."""
-        labels, replicas = _read(obj, key.kind)
+        found, replicas = _read(obj, key.kind)
+        labels = tuple(_pairs(key.namespace, found))
         if self._labels.get(key) == labels and self._replicas[key] == replicas:
             return
         if self._labels.get(key) != labels:
             self._notify(key)
             self._unindex(key)
             self._labels[key] = labels
-            for pair in _pairs(key.namespace, labels):
-                self._by_label.setdefault(pair, {})[key] = None
+            for pair in labels:
+                self._by_label.add(pair, key)
         self._replicas[key] = replicas
         self._notify(key)
 
@@ -96,14 +96,14 @@ class Workloads:
         return self._replicas.get(ObjectKey(target.resource.kind, target.namespace, target.name))
 
     def _unindex(self, key: ObjectKey) -> None:
-        for pair in _pairs(key.namespace, self._labels.get(key, {})):
-            _discard(self._by_label, pair, key)
+        for pair in self._labels.get(key, ()):
+            self._by_label.discard(pair, key)
 
     def _notify(self, key: ObjectKey) -> None:
         """Report the Services that have, or may have, a workload."""
-        names = dict(self._by_target.get(key, {}))
-        for pair in _pairs(key.namespace, self._labels.get(key, {})):
-            names |= self._by_selector.get(pair, {})
+        names = {*self._by_target.get(key)}
+        for pair in self._labels.get(key, ()):
+            names.update(self._by_selector.get(pair))
         for name in names:
             self._changed(name)
 
@@ -115,10 +115,10 @@ class Workloads:
         self._services[name] = service
         named = _named(service)
         if named is not None:
-            self._by_target.setdefault(named, {})[name] = None
+            self._by_target.add(named, name)
         elif service.asks.target is None and service.selector:
             pair = next(iter(_pairs(name.namespace, service.selector)))
-            self._by_selector.setdefault(pair, {})[name] = None
+            self._by_selector.add(pair, name)
 
     def leave(self, name: Name) -> None:
         """End the effect of ``follow``."""
@@ -126,9 +126,9 @@ class Workloads:
         if service is None:
             return
         if (named := _named(service)) is not None:
-            _discard(self._by_target, named, name)
+            self._by_target.discard(named, name)
         for pair in _pairs(name.namespace, service.selector):
-            _discard(self._by_selector, pair, name)
+            self._by_selector.discard(pair, name)
 
     def find(self, service: PlainService) -> Found:
         """Return the workload of a Service."""
@@ -157,9 +157,9 @@ class Workloads:
 
     def _selected(self, service: PlainService) -> Found:
         selector, namespace = service.selector, service.key.namespace
-        pairs = [self._by_label.get(pair, {}) for pair in _pairs(namespace, selector)]
-        smallest: Mapping[ObjectKey, None] = min(pairs, key=len, default={})
-        found = [key for key in smallest if selector.items() <= self._labels[key].items()]
+        pairs = _pairs(namespace, selector)
+        smallest = min((self._by_label.get(pair) for pair in pairs), key=len, default=())
+        found = [key for key in smallest if all(pair in self._labels[key] for pair in pairs)]
         if len(found) == 1:
             resource = KNOWN[found[0].kind.lower()]
             return Found(Target(resource, namespace, found[0].name), self._replicas[found[0]])
@@ -199,13 +199,5 @@ def _named(service: PlainService) -> ObjectKey | None:
     return ObjectKey(resource.kind, service.key.namespace, wanted.name)
 
 
-def _pairs(namespace: str, labels: Mapping[str, str]) -> Iterable[_Pair]:
+def _pairs(namespace: str, labels: Mapping[str, str]) -> Collection[_Pair]:
     return [(namespace, name, value) for name, value in labels.items()]
-
-
-def _discard(index: dict[K, dict[V, None]], key: K, value: V) -> None:
-    values = index.get(key)
-    if values is not None:
-        values.pop(value, None)
-        if not values:
-            del index[key]
