@@ -6,8 +6,8 @@ report counts as a second without load: activators stop to report an idle servic
 
 from __future__ import annotations
 
-from itertools import pairwise
 from array import array
+from itertools import pairwise
 from typing import Final, final
 
 #: Seconds of the stable window (Knative: stable-window).

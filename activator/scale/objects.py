@@ -9,9 +9,8 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, Protocol
 
-from activator.discovery.dialect_inventory import not_newer
 from activator.discovery.rejections import Rejection, log_rejection
 from activator.objects.fields import ManifestError, ObjectKey, identify, root
 
@@ -30,9 +29,11 @@ class View(Protocol):
         """Record a deleted object; an unknown one is no error."""
 
 
-class _Version(NamedTuple):
-    uid: str
-    version: str
+#: Identity and version of an object in one number, which takes a quarter of the memory of two
+#: texts: the hash of the uid above the version.
+_Version = int
+_VERSION_BITS: Final = 64
+_VERSION_MASK: Final = (1 << _VERSION_BITS) - 1
 
 
 class Objects:
@@ -72,7 +73,7 @@ class Objects:
         """Remove a deleted object; an unknown one, or an older one of that name, is no error."""
         key = ObjectKey(kind, namespace, name)
         known = self._versions.get(key)
-        if known is None or not uid or not known.uid or known.uid == uid:
+        if known is None or not uid or known >> _VERSION_BITS in (0, hash(uid)):
             self._delete(key)
 
     def replacing(self, kind: str, objects: Iterable[object]) -> Iterator[None]:
@@ -93,13 +94,11 @@ class Objects:
             # Thousands of objects have the same namespace, each its own text.
             key = ObjectKey(kind, sys.intern(key.namespace), key.name)
             metadata = root(obj, kind)["metadata"]
-            fresh = _Version(metadata["uid"].text(), metadata["resourceVersion"].text())
+            fresh = _packed(metadata["uid"].text(), metadata["resourceVersion"].text())
             known = self._versions.get(key)
-            if known and known.uid == fresh.uid:
-                # After a restore of etcd, a list may have an older version than the known one.
-                is_known = known.version == fresh.version if listed else _is_old(fresh, known)
-                if is_known:
-                    return key
+            # After a restore of etcd, a list may have an older version than the known one.
+            if known is not None and (_is_same if listed else _is_old)(fresh, known):
+                return key
             for view in self._views[kind]:
                 view.put(key, obj)
         except ManifestError as error:
@@ -128,5 +127,22 @@ class Objects:
         self._report(Rejection(key.kind, key.namespace, key.name, reason, kept))
 
 
+def _packed(uid: str, version: str) -> _Version:
+    """Return identity and version as one number.
+
+    A version that is no number counts as 0: each such object is new.
+    """
+    is_number = len(version) < 20 and version.isascii() and version.isdigit()
+    return (hash(uid) << _VERSION_BITS) | (int(version) & _VERSION_MASK if is_number else 0)
+
+
+def _is_same(fresh: _Version, known: _Version) -> bool:
+    """Return whether an object is a known one in the same version."""
+    return fresh == known and fresh & _VERSION_MASK > 0
+
+
 def _is_old(fresh: _Version, known: _Version) -> bool:
-    return not_newer(fresh.version, known.version)
+    """Return whether an object is a known one in the same version or an older one."""
+    if fresh >> _VERSION_BITS != known >> _VERSION_BITS:
+        return False
+    return 0 < fresh & _VERSION_MASK <= known & _VERSION_MASK

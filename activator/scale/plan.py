@@ -253,10 +253,13 @@ class Planner:
 
     def _next(self, asks: Annotations, seen: Seen, now: float) -> float:
         """Return when something may change without a report or an event."""
-        lease = max(self._lease_until, seen.last_busy + seen.lease)
-        times = [self._cold_start_at + RETRY_COLD_START, lease]
-        if self._ready_since is not None:
-            times.append(self._ready_since + PROPAGATION)
-        if self._closing_since is not None:
-            times.append(self._closes_at(asks, seen))
-        return min((time for time in times if time > now), default=float("inf"))
+        found = float("inf")
+        for at in (
+            self._cold_start_at + RETRY_COLD_START,
+            max(self._lease_until, seen.last_busy + seen.lease),
+            self._ready_since + PROPAGATION if self._ready_since is not None else now,
+            self._closes_at(asks, seen) if self._closing_since is not None else now,
+        ):
+            if now < at < found:
+                found = at
+        return found
