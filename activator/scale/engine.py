@@ -22,7 +22,7 @@ from activator.scale.effects import Change, Decided, Effect, Guard, NoGuard
 from activator.scale.families import COLD_START_BOUNDS, TICK_BOUNDS
 from activator.scale.findings import Finding
 from activator.scale.load import Loads, Name, ServiceLoad
-from activator.scale.plan import Hold, Plan, Planner, Seen
+from activator.scale.plan import ACTIVATION_LEASE, Hold, Plan, Planner, Seen
 from activator.scale.rights import Rights
 from activator.scale.services import Joined, Services
 from activator.scale.subresource import Problem
@@ -82,6 +82,7 @@ class _Facts(NamedTuple):
     detail: str = ""
     findings: tuple[Finding, ...] = ()
     other_owner: str = ""
+    lease: float = ACTIVATION_LEASE
     is_watched: bool = True
 
 
@@ -275,11 +276,12 @@ class Engine:
                 record.look_at = float("-inf")
             record.facts = facts
         findings = tuple(self._guard.findings(name))
-        other = ""
-        if facts.target is not None:
-            other = self._guard.other_owner(name, facts.service, facts.target)
-        if findings or other:
-            record.facts = facts._replace(findings=findings, other_owner=other)
+        record.facts = facts = facts._replace(findings=findings)
+        if (target := facts.target) is not None:
+            record.facts = facts._replace(
+                other_owner=self._guard.other_owner(name, facts.service, target),
+                lease=self._guard.lease(facts.service, target),
+            )
         is_settled = not (facts.reason or findings or facts.service.asks.route is Route.TAKEOVER)
         record.renew_at = float("inf") if is_settled else now + AGAIN
         record.quiet_until = float("-inf")
@@ -414,7 +416,7 @@ class Engine:
             *(current, stable, panic, last_busy, frozen, facts.replicas, facts.ready),
             other_owner=other,
             slice_since=slice_since,
-            lease=self._guard.lease(facts.service, facts.target),
+            lease=facts.lease,
         )
 
     def _load(self, load: ServiceLoad | None, now: float) -> tuple[float, float, float, float]:
