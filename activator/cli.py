@@ -412,7 +412,8 @@ def explain(
     except ValueError as error:
         click.echo(f"activator explain: {error}", err=True)
         return MISUSED
-    return _query("explain", settings, Explain(of, name, kind), as_json, watch)
+    question = Explain(of, name, kind, settings.scaler_admin_url)
+    return _query("explain", settings, question, as_json, watch)
 
 
 def _query(command: str, settings: Settings, question: Any, as_json: bool, watch: bool) -> int:

@@ -18,6 +18,7 @@ from activator.admin.views import (
     ProbeView,
     RevisionDetailView,
     RevisionView,
+    RouteView,
 )
 from activator.records.cold_starts import ColdStarts
 from activator.records.failures import Failures
@@ -25,7 +26,7 @@ from activator.records.source_status import SourceStatus
 from throttler.balancing import policy_name
 from throttler.capacity import CapacityTerms
 from throttler.health import PodState
-from throttler.model import Revision
+from throttler.model import Revision, Route
 from throttler.pod import PodTracker
 from throttler.pod_rule import verdict
 from throttler.probe_spec import ProbeKind
@@ -38,6 +39,7 @@ _LEAVING = (PodState.DRAINING, PodState.GONE)
 
 #: For a revision without requests since the start.
 _NONE = Failures()
+_NO_ROUTE = Route()
 
 
 def revision_view(
@@ -101,6 +103,7 @@ def detail_view(
     autoscaler_lost: bool = False,
     failures: Failures = _NONE,
     source: SourceStatus | None = None,
+    route: Route = _NO_ROUTE,
 ) -> RevisionDetailView:
     """Return a revision with all fields; most of them are too long for the list of all revisions.
 
@@ -109,6 +112,7 @@ def detail_view(
     Arguments:
         now, autoscaler_lost, failures: as for ``revision_view``.
         source: the state of the source of objects, for ``objectWarnings``.
+        route: of a plain Service.
     """
     seen = cast("list[ColdStartView]", cold_starts.views(throttler.revision.id))
     reason, detail = None, ""
@@ -119,12 +123,23 @@ def detail_view(
     return {
         **view,
         "probe": _probe_spec(throttler.revision),
+        "route": _route(route),
         "nextReason": reason.value if reason else None,
         "nextReasonDetail": detail or None,
         "failures": {reason.value: count for reason, count in failures.by_reason.items()},
         "objectWarnings": warnings_of(source, revision, has_pods=has_pods),
         "coldStarts": seen,
         "wakeUps": seen,
+    }
+
+
+def _route(route: Route) -> RouteView | None:
+    if route == _NO_ROUTE:
+        return None
+    return {
+        "hosts": list(route.hosts),
+        "port": route.port or None,
+        "reconnect": route.reconnect,
     }
 
 

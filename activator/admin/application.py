@@ -136,7 +136,9 @@ class _Handlers:
         lost = driver.autoscaler_lost(throttler.revision.id.kind)
         failures = driver.entries.failures_of(throttler.revision.id)
         source = self._runtime.source_status()
-        view = detail_view(throttler, driver.cold_starts, driver.clock(), lost, failures, source)
+        route = driver.entries.route_of(throttler.revision.id)
+        now = driver.clock()
+        view = detail_view(throttler, driver.cold_starts, now, lost, failures, source, route)
         return Response(encode(view), media_type=JSON_TYPE)
 
     async def history(self, request: Request) -> Response:

@@ -22,6 +22,7 @@ TABLES: Final = (
     ("field of `lastFailure`", views.FailureView),
     ("field of `forecast`", views.ForecastView),
     ("field of `probe`", views.ProbeView),
+    ("field of `route`", views.RouteView),
     ("field of a pod", views.PodView),
     ("field of `activator`", views.ActivatorView),
     ("field of one of `objectWarnings`", views.ObjectWarningView),

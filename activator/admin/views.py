@@ -353,6 +353,20 @@ class ProbeView(TypedDict):
     why: Annotated[str | None, says("why this probe was chosen, for people; `null` for a Revision")]
 
 
+class RouteView(TypedDict):
+    """How requests reach a plain Service."""
+
+    hosts: Annotated[list[str], says("its hosts, with its names in the cluster")]
+    port: Annotated[
+        int | None,
+        says("port on which the activator listens for this Service alone; `null` for none"),
+    ]
+    reconnect: Annotated[
+        bool,
+        says("whether new connections reach the pods, so that clients of the port reconnect"),
+    ]
+
+
 class ObjectWarningView(TypedDict):
     """A problem of an object: the object is broken, or a part of it has no effect."""
 
@@ -373,6 +387,9 @@ class RevisionDetailView(RevisionView):
     """A revision with more fields, in the response for one revision."""
 
     probe: Annotated[ProbeView, says("how the activator probes a pod, see below")]
+    route: Annotated[
+        RouteView | None, says("how requests reach a plain Service, see below; else `null`")
+    ]
     nextReason: Annotated[
         str | None,
         says("why a new request would wait; `null` if it would not", (*WAITING, None)),

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Protocol, TextIO
 from urllib.parse import quote
 
-from activator.console import explain, status
+from activator.console import explain, scaler, status
 from activator.console.client import ACTIVATOR, REVISIONS, Admin, NotKnown, unexpected
 from activator.console.responses import Node, UnexpectedResponse, parse
-from activator.console.screen import Page, show
+from activator.console.screen import Fact, Page, show
 from activator.console.watch import Seen, screen, watch
 
 
@@ -74,19 +74,26 @@ class Explain:
 
     Arguments:
         kind: ``revision`` or ``service``; None for the Revision, and if there is none the Service.
+        scaler_url: the admin port of the scaler, which is queried about a Service; empty for none.
     """
 
     second_path = ACTIVATOR
 
-    def __init__(self, namespace: str, name: str, kind: str | None = None) -> None:
+    def __init__(
+        self, namespace: str, name: str, kind: str | None = None, scaler_url: str = ""
+    ) -> None:
         self._namespace, self._name = namespace, name
+        self._scaler_url = scaler_url
         self.path = f"{REVISIONS}/{quote(namespace, safe='')}/{quote(name, safe='')}"
         if kind is not None:
             self.path += f"?kind={quote(kind, safe='')}"
 
     def page(self, response: Node, second: Node, for_terminal: bool) -> Page:
         """See Question."""
-        return explain.page(response, second)
+        scaled: tuple[Fact, ...] = ()
+        if self._scaler_url and status.is_service(response):
+            scaled = scaler.ask(self._scaler_url, self._namespace, self._name)
+        return explain.page(response, second, scaled)
 
     def warnings(self, response: Node) -> list[str]:
         """See Question."""

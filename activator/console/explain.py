@@ -27,6 +27,9 @@ COLD_START_COLUMNS: Final = ("cold start", "outcome", "seconds", "requests", "po
 #: Maximum of silent pods on the page.
 LISTED_SILENT: Final = 5
 
+#: Maximum of hosts on the page.
+LISTED_HOSTS: Final = 5
+
 #: Maximum of objects without effect on the page.
 LISTED_WARNINGS: Final = 5
 _LISTS_PODS: Final = ("Endpoints", "EndpointSlice")
@@ -35,18 +38,19 @@ _LISTS_PODS: Final = ("Endpoints", "EndpointSlice")
 OFFERED: Final = 5
 
 
-def page(one: Node, activator: Node | None = None) -> Page:
+def page(one: Node, activator: Node | None = None, scaled: tuple[Fact, ...] = ()) -> Page:
     """Return the page of a revision.
 
     Arguments:
         activator: the response about the activator; None without one.
+        scaled: the facts of the scaler about a plain Service.
 
     Raises:
         ValueError: the response does not follow the API; the text names the field.
     """
     pods = [*one.nodes("pods"), *filter(None, (one.node("clusterIP"),))]
     known = state_of(activator) if activator is not None else ()
-    parts: list[Part] = [_headline(one), (*_facts(one, _folder(activator)), *known)]
+    parts: list[Part] = [_headline(one), (*_facts(one, _folder(activator)), *scaled, *known)]
     if pods:
         rows = tuple(map(_pod_row, pods))
         styles = tuple(map(_style, pods))
@@ -85,6 +89,8 @@ def _facts(one: Node, folder: str) -> Iterator[Fact]:
         yield from _reason(one, folder)
     if (probe := one.node("probe")) is not None and "why" in probe:
         yield Fact("Probe", (_probe(probe), probe.text("why")))
+    if (route := one.node("route")) is not None:
+        yield from _route(route)
     if warnings := _warnings(one):
         yield Fact("Warnings", tuple(_first(warnings)))
     yield from _failures(one)
@@ -195,6 +201,18 @@ def _probe(probe: Node) -> str:
     )
     host = f", Host: {probe.text('host')}" if "host" in probe else ""
     return words + (" over TLS" if probe.flag("tls") else "") + host
+
+
+def _route(route: Node) -> Iterator[Fact]:
+    """Yield the hosts of a Service, and the port that is its alone."""
+    hosts = route.texts("hosts")
+    more = len(hosts) - LISTED_HOSTS
+    listed = ", ".join(hosts[:LISTED_HOSTS]) + (f" and {more} more" if more > 0 else "")
+    if hosts:
+        yield Fact("Hosts", (listed,))
+    if "port" in route:
+        direct = ", new connections reach the pods" if route.flag("reconnect") else ""
+        yield Fact("Port", (f"{route.whole('port')}{direct}",))
 
 
 def _balancing(one: Node) -> str:

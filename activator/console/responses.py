@@ -63,6 +63,11 @@ class Node:
         values = self._get(name, list, None if required else [])
         return [Node(value, f"{self._at(name)}[{i}]") for i, value in enumerate(values)]
 
+    def texts(self, name: str) -> list[str]:
+        """Return an array of texts, each without control characters."""
+        values = self._get(name, list, None)
+        return [printable(_is(one, str, f"{self._at(name)}[{i}]")) for i, one in enumerate(values)]
+
     def children(self) -> Iterator[tuple[str, Node]]:
         """Yield the name and the object of each field that is not null."""
         for name, value in self._fields.items():

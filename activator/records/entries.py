@@ -184,6 +184,10 @@ class Entries:
             hosts.put((route.created, str(revision)), route.hosts, revision)
         self._by_host.clear()
 
+    def route_of(self, revision: RevisionID) -> Route:
+        """Return the route of a plain Service; ``Route()`` for any other revision."""
+        return self._routes.get(revision, Route())
+
     def known(self, revision: RevisionID) -> Entry | None:
         """Return the entry of an existing revision that has had a request; else None."""
         return self._entries.get(revision)

@@ -536,6 +536,14 @@ class Settings:
         "The default of a local activator, and of `kubectl port-forward`.",
         commands=ASKING,
     )
+    scaler_admin_url: str = setting(
+        values.url("http", "https", empty="no query"), "ACTIVATOR_SCALER_ADMIN_URL", CLIENT,
+        "http://127.0.0.1:8081",
+        "Admin port of the scaler, which `activator explain` also queries about a Service; empty "
+        "for no query.",
+        "The scaler knows why a Service has no pods.",
+        commands=("explain",), empty_is_value=True,
+    )
 
 
 # fmt: on

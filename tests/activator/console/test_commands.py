@@ -109,6 +109,16 @@ def test_a_revision_that_is_not_known(revisions, meant):
 
 
 @respx.mock
+@pytest.mark.parametrize(("kind", "asked"), [("service", True), ("revision", False)])
+def test_the_scaler_is_queried_about_a_service_alone(kind, asked):
+    respx.get(f"{REVISIONS}/default/hello").respond(json=HELLO | {"kind": kind})
+    respx.get(ACTIVATOR).respond(**UNKNOWN)
+    scaler = respx.get("http://127.0.0.1:8081/api/v1/services/default/hello").respond(**UNKNOWN)
+    text, _ = ask(Explain("default", "hello", scaler_url="http://127.0.0.1:8081"))
+    assert scaler.called is asked is ("knows no such Service" in text)
+
+
+@respx.mock
 def test_a_service_that_is_refused_is_not_known_and_its_reason_is_shown():
     respx.get(f"{REVISIONS}/shop/hello?kind=service").respond(**UNKNOWN)
     respx.get(REVISIONS).respond(json={"revisions": []})

@@ -311,6 +311,13 @@ async def test_a_service_has_no_advice_of_knative(world):
     world.driver.close()
 
 
+def test_a_service_has_its_hosts_and_its_port(world):
+    route = {"hosts": [f"h{n}" for n in range(7)], "port": 10_000, "reconnect": True}
+    lines = shown(view(world, service(world), route=route))
+    assert "Hosts      h0, h1, h2, h3, h4 and 2 more" in lines
+    assert "Port       10000, new connections reach the pods" in lines
+
+
 def test_problems_of_a_service_have_their_reason(world):
     problem = {"kind": "Service", "namespace": "default", "name": "hello"}
     problem |= {"reason": "host-conflict", "warning": "the host a.com belongs to another"}

@@ -105,6 +105,7 @@ async def test_a_service_and_its_slice_are_enough(tmp_path: Path) -> None:
                 assert (await world.get(host)).text == "hi"
             one = await world.api(HELLO)
             assert one["kind"] == "service"
+            assert one["route"]["hosts"][0] == "hello.shop"
             assert one["probe"]["kind"] == "tcp"
             assert [each["reason"] for each in one["objectWarnings"]] == ["no-scalable-target"]
             [listed_one] = (await world.api("/api/v1/revisions?kind=service"))["revisions"]

@@ -1,0 +1,79 @@
+"""Query the scaler about a plain Service, and make its part of the page of ``activator explain``.
+
+The activator knows why a request waits, and the scaler why there is no pod. Without a response of
+the scaler the page says how to reach it. Must not import any part of the servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import quote
+
+from activator.console.client import Admin, NoResponse, NotKnown
+from activator.console.responses import Node, UnexpectedResponse, parse
+from activator.console.screen import Fact
+
+_SERVICES: Final = "/api/v1/services"
+
+
+def ask(url: str, namespace: str, name: str) -> tuple[Fact, ...]:
+    """Return the scaler's facts about a Service, or why there are none.
+
+    Arguments:
+        url: the admin port of the leading scaler.
+    """
+    path = f"{_SERVICES}/{quote(namespace, safe='')}/{quote(name, safe='')}"
+    try:
+        with Admin(url) as scaler:
+            return tuple(facts(parse(scaler.get(path))))
+    except NotKnown:
+        lines: tuple[str, ...] = (f"the scaler at {url} knows no such Service",)
+    except (NoResponse, UnexpectedResponse, ValueError):
+        lines = (
+            f"no leading scaler responds at {url}; reach it with",
+            "kubectl port-forward -n activator-system service/activator-scale 8081",
+            "--scaler-admin-url names another address",
+        )
+    return (Fact("Scaler", lines),)
+
+
+def facts(service: Node) -> Iterator[Fact]:
+    """Yield what the scaler knows of a Service.
+
+    Arguments:
+        service: the response to ``GET /api/v1/services/{namespace}/{name}``.
+
+    Raises:
+        ValueError: the response does not follow the API; the text names the field.
+    """
+    yield Fact("Scaler", (_state(service), *_why(service)))
+    if (change := service.node("lastChange")) is not None:
+        before, after = change.whole("before"), change.whole("after")
+        text = f"{change.text('at')}: {before} → {after} replicas; {change.text('sentence')}"
+        yield Fact("Last change", (text,))
+    findings = service.nodes("findings", required=False)
+    if findings:
+        yield Fact("Findings", tuple(f"{_reason(each)}{each.text('note')}" for each in findings))
+
+
+def _state(service: Node) -> str:
+    replicas = service.node("replicas")
+    count = "replicas unknown"
+    if replicas is not None and "present" in replicas:
+        wanted = f", {replicas.whole('wanted')} wanted" if "wanted" in replicas else ""
+        count = f"{replicas.whole('present')} replicas{wanted}, {replicas.whole('ready')} ready"
+    target = service.text("target", default="no workload")
+    phase = f"{service.text('phase')}: " if "phase" in service else ""
+    return f"{phase}{count}; {target}, owner {service.text('owner')}"
+
+
+def _why(service: Node) -> Iterator[str]:
+    if "reason" in service:
+        yield f"{_reason(service)}{service.text('detail', default='')}"
+    elif "sentence" in service:
+        yield service.text("sentence")
+
+
+def _reason(of: Node) -> str:
+    return f"{of.text('reason')}: "

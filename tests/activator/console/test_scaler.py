@@ -1,0 +1,93 @@
+"""What ``activator explain`` shows of the scaler about a plain Service."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+import respx
+
+from activator.console import scaler
+from activator.console.responses import parse
+from activator.console.screen import plain
+from activator.scale import views
+
+URL = "http://127.0.0.1:18081"
+PATH = f"{URL}/api/v1/services/shop/hello"
+SERVICE: dict[str, Any] = {
+    "target": "Deployment/hello",
+    "owner": "self",
+    "phase": "serving",
+    "replicas": {"present": 1, "wanted": 2, "ready": 0},
+    "reason": None,
+    "detail": None,
+    "sentence": "The load asks for it",
+    "lastChange": None,
+    "findings": [],
+}
+
+
+def shown(**changes) -> list[str]:
+    return plain((tuple(scaler.facts(parse(json.dumps(SERVICE | changes)))),)).splitlines()
+
+
+def test_a_service_that_is_scaled():
+    assert shown() == [
+        "Scaler  serving: 1 replicas, 2 wanted, 0 ready; Deployment/hello, owner self",
+        "        The load asks for it",
+    ]
+
+
+def test_a_service_that_cannot_be_scaled_has_the_reason():
+    lines = shown(reason="scale-forbidden", detail="the role lacks patch of deployments/scale")
+    assert lines[1].strip() == "scale-forbidden: the role lacks patch of deployments/scale"
+
+
+def test_a_service_whose_workload_is_unknown():
+    unknown = {"present": None, "wanted": None, "ready": 0}
+    assert shown(replicas=unknown, target=None, phase=None)[0] == (
+        "Scaler  replicas unknown; no workload, owner self"
+    )
+
+
+def test_the_last_change_and_the_findings():
+    change = {"at": "2026-01-01T00:00:00.000+00:00", "before": 0, "after": 1, "sentence": "Why"}
+    finding = {"reason": "two-owners", "note": "the HPA hello scales it too"}
+    lines = shown(lastChange=change, findings=[finding])
+    assert "Last change  2026-01-01T00:00:00.000+00:00: 0 → 1 replicas; Why" in lines
+    assert "Findings     two-owners: the HPA hello scales it too" in lines
+
+
+@pytest.mark.parametrize("name", [field for field in SERVICE if field != "sentence"])
+def test_the_fields_are_those_of_the_scaler(name):
+    camel = {field.encode_name for field in msgspec.structs.fields(views.ServiceView)}
+    assert name in camel
+
+
+@respx.mock
+@pytest.mark.parametrize(
+    ("response", "line"),
+    [
+        ({"json": SERVICE}, "serving: 1 replicas"),
+        (
+            {"status_code": 404, "headers": {"Content-Type": "application/problem+json"}},
+            f"the scaler at {URL} knows no such Service",
+        ),
+        ({"status_code": 503}, f"no leading scaler responds at {URL}"),
+        ({"text": "<html>"}, f"no leading scaler responds at {URL}"),
+        ({"json": {}}, f"no leading scaler responds at {URL}"),
+    ],
+)
+def test_a_response_and_what_to_do_without_one(response, line):
+    respx.get(PATH).respond(**response)
+    assert line in plain((scaler.ask(URL, "shop", "hello"),))
+
+
+@respx.mock
+def test_a_scaler_that_is_not_there():
+    respx.get(PATH).mock(side_effect=httpx.ConnectError("refused"))
+    text = plain((scaler.ask(URL, "shop", "hello"),))
+    assert "kubectl port-forward -n activator-system service/activator-scale 8081" in text
