@@ -15,7 +15,7 @@ import resource
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +86,11 @@ def _show(demo: Demo, stats: list[Stat]) -> None:
 
 async def _run(settings: Settings, outputs: Outputs | None = None, demo: Demo | None = None) -> int:
     stop = _Stop()
+    if demo is not None:
+        urls: list[str] = []
+        if not await _unless(stop.requested, _start_demo(demo, urls)):
+            return stop.status
+        settings = replace(settings, scaler_url=urls[0])
     sinks = (partial(_show, demo),) if demo is not None else ()
     runtime = Runtime(settings, sinks, outputs=outputs)
     servers = Servers(runtime)
@@ -110,6 +115,13 @@ async def _run(settings: Settings, outputs: Outputs | None = None, demo: Demo | 
     finally:
         if not stop.forced.is_set():
             await servers.stop()
+            if demo is not None:
+                await demo.stop()
+
+
+async def _start_demo(demo: Demo, urls: list[str]) -> None:
+    """Start the demo's scaler, and add its URL to the list."""
+    urls.append(await demo.start())
 
 
 def _log_files(runtime: Runtime) -> None:
@@ -262,8 +274,6 @@ def main(settings: Settings) -> int:
 def _main_demo(
     settings: Settings, outputs: Outputs, run: Callable[[Coroutine[Any, Any, int]], int]
 ) -> int:
-    from dataclasses import replace
-
     from activator.lab.demo import Demo
 
     with Demo() as demo:

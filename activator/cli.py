@@ -236,7 +236,8 @@ def local(settings: Settings) -> int:
 
     Starts local mode on loopback addresses with sample services that are scaled to zero. The
     first request to a service is queued while its pod starts, and then gets its response. A pod
-    without requests is stopped. Prints commands and addresses to try. Ends with Ctrl-C.
+    without requests is stopped. One service is a plain Deployment, which `activator scale`
+    scales. Prints commands and addresses to try. Ends with Ctrl-C.
 
     \b
     Example:

@@ -76,7 +76,9 @@ class Application:
     def _hello(self, request: Request) -> Response:
         host = request.header("k-original-host") or request.header("host")
         via = request.header("k-proxy-request")
-        way = f"through the {via}" if via else "directly"
+        # Only a pod with queue-proxy learns the name of a proxy.
+        proxied = "through a proxy" if request.header("x-forwarded-for") else "directly"
+        way = f"through the {via}" if via else proxied
         delay = _number(request, "ms", 0, MAX_DELAY_MS) / 1000
         return text(200, f"Hello from {self._pod_name}, asked {way} for {host}\n", delay)
 

@@ -1,11 +1,13 @@
-"""The demo: two sample services that scale from zero, a short guide, and a line for each event.
+"""The demo: sample services that scale from zero, a short guide, and a line for each event.
 
 It combines a toy cluster, its manifests folder and the narrator. The caller starts an activator
-that watches `Demo.manifests`, and passes the activator's statistics to `Demo.on_stats`.
+that watches `Demo.manifests`, and passes the activator's statistics to `Demo.on_stats`. One service
+needs no Knative: :mod:`.plain.showcase` has its cluster and its scaler.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sys
@@ -18,12 +20,16 @@ from types import TracebackType
 from activator.lab.addresses import AddressPool
 from activator.lab.cluster import Cluster, Event, Service, Stat
 from activator.lab.narrator import Narrator
+from activator.lab.plain.showcase import Showcase
 
 #: A service without a limit, and one with two requests per pod, so that a queue is visible.
 SERVICES = (
     Service("hello", start_after=1.5, idle=15.0),
     Service("slow", container_concurrency=2, start_after=2.5, idle=15.0),
 )
+
+#: A Deployment with a Service, without Knative.
+PLAIN = Service("web", start_after=1.5, idle=15.0)
 
 Print = Callable[[str], object]
 
@@ -35,9 +41,14 @@ class Demo:
         self,
         services: Iterable[Service] = SERVICES,
         *,
+        plain: Service = PLAIN,
         addresses: AddressPool | None = None,
     ) -> None:
         """Create the manifests folder with the services, without pods.
+
+        Arguments:
+            services: the services with a revision of Knative.
+            plain: the service without Knative.
 
         Raises:
             OSError: the folder for temporary files is full or not writable.
@@ -46,9 +57,10 @@ class Demo:
         self._services = tuple(services)
         self._narrator = Narrator()
         self._print: Print = lambda line: None
-        self._cluster = Cluster(
-            self.manifests, self._services, tell=self._tell, addresses=addresses
-        )
+        pool = addresses or AddressPool()
+        self._cluster = Cluster(self.manifests, self._services, tell=self._tell, addresses=pool)
+        self._plain = plain
+        self._showcase = Showcase(self.manifests, plain, self._tell, pool)
 
     def __enter__(self) -> Demo:
         return self
@@ -72,12 +84,25 @@ class Demo:
         """
         self._cluster.on_stats(stats)
 
-    def on_queue(self, revision: tuple[str, str], reason: str) -> None:
-        """Note that requests of a revision, (namespace, name), begin to wait, with the reason.
+    def on_queue(self, name: tuple[str, str], reason: str) -> None:
+        """Note that requests of a service, (namespace, name), begin to wait, with the reason.
 
         The caller must be on the loop's thread, as for `on_stats`.
         """
-        self._cluster.on_queue(revision, reason)
+        if name == (self._plain.namespace, self._plain.name):
+            self._showcase.on_queue(reason)
+        else:
+            self._cluster.on_queue(name, reason)
+
+    async def start(self) -> str:
+        """Start the scaler; return the URL for the activator's reports of Services.
+
+        The caller must call `run` afterwards, and `stop` in the end.
+
+        Raises:
+            OSError: it did not start.
+        """
+        return await self._showcase.start()
 
     async def run(
         self,
@@ -93,9 +118,15 @@ class Demo:
             print: called with each line.
         """
         self._print = print
-        for line in guide(traffic, admin, self.manifests):
+        for line in guide(traffic, admin, self._showcase.admin, self.manifests):
             print(line)
-        await self._cluster.run()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._cluster.run())
+            tasks.create_task(self._showcase.wait())
+
+    async def stop(self) -> None:
+        """End the scaler, and the pods without Knative; the activator no longer reports."""
+        await self._showcase.close()
 
     def _tell(self, event: Event) -> None:
         for line in self._narrator.lines(event, datetime.now()):
@@ -111,14 +142,21 @@ def _command() -> str:
     return os.path.relpath(installed) if installed.is_relative_to(Path.cwd()) else str(installed)
 
 
-def guide(traffic: str, admin: str, manifests: Path) -> list[str]:
-    """Return commands to try, as lines of text."""
+def guide(traffic: str, admin: str, scaler: str, manifests: Path) -> list[str]:
+    """Return commands to try, as lines of text.
+
+    Arguments:
+        traffic, admin, scaler: host and port for requests, of the activator's API, and of the
+            scaler's API.
+    """
     hello = f"curl -H 'Host: hello.default.svc.cluster.local' http://{traffic}"
+    web = f"curl -H 'Host: web.default.svc.cluster.local' http://{traffic}"
     revision = "-H 'Knative-Serving-Namespace: default' -H 'Knative-Serving-Revision: slow'"
     slow = f"curl {revision} http://{traffic}"
     return [
         "",
-        "Two services are scaled to zero: hello, and slow, whose pods take 2 requests at a time.",
+        "Three services are scaled to zero: hello; slow, whose pods take 2 requests at a time;",
+        "and web, a Deployment with a Service, which needs no Knative.",
         "In another terminal, try:",
         "",
         "  # the request waits while a pod starts; a second request gets its response at once",
@@ -126,6 +164,11 @@ def guide(traffic: str, admin: str, manifests: Path) -> list[str]:
         "",
         "  # eight requests of one second each: a queue, then more pods; after 15 s no pod again",
         f"  for i in 1 2 3 4 5 6 7 8; do {slow}'/sleep?ms=1000' & done; wait",
+        "",
+        "  # without Knative: `activator scale` starts the pod of web, and stops it after 15 s without",
+        "  # requests, but not in its first minute; its API shows who scales what, and why",
+        f"  {web}/",
+        f"  curl http://{scaler}/api/v1/services",
         "",
         "  # wait for the line 'pod hello-1 is ready for Kubernetes as well' below;",
         "  # then make the pod not ready, and send a request, which waits",

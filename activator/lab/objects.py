@@ -159,9 +159,14 @@ def write_object(folder: Path, found: Object) -> Path:
     Raises:
         OSError: the folder cannot be written to.
     """
-    metadata = found["metadata"]
-    name = f"{metadata['namespace']}.{metadata['name']}.{found['kind'].lower()}.json"
-    target, temporary = folder / name, folder / f".{name}.{os.getpid()}.tmp"
+    target = file_of(folder, found)
+    temporary = folder / f".{target.name}.{os.getpid()}.tmp"
     temporary.write_text(json.dumps(found, indent=2) + "\n")
     temporary.replace(target)
     return target
+
+
+def file_of(folder: Path, found: Object) -> Path:
+    """Return the path of an object's file in a folder."""
+    metadata = found["metadata"]
+    return folder / f"{metadata['namespace']}.{metadata['name']}.{found['kind'].lower()}.json"

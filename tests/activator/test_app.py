@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Self
 
+import httpx
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
@@ -591,6 +592,29 @@ async def test_ctrl_c_in_the_demo_says_what_it_waits_for_and_a_second_one_ends(
             assert {line["severity"] for line in running.lines} <= {"PLAIN"}
 
 
+async def test_demo_starts_a_deployment_without_knative(tmp_path: Path) -> None:
+    output = tmp_path / "stdout"
+    with output.open("wb") as stdout:
+        ports = (*("--http-port", "0", "--h2c-port", "0"), *("--admin-port", "0"))
+        started = activator("demo", *ports, "--metrics-port", "0", stdout=stdout)
+        async with started as running:
+            await until(partial(_has_printed, output, "Events:"), "the guide is printed")
+            command = re.search(r"web\.\S+' http://127\.0\.0\.1:(\d+)/\n", output.read_text())
+            assert command is not None
+            response = await _get_hello(int(command[1]), "web")
+            assert response.startswith(b"HTTP/1.1 200 ")
+            assert b"Hello from web-1" in response
+            assert _printed(output, r"web +pods: 0 -> 1")
+            scaler = re.search(r"curl (http://\S+/api/v1/services)", output.read_text())
+            assert scaler is not None
+            async with httpx.AsyncClient(trust_env=False) as client:
+                (found,) = (await client.get(scaler[1])).json()["services"]
+            assert (found["target"], found["replicas"]["present"]) == ("Deployment/web", 1)
+            running.tell(signal.SIGTERM)
+            assert await running.ended() == 0
+            assert {line["severity"] for line in running.lines} <= {"PLAIN"}
+
+
 async def _has_printed(output: Path, pattern: str) -> bool:
     return _printed(output, pattern)
 
@@ -599,10 +623,11 @@ def _printed(output: Path, pattern: str) -> bool:
     return re.search(pattern, output.read_text()) is not None
 
 
-async def _get_hello(port: int) -> bytes:
+async def _get_hello(port: int, name: str = "hello") -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        writer.write(b"GET / HTTP/1.1\r\nConnection: close\r\n" + HELLO + b"\r\n")
+        host = HELLO.replace(b"hello", name.encode())
+        writer.write(b"GET / HTTP/1.1\r\nConnection: close\r\n" + host + b"\r\n")
         return await reader.read()
     finally:
         writer.close()

@@ -20,6 +20,8 @@ def test_greeting_names_the_pod_and_the_way():
     assert direct == b"Hello from pod-1, asked directly for 127.0.0.1\n"
     through = ask("/", Host="x", K_Original_Host="app.example", K_Proxy_Request="activator").body
     assert through == b"Hello from pod-1, asked through the activator for app.example\n"
+    proxied = ask("/", Host="app.example", X_Forwarded_For="127.0.0.1").body
+    assert proxied == b"Hello from pod-1, asked through a proxy for app.example\n"
 
 
 def test_path_says_what_to_do():

@@ -24,6 +24,7 @@ async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
     service = Service("hello", start_after=0.0)
     with Demo([service], addresses=addresses()) as demo:
         assert len(list(demo.manifests.iterdir())) == 2
+        await demo.start()
         running = asyncio.ensure_future(demo.run("127.0.0.1:1234", "127.0.0.1:5678", take))
         async with asyncio.timeout(PATIENCE):
             await guided.wait()
@@ -34,17 +35,22 @@ async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
         (switches,) = re.findall(r"its switches are at (http://\S+/)", "\n".join(lines))
         async with httpx.AsyncClient(trust_env=False) as client:
             assert (await client.get(f"{switches}toggleReady")).status_code == 200
+        demo.on_queue(("default", "web"), "no-endpoints")
         running.cancel()
         await asyncio.wait([running])
+        await demo.stop()
     assert not demo.manifests.exists()
     assert any("http://127.0.0.1:1234/" in line for line in lines)
-    assert any("the activator queues it" in line for line in lines)
+    queued = [line.split()[1] for line in lines if "the activator queues it" in line]
+    assert queued == ["hello", "web"]
 
 
 def test_guide_names_each_way_to_a_revision(tmp_path):
-    text = "\n".join(guide("127.0.0.1:1", "127.0.0.1:2", tmp_path))
+    text = "\n".join(guide("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", tmp_path))
     assert "'Host: hello.default.svc.cluster.local' http://127.0.0.1:1/" in text
     assert "Knative-Serving-Revision: slow" in text
+    assert "'Host: web.default.svc.cluster.local' http://127.0.0.1:1/" in text
+    assert "http://127.0.0.1:3/api/v1/services" in text, "the scaler"
     assert "status --admin-url http://127.0.0.1:2" in text
     assert "explain hello --admin-url http://127.0.0.1:2" in text
     assert "\n  http://127.0.0.1:2/\n" in text, "the dashboard"
@@ -52,7 +58,7 @@ def test_guide_names_each_way_to_a_revision(tmp_path):
 
 
 def test_guide_gives_the_steps_to_make_a_pod_not_ready_and_ready(tmp_path):
-    lines = guide("127.0.0.1:1", "127.0.0.1:2", tmp_path)
+    lines = guide("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", tmp_path)
     start = next(n for n, line in enumerate(lines) if "ready for Kubernetes as well" in line)
     kinds = [
         "make the pod not ready",
