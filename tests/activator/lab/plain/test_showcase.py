@@ -39,5 +39,5 @@ async def test_scaler_knows_the_service_and_the_folder_has_it(tmp_path):
 async def test_scaler_that_does_not_start_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(local_activator, "SCALER_OPTIONS", ("--stat-port", "many"))
     shown = Showcase(tmp_path, Service("web"), lambda event: None, addresses())
-    with pytest.raises(OSError, match="the scaler ended: .*many"):
+    with pytest.raises(OSError, match=r"the scaler ended: .*many"):
         await shown.start()
