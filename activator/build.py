@@ -149,6 +149,7 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.proxy.pods.pool",
     "activator.proxy.pods.pools",
     "activator.proxy.pods.probe_pool",
+    "activator.proxy.pods.probe_stream",
     "activator.proxy.pods.resources",
     "activator.proxy.pods.response_reader",
     "activator.proxy.pods.states",
