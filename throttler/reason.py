@@ -16,6 +16,7 @@ class Reason(Enum):
     """The words. ``TABLE`` has a row for each; a page ``docs/reasons/WORD.md`` explains it."""
 
     AUTOSCALER_UNREACHABLE = "autoscaler-unreachable"
+    SCALER_UNREACHABLE = "scaler-unreachable"
     NO_ENDPOINTS = "no-endpoints"
     PODS_NOT_READY = "pods-not-ready"
     PROBE_FAILING = "probe-failing"
@@ -100,8 +101,16 @@ TABLE: Final[tuple[Row, ...]] = (
         advice="Check whether the autoscaler runs.",
         commands=("kubectl get pods -n knative-serving -l app=autoscaler",),
         in_folder="Check whether the autoscaler runs at ACTIVATOR_AUTOSCALER_URL.",
-        service_advice="Check whether `activator scale` runs.",
-        service_commands=("kubectl get pods -n activator-system -l app=activator-scale",),
+    ),
+    Row(
+        Reason.SCALER_UNREACHABLE,
+        _QUEUED,
+        504,
+        "Kubernetes lists no pod of this Service, and the activator cannot reach "
+        "`activator scale`, which starts pods.",
+        advice="Check whether `activator scale` runs.",
+        commands=("kubectl get pods -n activator-system -l app=activator-scale",),
+        in_folder="Check whether `activator scale` runs at ACTIVATOR_SCALER_URL.",
     ),
     Row(
         Reason.NO_ENDPOINTS,

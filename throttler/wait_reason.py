@@ -12,10 +12,16 @@ from operator import attrgetter
 from typing import Final
 
 from throttler.health import PodState
+from throttler.model import RevisionKind
 from throttler.pod import PodTracker
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 
+#: The reason if the program that starts pods of a kind is out of reach.
+_LOST: Final = {
+    RevisionKind.REVISION: Reason.AUTOSCALER_UNREACHABLE,
+    RevisionKind.SERVICE: Reason.SCALER_UNREACHABLE,
+}
 _DRAINING, _HEALTHY = PodState.DRAINING, PodState.HEALTHY
 _by_address = attrgetter("address")
 #: The most revisions that a detail names as new owners of addresses.
@@ -43,7 +49,7 @@ def waiting_reason(
             return Reason.NO_ENDPOINTS, taken
         if throttler.backends.misnamed:  # only objects written by hand have this fault
             return Reason.NO_ENDPOINTS, _misnamed(throttler)
-        return (Reason.AUTOSCALER_UNREACHABLE if autoscaler_lost else Reason.NO_ENDPOINTS), ""
+        return (_LOST[throttler.revision.id.kind] if autoscaler_lost else Reason.NO_ENDPOINTS), ""
     service = throttler.service
     if service is not None and service.in_use:
         return Reason.AT_CAPACITY, _load_of(service)

@@ -213,6 +213,7 @@ async def test_requests_without_pods_wait_for_an_autoscaler_that_should_be_there
     assert why_a_sleeping_one_waits(runtime, RevisionKind.REVISION) is wanted
     assert why_a_sleeping_one_waits(runtime, RevisionKind.SERVICE) is Reason.NO_ENDPOINTS
     runtime.link, runtime.scaler_link = None, link
+    wanted = Reason.SCALER_UNREACHABLE if lost else Reason.NO_ENDPOINTS
     assert why_a_sleeping_one_waits(runtime, RevisionKind.REVISION) is Reason.NO_ENDPOINTS
     assert why_a_sleeping_one_waits(runtime, RevisionKind.SERVICE) is wanted
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tests.throttler.ledger import Fed, Ledger, Seen
 from throttler.balancing import policy_name
 from throttler.health import PodState
-from throttler.model import Endpoint
+from throttler.model import Endpoint, RevisionKind
 from throttler.pod import PodTracker
 from throttler.reason import Reason
 from throttler.throttler import Limits, Throttler
@@ -234,7 +234,9 @@ def check_reason(fed: Fed, lost: bool) -> Reason:
         assert (reason, detail) == (Reason.AT_CAPACITY, f"{requests}/{limits}")
     elif not listed:
         lost = lost and not (fed.deleted or fed.listed or fed.real.backends.misnamed)
-        assert reason is (Reason.AUTOSCALER_UNREACHABLE if lost else Reason.NO_ENDPOINTS)
+        is_service = fed.spec.id.kind is RevisionKind.SERVICE
+        away = Reason.SCALER_UNREACHABLE if is_service else Reason.AUTOSCALER_UNREACHABLE
+        assert reason is (away if lost else Reason.NO_ENDPOINTS)
         assert bool(detail) == bool(fed.deleted or fed.listed or fed.real.backends.misnamed), (
             "a detail says why none is listed"
         )

@@ -133,7 +133,7 @@ def test_the_walks_go_where_it_matters() -> None:
         ("new", "assigned", "queued", "assigned", "released"),
         ("new", "assigned", "timed-out"),
     }
-    assert all(been[reason.value] for reason in list(Reason)[:6]), been
+    assert all(been[reason.value] for reason in list(Reason)[:7]), been
     assert all(been[policy] > 100 for policy in POLICIES), been
     rare = ("via service", "silent", "panics", "ejected", "taken", "shed", "widened", "last resort")
     assert all(been[place] > 15 for place in (*rare, "gone")), been

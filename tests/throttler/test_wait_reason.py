@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from tests.throttler.world import NAME, Many, One, addresses, revision
 from throttler.capacity import ActivatorShare
-from throttler.model import AppProtocol, Endpoint, ListedEndpoints, MeshMode, RevisionID
+from throttler.model import (
+    AppProtocol,
+    Endpoint,
+    ListedEndpoints,
+    MeshMode,
+    RevisionID,
+    RevisionKind,
+)
 from throttler.outliers import EJECTION_TIME
 from throttler.reason import Reason
 from throttler.wait_reason import waiting_reason
@@ -21,6 +28,13 @@ def test_the_autoscaler_matters_only_while_no_pod_is_listed() -> None:
     assert waiting_reason(one.throttler, True) == (Reason.AUTOSCALER_UNREACHABLE, "")
     one.set_endpoints([], [A])
     assert waiting_reason(one.throttler, True) == (Reason.PODS_NOT_READY, "")
+
+
+def test_a_service_waits_for_the_scaler() -> None:
+    many, service = Many(), RevisionID("default", "shop", RevisionKind.SERVICE)
+    many.throttler.set_revision(revision(id=service, behind_queue_proxy=False), 0.0)
+    assert waiting_reason(many.find(service), True) == (Reason.SCALER_UNREACHABLE, "")
+    assert waiting_reason(many.find(service)) == (Reason.NO_ENDPOINTS, "")
 
 
 def test_a_pod_is_not_at_fault_for_what_another_met() -> None:
