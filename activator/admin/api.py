@@ -122,6 +122,7 @@ def detail_view(
     revision, has_pods = throttler.revision.id, bool(view["pods"])
     return {
         **view,
+        "tls": throttler.revision.tls,
         "probe": _probe_spec(throttler.revision),
         "route": _route(route),
         "nextReason": reason.value if reason else None,

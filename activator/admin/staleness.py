@@ -6,11 +6,14 @@ reads, changes nothing. Must not know where objects come from.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from activator.admin.views import AutoscalerView, ManifestsView, ObjectWarningView, WatchView
 from activator.records.source_status import ObjectWarning, SourceStatus
 from throttler.model import RevisionID
+
+#: Maximum of warnings in the list of all. Each revision has its own, too.
+MOST_WARNINGS: Final = 100
 
 
 class Link(Protocol):
@@ -41,8 +44,8 @@ def watches_view(source: SourceStatus | None) -> dict[str, WatchView]:
 
 
 def warnings_view(source: SourceStatus | None) -> list[ObjectWarningView]:
-    """Return ``objectWarnings`` of the activator."""
-    return [_warning(each) for each in source.warnings] if source is not None else []
+    """Return ``objectWarnings`` of the activator, at most ``MOST_WARNINGS``."""
+    return [_warning(each) for each in source.warnings[:MOST_WARNINGS]] if source else []
 
 
 def warnings_of(

@@ -386,6 +386,10 @@ class ObjectWarningView(TypedDict):
 class RevisionDetailView(RevisionView):
     """A revision with more fields, in the response for one revision."""
 
+    tls: Annotated[
+        bool,
+        says("whether pods of a plain Service serve TLS; certificates are not verified"),
+    ]
     probe: Annotated[ProbeView, says("how the activator probes a pod, see below")]
     route: Annotated[
         RouteView | None, says("how requests reach a plain Service, see below; else `null`")

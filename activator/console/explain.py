@@ -91,6 +91,8 @@ def _facts(one: Node, folder: str) -> Iterator[Fact]:
         yield Fact("Probe", (_probe(probe), probe.text("why")))
     if (route := one.node("route")) is not None:
         yield from _route(route)
+    if status.is_service(one) and "protocol" in one:
+        yield Fact("Protocol", (_protocol(one),))
     if warnings := _warnings(one):
         yield Fact("Warnings", tuple(_first(warnings)))
     yield from _failures(one)
@@ -201,6 +203,13 @@ def _probe(probe: Node) -> str:
     )
     host = f", Host: {probe.text('host')}" if "host" in probe else ""
     return words + (" over TLS" if probe.flag("tls") else "") + host
+
+
+def _protocol(one: Node) -> str:
+    """Return the protocol of a Service's pods."""
+    words = {"http1": "HTTP/1.1", "h2c": "HTTP/2"}
+    protocol = words.get(one.text("protocol"), one.text("protocol"))
+    return f"{protocol} over TLS; certificates are not verified" if one.flag("tls") else protocol
 
 
 def _route(route: Node) -> Iterator[Fact]:

@@ -6,7 +6,7 @@ Must not know the form of objects, nor which of them are in force: the inventory
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from activator.discovery.destinations import (
@@ -260,7 +260,7 @@ class Aggregates:
         """Return no warnings: Knative's controllers write objects that agree."""
         return ()
 
-    def settled(self) -> None:
+    def settled(self, unread: Collection[str]) -> None:
         """Do nothing: an object may always arrive later than another."""
 
 

@@ -6,7 +6,7 @@ Must not know the meaning of objects, nor which are in force.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -77,8 +77,12 @@ class State(Protocol):
     def warnings(self) -> Iterable[ObjectWarning]:
         """Return the problems that several objects cause together."""
 
-    def settled(self) -> None:
-        """Record that all kinds have been read once: from now on a missing object is missing."""
+    def settled(self, unread: Collection[str]) -> None:
+        """Record that all kinds have been read once: from now on a missing object is missing.
+
+        Arguments:
+            unread: the kinds that the cluster lacks, or that no role allows to read.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ still counts for another.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from activator.discovery.dialect import Dialect, Scope
@@ -124,10 +124,14 @@ class Inventory:
         for part in self._by_kind[kind]:
             yield from part.replacing(kind, listed)
 
-    def settled(self) -> None:
-        """Record that all kinds have been read once: a missing object is not only late."""
+    def settled(self, unread: Collection[str] = ()) -> None:
+        """Record that all kinds have been read once: a missing object is not only late.
+
+        Arguments:
+            unread: the kinds that the cluster lacks, or that no role allows to read.
+        """
         for part in self._parts:
-            part.state.settled()
+            part.state.settled(unread)
 
     def _report_once(self, rejection: Rejection) -> None:
         if rejection not in self._reported:

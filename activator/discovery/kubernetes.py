@@ -182,7 +182,8 @@ class KubernetesWatch:
         for kind in kinds or tuple(self._reflectors):
             await self._reflectors[kind].settled.wait()
         if self.synced:
-            self._inventory.settled()
+            every = self._reflectors.items()
+            self._inventory.settled([kind for kind, each in every if not each.synced.is_set()])
 
     def hurry(self) -> None:
         """Shorten all pauses after failures, since a request has begun to wait."""

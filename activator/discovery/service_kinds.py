@@ -5,7 +5,7 @@ A further kind needs a further row. Must not know where objects come from, nor w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from activator.discovery.destinations import Family
@@ -41,9 +41,9 @@ class ServicesState:
                 "Service", *id_[:2], id_.name, problem.text, problem.reason.value, id_.kind
             )
 
-    def settled(self) -> None:
+    def settled(self, unread: Collection[str]) -> None:
         """Log problems from now on: an object that is missing is not only late."""
-        self.services.settled()
+        self.services.settled(reads_workloads=set(workloads.KINDS).isdisjoint(unread))
 
 
 def _parse_service(key: ObjectKey, obj: object, scope: Scope) -> PlainService | None:

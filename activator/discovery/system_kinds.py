@@ -5,7 +5,7 @@ They count with every dialect. Must not know where objects come from, nor which 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from activator.discovery.aggregate import TrustBundles
@@ -35,7 +35,7 @@ class SystemState:
         """Return no warnings: each object counts alone."""
         return ()
 
-    def settled(self) -> None:
+    def settled(self, unread: Collection[str]) -> None:
         """Do nothing: each object counts alone."""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, Protocol
 
 from activator.objects.fields import ObjectKey
@@ -27,6 +28,8 @@ from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID, 
 logger = logging.getLogger(__name__)
 
 _NO_ROUTE: Final = Route()
+#: Most problems that the log has at once.
+_MOST_LOGGED: Final = 100
 
 
 class ServiceSink(Protocol):
@@ -90,6 +93,7 @@ class Services:
         self._hosts: Hosts[RevisionID] = Hosts()
         self._ports: PortClaims[RevisionID] = PortClaims()
         self._is_settled = False
+        self._reads_workloads = True
 
     # -- objects ------------------------------------------------------------------------------
 
@@ -219,13 +223,26 @@ class Services:
 
     # -- problems -----------------------------------------------------------------------------
 
-    def settled(self) -> None:
-        """Record that all objects have been read once, and log the problems that are left."""
+    def settled(self, *, reads_workloads: bool = True) -> None:
+        """Record that all objects have been read once, and log the problems that are left.
+
+        Arguments:
+            reads_workloads: whether workloads can be read. If not, none of them is missing.
+        """
         if self._is_settled:
             return
         self._is_settled = True
-        for id_, known in self._known.items():
-            self._log(id_, known.problems)
+        self._reads_workloads = reads_workloads
+        if not reads_workloads:
+            self._changed.update(dict.fromkeys(self._known))
+            while self.publish_next():
+                pass
+            return
+        found = list(islice(self.problems(), _MOST_LOGGED + 1))
+        for id_, problem in found[:_MOST_LOGGED]:
+            self._log(id_, [problem])
+        if len(found) > _MOST_LOGGED:
+            logger.warning("more Services have problems: the admin API lists them")
 
     def problems(self) -> Iterator[tuple[RevisionID, Problem]]:
         """Yield the problems of all Services."""
@@ -242,7 +259,8 @@ class Services:
     ) -> Iterator[Problem]:
         assert service.port is not None
         yield from problems.of_service(service)
-        yield from problems.of_target(service, workloads)
+        if workloads or self._reads_workloads:
+            yield from problems.of_target(service, workloads)
         yield from problems.of_hosts(self._hosts.conflicts(Claim(service.created, str(id_))))
         yield from problems.of_port(*self._ports.refused(id_))
         yield from problems.of_slices(service.port, known.slices.values())

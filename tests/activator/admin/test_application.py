@@ -144,7 +144,7 @@ async def test_one_revision_is_an_element_of_the_list(world):
     assert (one.pop("coldStarts"), one.pop("wakeUps"), one.pop("failures")) == ([], [], {})
     assert one.pop("objectWarnings") == []
     assert one.pop("probe")["kind"] == "tcp"
-    assert one.pop("route") is None
+    assert (one.pop("route"), one.pop("tls")) == (None, False)
     assert one == element
 
 

@@ -96,6 +96,8 @@ def test_warnings_of_a_revision_are_about_objects_that_may_be_meant_for_it() -> 
     assert [each["warning"] for each in warnings_view(source)] == [
         *("one", "two", "three", "four", "five")
     ]
+    many = SourceStatus("test", "test", {}, warnings=warnings * 50)
+    assert len(warnings_view(many)) == 100
     service = RevisionID("default", "hello", RevisionKind.SERVICE)
     found = warnings_of(source, service, has_pods=True)
     assert [(each["warning"], each["reason"]) for each in found] == [

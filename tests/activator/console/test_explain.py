@@ -311,6 +311,20 @@ async def test_a_service_has_no_advice_of_knative(world):
     world.driver.close()
 
 
+@pytest.mark.parametrize(
+    ("protocol", "tls", "text"),
+    [
+        (AppProtocol.HTTP1, False, "HTTP/1.1"),
+        (AppProtocol.H2C, False, "HTTP/2"),
+        (AppProtocol.HTTP1, True, "HTTP/1.1 over TLS; certificates are not verified"),
+    ],
+)
+def test_a_service_has_the_protocol_of_its_pods(world, protocol, tls, text):
+    plain_service = service(world, protocol=protocol, tls=tls)
+    lines = shown(detail_view(plain_service, world.driver.cold_starts, 0.0))
+    assert f"Protocol    {text}" in lines
+
+
 def test_a_service_has_its_hosts_and_its_port(world):
     route = {"hosts": [f"h{n}" for n in range(7)], "port": 10_000, "reconnect": True}
     lines = shown(view(world, service(world), route=route))

@@ -285,7 +285,8 @@ async def test_services_alone_need_nothing_of_knative(
     """A role may allow no ConfigMaps: those configure the activator, and have defaults."""
     for obj in plain_objects():
         server.put(obj)
-    server.always["ConfigMap", "list"] = Answer(403)
+    for kind in ("ConfigMap", "StatefulSet"):
+        server.always[kind, "list"] = Answer(403)
     inventory = of_dialects(sink, "services")
     watch = KubernetesWatch(inventory, "activator", server.kubeconfig(tmp_path), QUICK)
     async with running(watch):

@@ -249,6 +249,28 @@ def test_a_target_of_an_unknown_kind_is_no_problem(world: World) -> None:
     assert world.revisions[HELLO].probe.kind is ProbeKind.TCP
 
 
+def test_workloads_that_cannot_be_read_are_not_missing(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No role allows to read them: requests are served, and a TCP connect is the probe."""
+    world.put(service_object(), slice_of(endpoint()))
+    assert world.reasons() == ["no-scalable-target"]
+    world.services.settled(reads_workloads=False)
+    assert (world.reasons(), caplog.messages) == ([], [])
+    world.put(named(service_object(), "other"))
+    assert world.reasons(OTHER) == []
+    world.put(deployment(), named(deployment(), "second"))  # they can be read since
+    assert world.reasons() == ["several-targets"]
+
+
+def test_the_log_has_some_of_many_problems(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(150):
+        world.put(named(service_object(), f"s{number}"))
+    world.services.settled()
+    assert len(caplog.messages) == 101
+    assert caplog.messages[-1] == "more Services have problems: the admin API lists them"
+
+
 def test_problems_are_logged_once_all_objects_have_been_read(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
