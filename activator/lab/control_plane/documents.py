@@ -52,6 +52,7 @@ def _entries(resource: Resource) -> list[Object]:
         "namespaced": resource.namespaced,
         "kind": resource.kind,
         "verbs": _VERBS,
+        **({"shortNames": [resource.short]} if resource.short else {}),
     }
     if not resource.scalable:
         return [own]

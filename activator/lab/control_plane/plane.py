@@ -35,6 +35,7 @@ from activator.lab.control_plane.status import (
     expired,
     forbidden,
     not_found,
+    unsupported,
 )
 from activator.lab.control_plane.store import Store
 from activator.lab.control_plane.validation import Rules
@@ -45,6 +46,7 @@ Object = dict[str, Any]
 
 #: The verb of RBAC for each method on one object.
 _VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
 _HEALTH = ("/healthz", "/livez", "/readyz")
 
 
@@ -210,6 +212,8 @@ class ControlPlane:
             raise PageNotFound
         call = _call(request.method, place, query)
         self.calls.append(call)
+        if request.content_type.startswith(_PROTOBUF):
+            raise unsupported(JSON)
         if place.resource == ACCESS_REVIEWS:
             return self._reviewed(decoded(request.body))
         self._authorize(call, place)

@@ -15,6 +15,7 @@ class Resource(NamedTuple):
         needs_version: whether PUT without ``resourceVersion`` is refused.
         put_creates: whether PUT creates an object that does not exist.
         is_custom: whether a CustomResourceDefinition has added it.
+        short: the short name of ``kubectl``; empty for none.
     """
 
     group: str
@@ -27,6 +28,7 @@ class Resource(NamedTuple):
     needs_version: bool = False
     put_creates: bool = False
     is_custom: bool = False
+    short: str = ""
 
     @property
     def qualified(self) -> str:
@@ -50,19 +52,19 @@ class Resource(NamedTuple):
         return f"{self.root}{where}/{self.plural}{rest}"
 
 
-SERVICES: Final = Resource("", "v1", "services", "Service", put_creates=True)
-PODS: Final = Resource("", "v1", "pods", "Pod")
+SERVICES: Final = Resource("", "v1", "services", "Service", put_creates=True, short="svc")
+PODS: Final = Resource("", "v1", "pods", "Pod", short="po")
 NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", short="cm")
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 ENDPOINTS: Final = Resource("", "v1", "endpoints", "Endpoints", put_creates=True)
 SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 DEPLOYMENTS: Final = Resource(
-    "apps", "v1", "deployments", "Deployment", scalable=True, has_generation=True
+    "apps", "v1", "deployments", "Deployment", scalable=True, has_generation=True, short="deploy"
 )
 STATEFUL_SETS: Final = Resource(
-    "apps", "v1", "statefulsets", "StatefulSet", scalable=True, has_generation=True
+    "apps", "v1", "statefulsets", "StatefulSet", scalable=True, has_generation=True, short="sts"
 )
 REPLICA_SETS: Final = Resource(
     "apps", "v1", "replicasets", "ReplicaSet", scalable=True, has_generation=True
@@ -72,7 +74,7 @@ LEASES: Final = Resource(
 )
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", put_creates=True)
 AUTOSCALERS: Final = Resource(
-    "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"
+    "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", short="hpa"
 )
 ACCESS_REVIEWS: Final = Resource(
     "authorization.k8s.io",

@@ -127,6 +127,12 @@ def bad_request(why: str) -> ApiError:
     return ApiError(400, "BadRequest", why)
 
 
+def unsupported(accepted: str) -> ApiError:
+    """Return the error for a body of another media type than the accepted one."""
+    text = "the body of the request was in an unknown format - accepted media types include: "
+    return ApiError(415, "UnsupportedMediaType", f"{text}{accepted}")
+
+
 def internal(why: str) -> ApiError:
     """Return an internal error, which has no reason."""
     return ApiError(500, "", why)

@@ -20,7 +20,6 @@ from activator.lab.control_plane.merge_patch import merge
 from activator.lab.control_plane.resources import PODS, SLICES, Place, Resource
 from activator.lab.control_plane.scale import replicas_of, scale_of
 from activator.lab.control_plane.status import (
-    ApiError,
     already_exists,
     bad_request,
     conflict,
@@ -30,6 +29,7 @@ from activator.lab.control_plane.status import (
     not_found,
     undecodable,
     undecodable_patch,
+    unsupported,
 )
 from activator.lab.control_plane.store import Store
 from activator.lab.control_plane.validation import Rules, causes, wrong_type
@@ -140,12 +140,7 @@ class Writes:
             ApiError: the server refuses it, or it is another kind of patch.
         """
         if context.content_type.partition(";")[0] != MERGE_PATCH:
-            raise ApiError(
-                415,
-                "UnsupportedMediaType",
-                "the body of the request was in an unknown format - accepted media types include: "
-                f"{MERGE_PATCH}",
-            )
+            raise unsupported(MERGE_PATCH)
         place, change = context.place, decoded(body)
         old = self.existing(place)
         if place.subresource:

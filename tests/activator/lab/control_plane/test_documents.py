@@ -8,6 +8,8 @@ async def test_plural_is_found_by_discovery(world):
     kinds = {each["name"]: each["kind"] for each in found["resources"]}
     assert kinds["deployments"] == "Deployment"
     assert kinds["deployments/scale"] == "Scale"
+    short = {each["name"]: each.get("shortNames") for each in found["resources"]}
+    assert (short["deployments"], short["deployments/scale"]) == (["deploy"], None)
     assert found["groupVersion"] == "apps/v1"
     core = await world.send("GET", "/api/v1")
     assert "services/scale" not in {each["name"] for each in core["resources"]}
