@@ -16,7 +16,7 @@ from coverage import Coverage
 from coverage.exceptions import NoDataError
 
 #: The least coverage of each package, lines and branches, per cent. It may only grow.
-LEAST: Final = {"throttler": 100.0, "activator": 83.5}
+LEAST: Final = {"throttler": 100.0, "activator": 92.5}
 #: Started as processes of their own, which are not traced: tests/e2e and test_app.py run them.
 PROCESSES: Final = ("activator/lab/*", "activator/app.py", "activator/__main__.py")
 
