@@ -56,6 +56,9 @@ class Prober(Protocol):
 class Pools(Protocol):
     """Keeps connections to pods."""
 
+    def follow(self, pods: Iterable[PodTracker]) -> None:
+        """Replace connections to pods of a plain Service whose protocol or TLS has changed."""
+
     def forget(self, pod: PodTracker) -> None:
         """Close the idle connections to a pod that is gone."""
 
@@ -287,10 +290,12 @@ class Driver:
     # -- discovery (activator.discovery.sink.Sink) ----------------------------------------------
 
     def set_revision(self, revision: Revision) -> None:
-        """Set a new or changed Revision."""
+        """Set a new or changed Revision, or a plain Service."""
         with self._narration.of_revision(revision.id, "its Revision is new or has changed"):
             changes = self.throttler.set_revision(revision, self.clock())
         self.carry_out(changes)
+        if not revision.behind_queue_proxy:
+            self.pools.follow(self.throttler.find(*revision.id).pods())
 
     def delete_revision(self, revision: RevisionID) -> None:
         """Remove a deleted Revision and its records."""

@@ -92,7 +92,7 @@ class Slots:
             pod.free_pods = None
             pod.in_share = False
         self.pods = pods
-        own = self._share_of(pods, share)
+        own, borrow = self._share_of(pods, share), self._may_borrow()
         self.own_free = FreePods(len(pods))
         self.borrowable = FreePods(len(pods))
         self.in_reach = 0
@@ -102,7 +102,7 @@ class Slots:
             pod.number = number
             pod.in_share = own is None or number in own
             self.has_half_open |= pod.ejection.half_open
-            if pod.in_share or self._borrow:
+            if pod.in_share or borrow:
                 first = pod.in_share or self._policy.spans
                 pod.free_pods = self.own_free if first else self.borrowable
                 self.in_reach += 1
@@ -114,6 +114,13 @@ class Slots:
         if self._config.revision.container_concurrency == 0:
             return None
         return assign_share(len(pods), share)
+
+    def _may_borrow(self) -> bool:
+        """Return whether pods of other shares may be used.
+
+        Without queue-proxy nothing else limits the requests at a pod.
+        """
+        return self._borrow and self._config.revision.behind_queue_proxy
 
     # -- one request ----------------------------------------------------------------------------
 
@@ -193,7 +200,7 @@ class Slots:
             ready: pods that Kubernetes lists as ready, while requests go to the ClusterIP; else
                 None.
         """
-        limit, borrow = self._config.revision.container_concurrency, self._borrow
+        limit, borrow = self._config.revision.container_concurrency, self._may_borrow()
         if ready is not None:
             return CapacityTerms(limit, ready, (), share, borrow, by_service=True)
         own = [number for number, pod in enumerate(self.pods) if pod.in_share]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from throttler.budget import Budget, SharedBudget
-from throttler.capacity import infer_share
+from throttler.capacity import ActivatorShare, infer_share
 from throttler.changes import Changes
 from throttler.config import RevisionConfig
 from throttler.deadlines import Deadlines
@@ -143,7 +143,8 @@ class Throttler:
         throttler.deleted = False
         self._revisions[revision.id] = throttler
         changes = Changes()
-        if throttler.revision.protocol is not revision.protocol:
+        before = throttler.revision
+        if (before.protocol, before.tls) != (revision.protocol, revision.tls):
             # First without pods: otherwise queued requests would go to pods of the former protocol.
             changes.add(throttler.set_endpoints(_NO_ENDPOINTS, now))
         changes.add(throttler.set_revision(revision, now))
@@ -307,11 +308,14 @@ class Throttler:
         """Pass a revision this activator's position among its activators.
 
         While the list lacks this activator, the last known share stays (Knative: the same). Its
-        address is removed, for example, while the revision serves without activators.
+        address is removed, for example, while the revision serves without activators. A plain
+        Service then has no shares.
         """
         revision = throttler.revision
         addresses = self._activators.get(revision.id, {}).get(revision.protocol, ())
         share = infer_share(self._own_ip, addresses)
+        if share is None and not revision.behind_queue_proxy:
+            share = ActivatorShare()  # no takeover slice lists it, so no activator shares the pods
         if share is None or share == throttler.share:
             return None
         return throttler.set_share(share, now)

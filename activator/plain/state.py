@@ -46,6 +46,11 @@ class ServiceSink(Protocol):
     ) -> None:
         """Replace all pods of a Service, by protocol."""
 
+    def set_activators(
+        self, revision_id: RevisionID, addresses: Mapping[AppProtocol, frozenset[str]]
+    ) -> None:
+        """Replace the IPs of the activators that share the pods of a Service, by protocol."""
+
     def set_route(self, revision_id: RevisionID, route: Route) -> None:
         """Replace the hosts and the port of a Service."""
 
@@ -56,7 +61,8 @@ class _Known:
 
     Attributes:
         port: the last buffered port. Pods of a deleted Service may finish requests behind it.
-        revision, endpoints, route: as last passed to the sink; None and ``Route()`` for nothing.
+        revision, endpoints, activators, route: as last passed to the sink; None, an empty set and
+            ``Route()`` for nothing.
     """
 
     service: PlainService | None = None
@@ -65,6 +71,7 @@ class _Known:
     port: Port | None = None
     revision: Revision | None = None
     endpoints: Mapping[AppProtocol, ListedEndpoints] | None = None
+    activators: frozenset[str] = frozenset()
     route: Route = _NO_ROUTE
     problems: tuple[Problem, ...] = ()
 
@@ -161,6 +168,7 @@ class Services:
             workload = workloads[0] if len(workloads) == 1 else None
             self._set_revision(known, revision_of(service, service.port, workload))
             self._set_endpoints(id_, known)
+            self._set_activators(id_, known, service.port)
             self._set_route(id_, known, service)
             self._report(id_, known, self._problems(id_, known, service, workloads))
 
@@ -184,6 +192,18 @@ class Services:
         if known.endpoints != endpoints:
             self._sink.set_endpoints(id_, endpoints)
             known.endpoints = endpoints
+
+    def _set_activators(self, id_: RevisionID, known: _Known, port: Port) -> None:
+        """Pass on the activators behind a takeover slice: they share the pods.
+
+        Each pod has an address in one family, and so has each activator.
+        """
+        slices = known.allotments.values()
+        listed = (each.activators for each in slices if each.is_ipv6 is self._ipv6)
+        activators = frozenset[str]().union(*listed)
+        if known.activators != activators:
+            self._sink.set_activators(id_, {port.protocol: activators})
+            known.activators = activators
 
     def _set_route(self, id_: RevisionID, known: _Known, service: PlainService) -> None:
         allotments = known.allotments.values()

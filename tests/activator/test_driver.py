@@ -61,6 +61,9 @@ class World:
     def hurry(self, revision: RevisionThrottler) -> None:
         self.told.append(("hurry", revision.revision.id))
 
+    def follow(self, pods: Iterable[PodTracker]) -> None:
+        """See activator.driver.Pools."""
+
     def forget(self, pod: PodTracker) -> None:
         self.told.append(("forget", pod.address))
 

@@ -319,6 +319,8 @@ class Steps(Walk):
         present = sorted(self.activators[id])
         if id in self.feds and OWN_IP in present:
             self.feds[id].share = (present.index(OWN_IP), len(present))
+        elif id in self.feds and not self.feds[id].spec.behind_queue_proxy:
+            self.feds[id].share = (-1, 0)
 
     def change_service(self, a: int, b: int) -> None:
         """The private Service is created, moved or deleted."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.throttler.world import H2C, HTTP1, NAME, Many, addresses, endpoints, revision
 from throttler.capacity import SLOW_START_STEP, ActivatorShare
 from throttler.errors import RequestQueueFull, RevisionNotFound
 from throttler.health import PodState
-from throttler.model import AppProtocol, RevisionID
+from throttler.model import AppProtocol, RevisionID, RevisionKind
 from throttler.throttler import Limits, revision_from_host
 from throttler.ticket import ASSIGNED, QUEUED, TIMED_OUT
 
@@ -359,3 +361,42 @@ class TestTime:
 
 def test_a_client_without_a_known_revision_may_come_again_in_seconds() -> None:
     assert 1 <= Many().throttler.retry_after() <= 120
+
+
+class TestSharesOfServices:
+    SHOP = RevisionID("default", "shop", RevisionKind.SERVICE)
+
+    def world(self) -> Many:
+        many = Many(own_ip="10.9.0.1")
+        many.throttler.set_revision(revision(1, id=self.SHOP, behind_queue_proxy=False), 0.0)
+        many.pass_all(many.set_endpoints(["10.0.0.1:80", "10.0.0.2:80"], id=self.SHOP))
+        return many
+
+    def list_activators(self, many: Many, *ips: str) -> None:
+        many.throttler.set_activators(self.SHOP, {HTTP1: ips}, many.now)
+
+    def test_no_pod_of_another_share_is_borrowed_since_no_queue_proxy_limits_it(self) -> None:
+        many = self.world()
+        self.list_activators(many, "10.9.0.1", "10.9.0.2")
+        first, second = many.request(self.SHOP), many.request(self.SHOP)
+        assert first.pod is not None
+        assert first.pod.address == "10.0.0.1:80"
+        assert second.state is QUEUED
+        assert many.find(self.SHOP).capacity() == 1
+
+    def test_without_a_takeover_slice_all_pods_are_used_again(self) -> None:
+        many = self.world()
+        self.list_activators(many, "10.9.0.1", "10.9.0.2")
+        self.list_activators(many)
+        requests = [many.request(self.SHOP) for _ in range(2)]
+        assert all(request.pod is not None for request in requests)
+
+
+def test_pods_are_new_when_their_port_speaks_tls() -> None:
+    many = Many()
+    many.throttler.set_revision(revision(1, behind_queue_proxy=False), 0.0)
+    many.pass_all(many.set_endpoints([A]))
+    secure = replace(revision(1, behind_queue_proxy=False), tls=True)
+    changes = many.throttler.set_revision(secure, 0.0)
+    assert [pod.address for pod in changes.gone] == [A]
+    assert [pod.address for pod in changes.probe] == [A]

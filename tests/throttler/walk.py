@@ -193,7 +193,7 @@ class Walk:
             service, before = fed.real.service, self.services.get(id)
             self.services[id] = service
             invariants.check_service(fed, self.seen, before is None)
-            invariants.check_reach(fed, self.borrow)
+            invariants.check_reach(fed, self.borrow and fed.spec.behind_queue_proxy)
             invariants.check_capacity(fed)
             invariants.check_queue(fed, self.ledger, self.now)
             self.been["taken"] += bool(fed.real.backends.taken)

@@ -25,6 +25,7 @@ from activator.proxy.pods.owning_pool import OwningPool
 from activator.proxy.pods.resources import Resources
 from activator.proxy.pods.stream import PodStream
 from activator.proxy.pods.target import Target
+from throttler.model import AppProtocol
 
 
 @final
@@ -37,6 +38,7 @@ class Pool(OwningPool):
         idle: connections in HTTP/1 without a request, the newest last.
         shared: connections in HTTP/2.
         reachable: whether the last attempt to open a connection succeeded.
+        made_for: see ``pools``; None until the pool is in use.
     """
 
     __slots__ = (
@@ -46,6 +48,7 @@ class Pool(OwningPool):
         "gone",
         "idle",
         "known_as",
+        "made_for",
         "may_have_idle",
         "reachable",
         "resources",
@@ -67,6 +70,7 @@ class Pool(OwningPool):
         self._dial: SharedDial | None = None
         self._assumed = False  # ``known_as`` follows from a connection that closed early
         self.reachable = False
+        self.made_for: tuple[AppProtocol, bool, bool] | None = None
 
     # -- for exchanges --------------------------------------------------------------------------
 

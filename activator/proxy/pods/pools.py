@@ -7,7 +7,7 @@ transport of knative.dev/pkg/network/transports.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from itertools import chain
 from typing import Final, final
 
@@ -103,6 +103,7 @@ class ConnectionPools(PodPools):
     def _new(self, pod: PodTracker, tls: PodTls | UnverifiedTls | None) -> Pool:
         revision = pod.config.revision
         pool = Pool(self.resources, Target(pod, tls, passthrough=self._passthrough))
+        pool.made_for = _form_of(revision)
         if not revision.behind_queue_proxy:
             pool.speaks(HTTP_2 if revision.protocol is AppProtocol.H2C else HTTP_1_1)
         return pool
@@ -132,6 +133,16 @@ class ConnectionPools(PodPools):
         for pool in self._all():
             pool.target.set_passthrough(on)
 
+    def follow(self, pods: Iterable[PodTracker]) -> None:
+        """Replace connections to pods of a plain Service whose protocol or TLS has changed.
+
+        Idle connections close now, others after their last response.
+        """
+        for pod in pods:
+            pool = self._pools.get(pod)
+            if pool is not None and pool.made_for != _form_of(pod.config.revision):
+                self.forget(pod)
+
     def forget(self, pod: PodTracker) -> None:
         """Close the connections to a removed pod: idle ones now, others after their response."""
         for pools in (self._pools, self._of_probes):
@@ -153,3 +164,8 @@ class ConnectionPools(PodPools):
 
     def _all(self) -> Iterator[Pool]:
         return chain(self._pools.values(), self._of_probes.values())
+
+
+def _form_of(revision: Revision) -> tuple[AppProtocol, bool, bool]:
+    """Return the properties of a revision on which connections to its pods depend."""
+    return revision.protocol, revision.tls, revision.probe.tls

@@ -7,6 +7,7 @@ again. It ends at a negative containerConcurrency.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import permutations
 from typing import Any
 
@@ -43,6 +44,9 @@ class World:
     def request_ended(self, now: float) -> None: ...
     def probe(self, pod: PodTracker) -> None: ...
     def hurry(self, revision: RevisionThrottler) -> None: ...
+    def follow(self, pods: Iterable[PodTracker]) -> None:
+        """See activator.driver.Pools."""
+
     def forget(self, pod: PodTracker) -> None: ...
 
     def apply(self, *objects: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import permutations
 from random import Random
 from typing import Any
@@ -63,6 +63,9 @@ class World:
     def request_ended(self, now: float) -> None: ...
     def probe(self, pod: PodTracker) -> None: ...
     def hurry(self, revision: RevisionThrottler) -> None: ...
+    def follow(self, pods: Iterable[PodTracker]) -> None:
+        """See activator.driver.Pools."""
+
     def forget(self, pod: PodTracker) -> None: ...
 
     def apply(self, *objects: Any) -> None:

@@ -43,6 +43,7 @@ class World:
         self.revisions: dict[RevisionID, Revision] = {}
         self.endpoints: dict[RevisionID, Mapping[AppProtocol, ListedEndpoints]] = {}
         self.routes: dict[RevisionID, Route] = {}
+        self.activators: dict[RevisionID, Mapping[AppProtocol, frozenset[str]]] = {}
         self.calls: list[str] = []
         self.services = Services(self, ipv6=False, cluster_domain="cluster.local")
         self._objects: dict[ObjectKey, Any] = {}
@@ -60,6 +61,12 @@ class World:
     ) -> None:
         self.calls.append(f"set_endpoints {revision_id}")
         self.endpoints[revision_id] = endpoints
+
+    def set_activators(
+        self, revision_id: RevisionID, addresses: Mapping[AppProtocol, frozenset[str]]
+    ) -> None:
+        self.calls.append(f"set_activators {revision_id}")
+        self.activators[revision_id] = addresses
 
     def set_route(self, revision_id: RevisionID, route: Route) -> None:
         self.calls.append(f"set_route {revision_id}")
@@ -171,6 +178,18 @@ def test_a_port_of_another_protocol_moves_the_pods_to_that_protocol(world: World
     world.put(service_object(ports=[{"port": 80, "targetPort": 8080, "appProtocol": "grpc"}]))
     assert world.revisions[HELLO].protocol is AppProtocol.H2C
     assert list(world.endpoints[HELLO]) == [AppProtocol.H2C]
+
+
+def test_the_activators_of_a_takeover_slice_share_the_pods(world: World) -> None:
+    world.put(service_object({"route": "takeover"}), takeover_slice("10.1.0.1", "10.1.0.2"))
+    second = takeover_slice("fd00::1") | {"addressType": "IPv6"}
+    second["metadata"] = second["metadata"] | {"name": "hello-activator-ipv6"}
+    world.put(second)
+    assert list(world.activators.values()) == [
+        {AppProtocol.HTTP1: frozenset(("10.1.0.1", "10.1.0.2"))}
+    ]
+    world.put(takeover_slice())
+    assert list(world.activators.values()) == [{AppProtocol.HTTP1: frozenset()}]
 
 
 def test_the_allotted_port_is_followed(world: World) -> None:

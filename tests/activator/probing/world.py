@@ -205,6 +205,9 @@ class World:
     def of(self, pod: PodTracker) -> FakePod:
         return self.pods[pod.address]
 
+    def follow(self, pods: Iterable[PodTracker]) -> None:
+        """See activator.driver.Pools."""
+
     def forget(self, pod: PodTracker) -> None:
         """See activator.driver.Pools."""
 

@@ -57,3 +57,21 @@ def test_no_certificate_is_verified(name: str) -> None:
     assert context.verify_mode is ssl.CERT_NONE
     assert not context.check_hostname
     assert getattr(tls, name) is context, "made once"
+
+
+@both_loops
+async def test_a_port_that_begins_to_serve_tls_is_followed(world: World) -> None:
+    plain = await world.pod()
+    throttler = world.serve(plain, hosts=["shop"])
+    await until(lambda: throttler.statistics().healthy == 1)
+    held, plain.on_data = plain.on_data, lambda _: None
+    client = await world.client()
+    client.send(b"GET / HTTP/1.1\r\nHost: shop\r\n\r\n")
+    await until(lambda: plain.requests)
+    (tracker,) = throttler.pods()
+    before = world.pools.of(tracker)
+    world.serve(plain, hosts=["shop"], tls=True, probe=ProbeSpec(tls=True))
+    assert world.pools.of(tracker) is not before
+    held(plain.connections[0])
+    assert (await client.answer()).status == 200, "the request in flight finishes"
+    await until(lambda: not plain.open)
