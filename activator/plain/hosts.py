@@ -19,6 +19,8 @@ _LONGEST: Final = 254
 class Claim(NamedTuple):
     """A Service's claim to a host. The least claim wins: the oldest, then the first by name.
 
+    A name in the cluster always belongs to its own Service, however old another claim is.
+
     Attributes:
         created: ``creationTimestamp`` of the Service, as in RFC 3339 with ``Z``.
         name: ``namespace/name`` of the Service.
@@ -49,7 +51,7 @@ class Hosts(Generic[Service]):
         for host in self._of[claim]:
             claims = self._claims.setdefault(host, {})
             claims[claim] = service
-            self._winners[host] = claims[min(claims)]
+            self._winners[host] = claims[_winner(host, claims)]
 
     def remove(self, claim: tuple[str, str]) -> None:
         """Remove the hosts of a Service; an unknown one is no error."""
@@ -57,7 +59,7 @@ class Hosts(Generic[Service]):
             claims = self._claims[host]
             del claims[claim]
             if claims:
-                self._winners[host] = claims[min(claims)]
+                self._winners[host] = claims[_winner(host, claims)]
             else:
                 del self._claims[host], self._winners[host]
 
@@ -91,5 +93,17 @@ class Hosts(Generic[Service]):
         return {
             host: winner[1]
             for host in self._of.get(claim, ())
-            if (winner := min(self._claims[host])) != claim
+            if (winner := _winner(host, self._claims[host])) != claim
         }
+
+
+def _winner(host: str, claims: Iterable[tuple[str, str]]) -> tuple[str, str]:
+    """Return the claim that wins a host: the Service whose name it is, else the least one."""
+    return min(claims, key=lambda claim: (not _is_own(host, claim[1]), claim))
+
+
+def _is_own(host: str, full_name: str) -> bool:
+    """Return whether a host is the name in the cluster of the Service ``namespace/name``."""
+    namespace, _, name = full_name.partition("/")
+    own = f"{name}.{namespace}"
+    return host == own or host == f"{own}.svc" or host.startswith(f"{own}.svc.")

@@ -84,7 +84,8 @@ def of_hosts(conflicts: Mapping[str, str]) -> Iterator[Problem]:
     for host, other in conflicts.items():
         yield Problem(
             ProblemReason.HOST_CONFLICT,
-            f"the host {host} belongs to the older Service {other}, which gets its requests",
+            f"the host {host} belongs to the Service {other}, which is older or has that name, and "
+            f"gets its requests",
         )
 
 

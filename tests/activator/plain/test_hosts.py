@@ -56,6 +56,20 @@ def test_the_older_of_two_services_has_the_host(order: tuple[Claim, Claim]) -> N
     assert (table.find("old.com"), table.find("new.com")) == (None, "a/new")
 
 
+@pytest.mark.parametrize("host", ["new.a", "new.a.svc", "new.a.svc.cluster.local"])
+def test_a_name_in_the_cluster_belongs_to_its_own_service(host: str) -> None:
+    """An older Service must not take the requests of another one, perhaps of another namespace."""
+    table = Hosts[str]()
+    table.put(OLD, [host, "*.a.svc.cluster.local"], "a/old")
+    assert table.find(host) == "a/old"  # as long as there is no such Service
+    table.put(NEW, [host], "a/new")
+    assert table.find(host) == "a/new"
+    assert table.conflicts(OLD) == {host: "a/new"}
+    assert table.conflicts(NEW) == {}
+    table.remove(NEW)
+    assert table.find(host) == "a/old"
+
+
 def test_changed_hosts_replace_the_earlier_ones() -> None:
     table = hosts(a="one.com two.com")
     table.put(Claim("", "a"), ["two.com", "three.com"], "a")

@@ -31,4 +31,4 @@ def test_slices_without_pods_or_with_the_port_are_no_problem() -> None:
 def test_a_host_conflict_names_host_and_owner() -> None:
     [problem] = problems.of_hosts({"a.com": "shop/old"})
     assert problem.reason == "host-conflict"
-    assert "a.com belongs to the older Service shop/old" in problem.text
+    assert "a.com belongs to the Service shop/old" in problem.text

@@ -226,7 +226,7 @@ def test_of_two_services_that_claim_a_host_the_older_has_it(world: World) -> Non
     assert world.reasons() == ["host-conflict"]
     assert "host-conflict" not in world.reasons(OTHER)
     [(_, problem)] = [each for each in world.services.problems() if each[0] == HELLO]
-    assert problem.text.startswith("the host a.com belongs to the older Service shop/other")
+    assert problem.text.startswith("the host a.com belongs to the Service shop/other")
     world.delete(older)
     assert world.reasons() == []
 
