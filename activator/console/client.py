@@ -43,12 +43,14 @@ class Admin:
 
     Arguments:
         url: its http or https URL, with or without a slash at the end.
+        host: the Host field; empty for the URL's own host.
 
     It is a context manager; the caller enters it before the first request.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, host: str = "") -> None:
         self.url = url.rstrip("/")
+        self._headers = {**_ACCEPT, "Host": host} if host else _ACCEPT
         self._session: httpx.Client
 
     def __enter__(self) -> Admin:
@@ -78,7 +80,7 @@ class Admin:
 
         url = self.url + path
         try:
-            with self._session.stream("GET", url, headers=_ACCEPT) as response:
+            with self._session.stream("GET", url, headers=self._headers) as response:
                 _check(url, response)
                 return _read(url, response.iter_bytes())
         except httpx.TimeoutException:

@@ -25,7 +25,8 @@ def ask(url: str, namespace: str, name: str) -> tuple[Fact, ...]:
     """
     path = f"{_SERVICES}/{quote(namespace, safe='')}/{quote(name, safe='')}"
     try:
-        with Admin(url) as scaler:
+        # The scaler accepts no other name, so that no web page can read it; see OwnHosts.
+        with Admin(url, host="localhost") as scaler:
             return tuple(facts(parse(scaler.get(path))))
     except NotKnown:
         lines: tuple[str, ...] = (f"the scaler at {url} knows no such Service",)

@@ -538,7 +538,7 @@ class Settings:
     )
     scaler_admin_url: str = setting(
         values.url("http", "https", empty="no query"), "ACTIVATOR_SCALER_ADMIN_URL", CLIENT,
-        "http://127.0.0.1:8081",
+        defaults.SCALER_ADMIN_URL,
         "Admin port of the scaler, which `activator explain` also queries about a Service; empty "
         "for no query.",
         "The scaler knows why a Service has no pods.",

@@ -58,6 +58,14 @@ def _peer_url(sources: Sources, service: str, dialect: str) -> str:
     return f"ws://{service}.{known['system_namespace']}.svc.{known['cluster_domain']}:8080"
 
 
+def _scaler_admin_url(sources: Sources) -> str:
+    namespace = sources.environ.get("SYSTEM_NAMESPACE", "")
+    try:
+        return f"http://activator-scale.{values.DNS_LABEL.parse(namespace)}.svc:8081"
+    except ValueError:
+        return "http://127.0.0.1:8081"  # not in a pod: kubectl port-forward
+
+
 HOST_NAME: Final = Derived("the host's name", _host_name)
 BIND: Final = Derived("the value of `--bind`", _bind_address)
 CLUSTER_DOMAIN: Final = Derived(
@@ -71,4 +79,8 @@ SCALER_URL: Final = Derived(
     "ws://activator-scale.SYSTEM_NAMESPACE.svc.CLUSTER_DOMAIN:8080; nothing without the dialect "
     "services",
     _scaler_url,
+)
+SCALER_ADMIN_URL: Final = Derived(
+    "http://activator-scale.SYSTEM_NAMESPACE.svc:8081 in a pod, else http://127.0.0.1:8081",
+    _scaler_admin_url,
 )

@@ -263,7 +263,7 @@ def test_the_activator_reaches_the_scaler_and_the_scaler_accepts_it(
     stat = {
         port["targetPort"]
         for port in find(objects, "Service", "activator-scale")["spec"]["ports"]
-        if port["name"] == "stat"
+        if port["name"] in ("stat", "admin")
     }
     assert by_pods(policy("activator-services-out")["egress"], "to", "activator-scale") == stat
     assert by_pods(policy("activator-scale")["ingress"], "from", "activator") == stat
@@ -273,10 +273,10 @@ def test_the_activator_reaches_pods_of_every_namespace_on_every_port() -> None:
     assert {"to": [{"namespaceSelector": {}}]} in policy("activator-services-out")["egress"]
 
 
-def test_each_port_of_the_scaler_but_admin_is_let_in(objects: list[Object]) -> None:
+def test_each_port_of_the_scaler_is_let_in(objects: list[Object]) -> None:
     (container,) = pod(objects, "activator-scale")["spec"]["containers"]
     opened = {
         port["port"] for rule in policy("activator-scale")["ingress"] for port in rule["ports"]
     }
     closed = {port["name"] for port in container["ports"] if port["containerPort"] not in opened}
-    assert closed == {"admin"}
+    assert closed == set()

@@ -14,6 +14,7 @@ from activator.console import scaler
 from activator.console.responses import parse
 from activator.console.screen import plain
 from activator.scale import views
+from activator.settings.config import load
 
 URL = "http://127.0.0.1:18081"
 PATH = f"{URL}/api/v1/services/shop/hello"
@@ -91,3 +92,25 @@ def test_a_scaler_that_is_not_there():
     respx.get(PATH).mock(side_effect=httpx.ConnectError("refused"))
     text = plain((scaler.ask(URL, "shop", "hello"),))
     assert "kubectl port-forward -n activator-system service/activator-scale 8081" in text
+
+
+@respx.mock
+def test_the_host_is_one_that_every_scaler_accepts():
+    """In an activator's pod the URL has the name of the scaler's Service."""
+    url = "http://activator-scale.activator-system.svc:8081"
+    asked = respx.get(f"{url}/api/v1/services/shop/hello")
+    asked.respond(json=SERVICE)
+    assert scaler.ask(url, "shop", "hello")[0].lines[0].startswith("serving: ")
+    assert asked.calls[0].request.headers["Host"] == "localhost"
+
+
+@pytest.mark.parametrize(
+    ("environ", "url"),
+    [
+        ({"SYSTEM_NAMESPACE": "a-system"}, "http://activator-scale.a-system.svc:8081"),
+        ({}, "http://127.0.0.1:8081"),
+        ({"SYSTEM_NAMESPACE": "no name"}, "http://127.0.0.1:8081"),
+    ],
+)
+def test_the_address_is_the_one_of_the_manifests_in_a_pod(environ, url):
+    assert load("explain", {}, environ).scaler_admin_url == url
