@@ -15,6 +15,8 @@ from activator.plain.annotations import Annotations, Owner, Route
 
 #: Seconds until every proxy of a cluster has a changed slice: kube-proxy collects changes for 1 s.
 PROPAGATION: Final = 2.0
+#: Seconds in which a slice is usually written; a longer time needs a reason.
+SLICE_WRITTEN: Final = 5.0
 #: Seconds for which the activators watch for requests before the last pod goes, at most. While
 #: pods are ready, clients connect to them, and no activator counts their requests.
 OBSERVATION: Final = 60.0
@@ -140,12 +142,10 @@ class Planner:
         """
         self._note(seen, now)
         wanted, why, hold = self._wanted(asks, seen, now)
-        self._close(asks, seen, wanted, now)
-        if self._closing_since is not None and hold is Hold.NONE:
-            if seen.slice_since is None:
-                hold = Hold.NO_SLICE
-            elif now < self._closes_at(asks, seen):
-                hold = Hold.CLOSING
+        self._close(asks, seen, wanted if hold is Hold.NONE else None, now)
+        if self._closing_since is not None and now < self._closes_at(asks, seen):
+            is_late = seen.slice_since is None and now >= self._closing_since + SLICE_WRITTEN
+            hold = Hold.NO_SLICE if is_late else Hold.CLOSING
         self.phase = self._phase(seen)
         changes = wanted is not None and wanted != seen.replicas and hold is Hold.NONE
         if changes and not seen.replicas:
@@ -240,6 +240,13 @@ class Planner:
         wait = min(asks.scale.idle, OBSERVATION) if blind else 0.0
         return max(self._closing_since, seen.slice_since) + max(wait, PROPAGATION)
 
+    def _closing_step(self, asks: Annotations, seen: Seen) -> float:
+        """Return when the closing goes on, or its delay needs a reason."""
+        assert self._closing_since is not None
+        if seen.slice_since is None:
+            return self._closing_since + SLICE_WRITTEN
+        return self._closes_at(asks, seen)
+
     def _takes_over(self, asks: Annotations, seen: Seen, now: float) -> bool:
         """Return whether the activators are endpoints of the Service.
 
@@ -258,7 +265,7 @@ class Planner:
             self._cold_start_at + RETRY_COLD_START,
             max(self._lease_until, seen.last_busy + seen.lease),
             self._ready_since + PROPAGATION if self._ready_since is not None else now,
-            self._closes_at(asks, seen) if self._closing_since is not None else now,
+            self._closing_step(asks, seen) if self._closing_since is not None else now,
         ):
             if now < at < found:
                 found = at

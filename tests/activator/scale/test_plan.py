@@ -15,6 +15,7 @@ from activator.scale.plan import (
     OBSERVATION,
     PROPAGATION,
     RETRY_COLD_START,
+    SLICE_WRITTEN,
     Hold,
     Phase,
     Plan,
@@ -221,7 +222,10 @@ def test_how_long_the_activators_watch_for_requests(more: Any, wait: float) -> N
 def test_the_pods_stay_until_the_slice_is_in_place() -> None:
     asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
     planner = Planner(0, ready=1)
-    for now in (20, 40, 400):
+    plan = planner.decide(asked, seen(0, 1, slice_since=None), 20)
+    assert (plan.replicas, plan.takes_over, plan.hold) == (None, True, Hold.CLOSING)
+    assert plan.next == 20 + SLICE_WRITTEN
+    for now in (20 + SLICE_WRITTEN, 40, 400):
         plan = planner.decide(asked, seen(0, 1, slice_since=None), now)
         assert (plan.replicas, plan.takes_over, plan.hold) == (None, True, Hold.NO_SLICE)
     plan = planner.decide(asked, seen(0, 1, slice_since=400), 401)
@@ -230,6 +234,22 @@ def test_the_pods_stay_until_the_slice_is_in_place() -> None:
     plan = planner.decide(asked, seen(0, 1, slice_since=410), 420)
     assert (plan.replicas, plan.next) == (None, 430)
     assert planner.decide(asked, seen(0, 1, slice_since=410), 430).replicas == 0
+
+
+@pytest.mark.parametrize("more", [{"other_owner": "HPA hello"}, {"frozen": Hold.STALE}])
+def test_the_activators_do_not_take_over_from_pods_that_stay(more: Any) -> None:
+    asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
+    planner = Planner(0, ready=1)
+    for now in (20, 40, 400):
+        plan = planner.decide(asked, seen(0, 1, **more), now)
+        assert (plan.replicas, plan.takes_over, plan.phase) == (None, False, Phase.AWAKE)
+        assert plan.hold is not Hold.NONE
+    # The reason ends while the activators observe.
+    assert planner.decide(asked, seen(0, 1), 401).takes_over
+    assert not planner.decide(asked, seen(0, 1, **more), 410).takes_over
+    assert planner.decide(asked, seen(0, 1), 411).takes_over
+    assert planner.decide(asked, seen(0, 1), 421).replicas is None
+    assert planner.decide(asked, seen(0, 1), 431).replicas == 0
 
 
 def test_the_shared_route_needs_no_slice() -> None:
