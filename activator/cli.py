@@ -471,7 +471,7 @@ def lab(words: Sequence[str], as_list: bool, keep: bool, as_json: bool) -> int:
     others need no Knative: cold start, rollout, and outages of the API server.
     Each one starts an activator, pods and a toy kubelet as processes on loopback addresses, and
     causes the failure. It prints a timeline of Kubernetes, the activator and the client, and
-    whether the result is correct. All scenarios take two minutes.
+    whether the result is correct. All scenarios take four minutes.
 
     \b
     Examples:

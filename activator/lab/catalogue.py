@@ -20,6 +20,7 @@ from activator.lab.scenarios import (
     plain_rollout,
     plain_scale_down,
     plain_scaler_away,
+    plain_sleep,
     plain_takeover,
     plain_ten_times,
     plain_two_owners,
@@ -54,6 +55,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     plain_scaler_away.SCENARIO,
     plain_ten_times.SCENARIO,
     plain_takeover.SCENARIO,
+    plain_sleep.SCENARIO,
 )
 
 

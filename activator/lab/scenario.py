@@ -26,6 +26,7 @@ class Scenario:
         script: the script of a scenario with a revision of Knative.
         plain: the script of a scenario without Knative.
         kubernetes: how Kubernetes alone behaves; empty for a scenario with a revision of Knative.
+        is_long: it takes more than a minute, so the tests leave it out.
     """
 
     number: int
@@ -36,3 +37,4 @@ class Scenario:
     script: Callable[[Environment], Awaitable[None]] | None = None
     plain: Callable[[PlainEnvironment], Awaitable[None]] | None = None
     kubernetes: str = ""
+    is_long: bool = False

@@ -24,7 +24,10 @@ from tests.process import PATIENCE, ROOT, addresses, until
 pytestmark = pytest.mark.e2e
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+SHORT = [scenario for scenario in SCENARIOS if not scenario.is_long]
+
+
+@pytest.mark.parametrize("scenario", SHORT, ids=lambda scenario: scenario.name)
 async def test_scenario_passes(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (plain_ten_times, plain_takeover):
         monkeypatch.setattr(module, "TIMES", 2)

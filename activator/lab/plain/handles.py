@@ -66,6 +66,12 @@ class ServiceHandle:
         return self._proxy.endpoints
 
     @property
+    def refused(self) -> int:
+        """How many connections of clients the opened Service has refused."""
+        assert self._proxy is not None
+        return self._proxy.refused
+
+    @property
     def replicas(self) -> int:
         """The replicas that the Deployment wants."""
         return self._environment.cluster.replicas(self._name)

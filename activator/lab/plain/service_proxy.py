@@ -33,7 +33,7 @@ class ServiceProxy:
     Attributes:
         host, port: where it listens; the port is set by `start`.
         delay: seconds from a change of a slice to its effect.
-        refused: how many connections found no endpoint.
+        refused: how many connections found no endpoint, or one that refused them.
     """
 
     def __init__(
@@ -113,7 +113,11 @@ class ServiceProxy:
             self.refused += 1
             _reset(writer)
             return
-        there, onward = await asyncio.open_connection(*random.choice(self._endpoints))
+        try:
+            there, onward = await asyncio.open_connection(*random.choice(self._endpoints))
+        except OSError:
+            self.refused += 1
+            raise
         try:
             async with asyncio.TaskGroup() as both:
                 both.create_task(_copy(reader, onward))

@@ -95,3 +95,16 @@ async def test_connection_without_an_endpoint_is_refused(world):
             await reader.read()
         writer.close()
         assert proxy.refused == 1
+
+
+async def test_endpoint_that_refuses_connections_is_counted(world):
+    world.create(replicas=1, port=1)
+    await world.settle()
+    world.report("web-1", ready=True, address="127.0.9.1")
+    await world.settle()
+    async with proxied(world) as proxy:
+        reader, writer = await asyncio.open_connection(proxy.host, proxy.port)
+        with pytest.raises(ConnectionError):
+            await reader.read()
+        writer.close()
+        assert proxy.refused == 1
