@@ -44,6 +44,9 @@ _PRUNE: Final = 60.0
 
 #: The rules by which an idle workload keeps its replicas.
 _IDLE_RULES: Final = frozenset({None, Why.IDLE, Why.NOT_IDLE, Why.MIN_SCALE})
+#: One object for all: thousands of Services have these times.
+_NEVER: Final = float("-inf")
+_FOREVER: Final = float("inf")
 _LASTING: Final = frozenset({Problem.FORBIDDEN, Problem.MISSING, Problem.REFUSED})
 
 
@@ -97,6 +100,7 @@ class Record:
     __slots__ = (
         "change",
         "cold_since",
+        "concluded",
         "decided",
         "facts",
         "failed",
@@ -112,16 +116,18 @@ class Record:
         self.facts = facts
         self.planner = Planner(now, facts.ready)
         self.decided: Decided | None = None
+        # The facts of the last decision.
+        self.concluded: _Facts | None = None
         self.change: Change | None = None
         self.failed: Result | None = None
         # When a request began to wait for the first pod.
         self.cold_since: float | None = None
         self.other_owner = ""
-        self.look_at = float("-inf")
-        self.not_before = float("-inf")
-        self.renew_at = float("inf")
+        self.look_at = _NEVER
+        self.not_before = _NEVER
+        self.renew_at = _FOREVER
         # Nothing changes before that without an event: the workload has no requests.
-        self.quiet_until = float("-inf")
+        self.quiet_until = _NEVER
 
 
 class Engine:
@@ -222,7 +228,7 @@ class Engine:
             record = self._records.get(name)
             if record is None:
                 continue
-            record.quiet_until = float("-inf")
+            record.quiet_until = _NEVER
             if record.facts.ready:
                 continue
             if not record.facts.replicas:
@@ -272,8 +278,8 @@ class Engine:
         else:
             self._share(name, record.facts.target, facts.target)
             if record.facts.target != facts.target:
-                record.failed, record.not_before = None, float("-inf")
-                record.look_at = float("-inf")
+                record.failed, record.not_before = None, _NEVER
+                record.look_at = _NEVER
             record.facts = facts
         findings = tuple(self._guard.findings(name))
         record.facts = facts = facts._replace(findings=findings)
@@ -283,8 +289,8 @@ class Engine:
                 lease=self._guard.lease(facts.service, target),
             )
         is_settled = not (facts.reason or findings or facts.service.asks.route is Route.TAKEOVER)
-        record.renew_at = float("inf") if is_settled else now + AGAIN
-        record.quiet_until = float("-inf")
+        record.renew_at = _FOREVER if is_settled else now + AGAIN
+        record.quiet_until = _NEVER
 
     def _remove(self, name: Name, now: float) -> None:
         record = self._records.pop(name, None)
@@ -384,9 +390,9 @@ class Engine:
         """Return when the plan may change without a report or another event."""
         is_idle = not seen.current and not seen.stable
         if not is_idle or plan.replicas is not None or plan.hold is not Hold.NONE:
-            return float("-inf")
+            return _NEVER
         if plan.why not in _IDLE_RULES:
-            return float("-inf")
+            return _NEVER
         times = [plan.next, record.renew_at]
         if seen.replicas and plan.why is not None:
             times.append(record.planner.idle_at(record.facts.service.asks))
@@ -414,15 +420,13 @@ class Engine:
             slice_since = self._guard.slice_since(name, now)
         return Seen(
             *(current, stable, panic, last_busy, frozen, facts.replicas, facts.ready),
-            other_owner=other,
-            slice_since=slice_since,
-            lease=facts.lease,
+            *(other, slice_since, facts.lease),
         )
 
     def _load(self, load: ServiceLoad | None, now: float) -> tuple[float, float, float, float]:
         """Return the load of both windows and of now, and when there was a request."""
         if load is None:
-            return 0.0, 0.0, 0.0, float("-inf")
+            return 0.0, 0.0, 0.0, _NEVER
         stable, panic = load.window.averages(int(now))
         return stable, panic, load.current(now, self._loads.lost), load.last_busy
 
@@ -434,6 +438,10 @@ class Engine:
     def _conclude(self, name: Name, record: Record, plan: Plan | None, now: float) -> None:
         """Record a decision, and pass it to the effects if it differs from the last one."""
         facts, before = record.facts, record.decided
+        is_known = before is not None and record.concluded is facts and record.failed is None
+        if is_known and before is not None and _is_same(before.plan, plan):
+            return
+        record.concluded = facts
         reason, detail = self._reason(record, plan)
         if before is not None and (
             before[:4] == facts[:4]
@@ -495,8 +503,9 @@ class Engine:
         for name in names:
             record = self._records[name]
             record.failed = result if result.problem is not None else None
-            record.not_before = now + AGAIN if result.problem in _LASTING else float("-inf")
-            record.quiet_until = float("-inf")
+            record.concluded = None
+            record.not_before = now + AGAIN if result.problem in _LASTING else _NEVER
+            record.quiet_until = _NEVER
             if record.facts.reason and result.changed_from is not None:
                 record.facts = record.facts._replace(reason="", detail="")
             if result.replicas not in (None, record.facts.replicas):

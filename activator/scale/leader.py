@@ -216,9 +216,8 @@ class Candidate:
             return
         self.since = None
         self._labels[self._place.pod] = False
-        logger.info(
-            "this pod, %s, no longer leads; leader: %s", self._place.pod, self.holder or "none"
-        )
+        other = self.holder if self.holder != self._place.pod else ""
+        logger.info("this pod, %s, no longer leads; leader: %s", self._place.pod, other or "none")
         self._on_change(False)
 
     # -- labels of pods ----------------------------------------------------------------------------

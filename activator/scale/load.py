@@ -21,6 +21,10 @@ LOST_COUNTS: Final = 30.0
 UNKNOWN_STAYS: Final = 60.0
 
 
+#: One object for all: thousands of Services have these times.
+_NEVER: Final = float("-inf")
+
+
 class Name(NamedTuple):
     """A Service."""
 
@@ -63,7 +67,7 @@ class ServiceLoad:
 
     def __init__(self) -> None:
         self.window = LoadWindow()
-        self.last_busy = float("-inf")
+        self.last_busy = _NEVER
         self._latest: dict[str, _Latest] = {}
 
     def record(self, activator: str, report: Report, now: float) -> bool:

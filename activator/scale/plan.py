@@ -27,6 +27,11 @@ RETRY_COLD_START: Final = 2.0
 ACTIVATION_LEASE: Final = 30.0
 
 
+#: One object for all: thousands of Services have these times.
+_NEVER: Final = float("-inf")
+_FOREVER: Final = float("inf")
+
+
 class Phase(Enum):
     """Where a workload is between asleep and awake; the value is what people read.
 
@@ -127,10 +132,10 @@ class Planner:
     def __init__(self, now: float, ready: int = 0) -> None:
         self.phase = Phase.ASLEEP
         self._autoscaler = Autoscaler(now, ready)
-        self._cold_start_at = float("-inf")
+        self._cold_start_at = _NEVER
         self._ready_since: float | None = now if ready else None
         self._closing_since: float | None = None
-        self._lease_until = float("-inf")
+        self._lease_until = _NEVER
 
     def decide(self, asks: Annotations, seen: Seen, now: float) -> Plan:
         """Return the plan for a Service.
@@ -235,7 +240,7 @@ class Planner:
         """Return when the last pod may go: proxies have the slice, and no request came to it."""
         assert self._closing_since is not None
         if seen.slice_since is None:
-            return float("inf")
+            return _FOREVER
         blind = not asks.container_concurrency
         wait = min(asks.scale.idle, OBSERVATION) if blind else 0.0
         return max(self._closing_since, seen.slice_since) + max(wait, PROPAGATION)
@@ -260,7 +265,7 @@ class Planner:
 
     def _next(self, asks: Annotations, seen: Seen, now: float) -> float:
         """Return when something may change without a report or an event."""
-        found = float("inf")
+        found = _FOREVER
         for at in (
             self._cold_start_at + RETRY_COLD_START,
             max(self._lease_until, seen.last_busy + seen.lease),

@@ -6,6 +6,7 @@ The leader alone decides. All processes follow the cluster, so that a follower t
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -162,8 +163,8 @@ class Scaler:
         """Stop to decide, release the Lease, and close all connections; ``run`` has ended."""
         await self._candidate.release()
         await self._stats.close()
-        await self._tasks.finish(_LAST_REQUESTS)
         await self._running.aclose()
+        await self._tasks.finish(_LAST_REQUESTS)
         await self._server.close()
         await self._lease_server.close()
 
@@ -171,6 +172,9 @@ class Scaler:
 
     async def _begin(self) -> None:
         await self._watch.wait_synced()
+        # The objects of the cluster are no garbage: a full collection would block the loop.
+        gc.collect()
+        gc.freeze()
         self._on_lead(self._candidate.leads)
 
     async def _tick(self) -> None:

@@ -32,7 +32,9 @@ async def test_a_signal_releases_the_lease_and_ends_with_status_0(
         running = asyncio.ensure_future(app.run(settings(kube)))
         await until(lambda: kube.holder() == "scale-1", "a leader")
         os.kill(os.getpid(), number)
+        ended = asyncio.get_running_loop().time()
         assert await running == 0
+        assert asyncio.get_running_loop().time() - ended < 1
         assert kube.holder() == ""
     assert "listening: metrics 127.0.0.1:" in caplog.text
     assert f"{number.name}: ending" in caplog.text
