@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 from typing import Protocol
 
-from activator.records.change_log import ChangeLog
+from activator.records.change_log import ChangeLog, identity
 from activator.records.cold_starts import ColdStarts
 from activator.records.entries import Entries, Entry, Hosts, Load
 from activator.records.events import EventKind, Events
@@ -390,7 +390,7 @@ class Driver:
             text = f"requests go to the ClusterIP {service.address}: {why}"
         else:
             text = f"requests no longer go to the ClusterIP {service.address}"
-        logger.info(text, extra={"revision": str(service.config.revision.id)})
+        logger.info(text, extra=identity(service.config.revision.id))
 
     @staticmethod
     def _log_taken(pods: Iterable[PodTracker]) -> None:
@@ -407,7 +407,7 @@ class Driver:
             logger.warning(
                 "address %s%s moved from revision %s to revision %s, which lists it for other pods",
                 *(addresses[0], more, loser, owner),
-                extra={"revision": str(loser), "pod": addresses[0]},
+                extra={**identity(loser), "pod": addresses[0]},
             )
 
     def _release(self, pod: PodTracker) -> None:

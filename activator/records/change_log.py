@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from throttler.capacity import MAX_CAPACITY
 from throttler.health import PodState
-from throttler.model import RevisionID
+from throttler.model import RevisionID, RevisionKind
 from throttler.pod import PodTracker
 from throttler.pod_rule import Decision, Rule, verdict
 from throttler.reason import Reason
@@ -62,6 +62,14 @@ _BY_DECISION: Final[Mapping[Decision, str]] = {
 }
 
 
+def identity(revision: RevisionID) -> dict[str, Any]:
+    """Return the keys of a log line that name a revision; a Service has one key more."""
+    named: dict[str, Any] = {"revision": str(revision)}
+    if revision.kind is RevisionKind.SERVICE:
+        named["object_kind"] = "Service"
+    return named
+
+
 class ChangeLog:
     """Logs changes, within its limits.
 
@@ -104,7 +112,7 @@ class ChangeLog:
             "%s: %s; %s",
             *(name_of(pod), why, follows),
             extra={
-                "revision": str(revision),
+                **identity(revision),
                 "pod": pod.address,
                 "state": pod.state.value,
                 "ready": pod.ready and pod.state not in (PodState.DRAINING, PodState.GONE),
@@ -127,7 +135,7 @@ class ChangeLog:
             return
         if not self._admits(revision.revision.id, _Kind.CAPACITY):
             return
-        extra: dict[str, Any] = {"revision": str(revision.revision.id)}
+        extra: dict[str, Any] = identity(revision.revision.id)
         extra |= {"capacity": now if now != MAX_CAPACITY else None}
         follows = terms.sentence
         if not now:
@@ -177,7 +185,7 @@ class ChangeLog:
         self._logged.clear()
         shown = hidden.most_common(_SUMMARIES)
         for revision, count in shown:
-            extra = {"revision": str(revision), "changes": count}
+            extra = {**identity(revision), "changes": count}
             logger.info(
                 "… %s of revision %s %s not logged",
                 *(_changes(count), revision, "was" if count == 1 else "were"),

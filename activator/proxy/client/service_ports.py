@@ -14,6 +14,7 @@ from activator.proxy.client.listener import ListenError, listen, service_listene
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.client.tls_listener import Listener
 from activator.proxy.exchange.sides import Port
+from activator.records.change_log import identity
 from throttler.model import RevisionID, Route
 
 logger = logging.getLogger(__name__)
@@ -126,18 +127,16 @@ class ServicePorts:
         port.set_reconnect(route.reconnect)
 
     def _open(self, service: RevisionID, port: ServicePort) -> None:
+        about = identity(service)
         try:
             sock = listen(self._host, port.number, f"the port of service {service}")
         except ListenError as error:
             if str(error) != port.error:
                 port.error = str(error)
-                logger.warning(
-                    "%s; trying again every %g s", error, RETRY, extra={"service": str(service)}
-                )
+                logger.warning("%s; trying again every %g s", error, RETRY, extra=about)
             self._try_again()
             return
-        if port.error:
-            logger.info("listening on port %d of service %s now", port.number, service)
+        logger.info("listening on port %d of service %s", port.number, service, extra=about)
         port.error = ""
         port.listener = service_listener(self._proxy, sock, port.port)
 

@@ -12,6 +12,7 @@ from activator.process.logs import Repeats
 from activator.proxy.exchange.observers import RequestLog, Tracer
 from activator.proxy.exchange.sides import PodPools
 from activator.proxy.message.own_responses import OwnResponse
+from activator.records.change_log import identity
 from throttler.model import RevisionID
 from throttler.revision import RevisionThrottler
 
@@ -112,5 +113,5 @@ class Services:
                 response.status,
                 response.why,
                 also,
-                extra={"revision": str(revision)},
+                extra=identity(revision),
             )

@@ -13,7 +13,7 @@ import pytest
 
 from activator.driver import Driver
 from activator.process import logs
-from activator.records.change_log import OF_ALL, OF_REVISION, WINDOW
+from activator.records.change_log import OF_ALL, OF_REVISION, WINDOW, identity
 from tests.activator.records.test_narration import Silent
 from tests.activator.throttlers import throttler_of
 from throttler.model import (
@@ -24,6 +24,7 @@ from throttler.model import (
     ReadinessRule,
     Revision,
     RevisionID,
+    RevisionKind,
 )
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
@@ -329,3 +330,9 @@ async def test_changes_of_many_revisions_are_limited_together(world: World) -> N
     counts = [int(line.split()[1]) for line in (*named, others)]
     assert sum(counts) == 3000 - 2 * OF_ALL
     assert others.endswith(" more changes of 990 other revisions were not logged")
+
+
+def test_a_line_about_a_service_says_so() -> None:
+    assert identity(RevisionID("ns", "a")) == {"revision": "ns/a"}
+    service = RevisionID("ns", "a", RevisionKind.SERVICE)
+    assert identity(service) == {"revision": "ns/a", "object_kind": "Service"}

@@ -95,7 +95,7 @@ async def test_a_port_in_use_is_logged_once_and_tried_again(
     taken.close()
     await world.clock_moves(RETRY)
     assert world.ports.numbers() == {SHOP: number, OTHER: free}
-    assert f"listening on port {number} of service ns/rev now" in caplog.messages
+    assert f"listening on port {number} of service ns/rev" in caplog.messages
 
 
 async def test_one_port_is_one_service(world: Ports) -> None:
