@@ -318,16 +318,15 @@ class PodProber:
 
     def _adapt(self, schedule: _Schedule, kind: str) -> None:
         """Adapt the time-out to the round trips of a slow or distant pod."""
+        least = self._least_timeout(schedule.pod)
+        most = max(MAX_TIMEOUT, least)
         if not kind:
             seen = self._driver.clock() - schedule.started
             before = schedule.round_trip or seen
             schedule.round_trip = before + 0.25 * (seen - before)
-            schedule.timeout = min(
-                max(self._least_timeout(schedule.pod), ROUND_TRIPS * schedule.round_trip),
-                MAX_TIMEOUT,
-            )
+            schedule.timeout = min(max(least, ROUND_TRIPS * schedule.round_trip), most)
         elif kind in ("timeout", "connect-timeout"):
-            schedule.timeout = min(2 * schedule.timeout, MAX_TIMEOUT)
+            schedule.timeout = min(2 * schedule.timeout, most)
 
     def _least_timeout(self, pod: PodTracker) -> float:
         """Return the least time-out of a pod's probes, in seconds."""

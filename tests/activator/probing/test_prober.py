@@ -949,3 +949,14 @@ async def test_a_pod_without_a_probe_is_probed_only_after_a_failed_connection() 
     await until(121.0)
     assert world.tracker(A).state is PodState.HEALTHY
     assert not between(world.pods[A].at, 120.2, 121.0)
+
+
+async def test_a_page_has_as_long_as_kubelet_gives_it_each_time() -> None:
+    world = World(plain=ProbeSpec(ProbeKind.HTTP, timeout=20.0))
+    world.pods[A].round_trip = 8.0
+    world.pods[A].response = Response(200)
+    world.list_pods(A)
+    await until(300.0)
+    assert world.tracker(A).state is PodState.HEALTHY
+    assert world.prober.failures == {}
+    assert len(world.pods[A].at) > 3
