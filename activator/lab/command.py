@@ -12,11 +12,13 @@ import sys
 import time
 from asyncio import Future, Task
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, TextIO
 
 from activator.lab import report
 from activator.lab.addresses import AddressPool
 from activator.lab.catalogue import SCENARIOS, find
+from activator.lab.control_plane.server import KUBECONFIG
 from activator.lab.environment import Environment
 from activator.lab.guide import Place, guide
 from activator.lab.printing import Printer
@@ -202,8 +204,15 @@ def _guide(environment: Environment) -> list[report.Row]:
     return guide(
         "{}:{}".format(*activator.traffic),
         "{}:{}".format(*activator.admin),
-        str(environment.manifests),
+        _objects(environment.manifests),
         [app.name for app in environment.apps],
         places,
         {switch for app in environment.apps for switch in app.probed_switches},
     )
+
+
+def _objects(folder: Path) -> str:
+    """Return where the objects are: in a folder, or in an API server with a kubeconfig there."""
+    config = folder / KUBECONFIG
+    shown = f"kubectl --kubeconfig {config} get deployments,pods,endpointslices"
+    return shown if config.exists() else str(folder)

@@ -118,7 +118,8 @@ class Demo:
             print: called with each line.
         """
         self._print = print
-        for line in guide(traffic, admin, self._showcase.admin, self.manifests):
+        shown = self._showcase
+        for line in guide(traffic, admin, shown.admin, shown.kubeconfig, self.manifests):
             print(line)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._cluster.run())
@@ -142,12 +143,13 @@ def _command() -> str:
     return os.path.relpath(installed) if installed.is_relative_to(Path.cwd()) else str(installed)
 
 
-def guide(traffic: str, admin: str, scaler: str, manifests: Path) -> list[str]:
+def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Path) -> list[str]:
     """Return commands to try, as lines of text.
 
     Arguments:
         traffic, admin, scaler: host and port for requests, of the activator's API, and of the
             scaler's API.
+        kubeconfig: for the API server of the service without Knative.
     """
     hello = f"curl -H 'Host: hello.default.svc.cluster.local' http://{traffic}"
     web = f"curl -H 'Host: web.default.svc.cluster.local' http://{traffic}"
@@ -169,6 +171,7 @@ def guide(traffic: str, admin: str, scaler: str, manifests: Path) -> list[str]:
         "  # without requests, but not in its own first minute. Its API shows the reasons",
         f"  {web}/",
         f"  curl http://{scaler}/api/v1/services",
+        f"  kubectl --kubeconfig {kubeconfig} get deployments,pods,endpointslices",
         "",
         "  # wait for the line 'pod hello-1 is ready for Kubernetes as well' below;",
         "  # then make the pod not ready, and send a request, which waits",

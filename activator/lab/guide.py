@@ -30,7 +30,7 @@ SWITCHES = (
 def guide(
     traffic: str,
     admin: str,
-    manifests: str,
+    objects: str,
     revisions: Iterable[str],
     pods: Iterable[Place],
     probed_switches: Collection[str],
@@ -39,7 +39,7 @@ def guide(
 
     Arguments:
         traffic, admin: host and port of the activator for requests, and of its admin API.
-        manifests: the folder that the activator watches.
+        objects: where the activator's objects are: a folder, or a command that shows them.
         probed_switches: the switches that have an effect in this scenario.
     """
     names = list(revisions)
@@ -61,5 +61,5 @@ def guide(
     for name, meaning in SWITCHES:
         idle = "" if name in probed_switches else "; no effect in this scenario"
         lines.append(f"  {'/toggle' + name:<21} {meaning}{idle}")
-    lines += ["", f"Manifests: {manifests}    Ctrl-C ends the lab.", "Events:", ""]
+    lines += ["", f"Objects: {objects}    Ctrl-C ends the lab.", "Events:", ""]
     return [text(line) for line in lines]

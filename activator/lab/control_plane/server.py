@@ -7,14 +7,16 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.status import Response
 from activator.lab.control_plane.watch import Watch
 from activator.lab.http1 import BadRequest, Request, RequestParser, render_chunk, render_head
 
-_READ_BYTES = 256 * 1024
+#: The file's name in the folder of `Server.write_kubeconfig`.
+KUBECONFIG: Final = "kubeconfig"
+_READ_BYTES: Final = 256 * 1024
 
 
 class Server:
@@ -57,7 +59,7 @@ class Server:
         Raises:
             OSError: the folder cannot be written to.
         """
-        path = folder / "kubeconfig"
+        path = folder / KUBECONFIG
         path.write_text(json.dumps(kubeconfig(f"http://{self.host}:{self.port}")))
         return path
 

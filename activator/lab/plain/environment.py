@@ -19,6 +19,7 @@ from typing import Any, Final
 from activator.lab import environment, phrases
 from activator.lab.addresses import AddressPool
 from activator.lab.control_plane.resources import DEPLOYMENTS, EVENTS, PODS, SERVICES, SLICES
+from activator.lab.control_plane.server import KUBECONFIG
 from activator.lab.control_plane.store import Change
 from activator.lab.environment import Environment
 from activator.lab.handles import View
@@ -175,7 +176,7 @@ class PlainEnvironment:
 
     @property
     def _kubeconfig(self) -> str:
-        return str(self.base.manifests / "kubeconfig")
+        return str(self.base.manifests / KUBECONFIG)
 
     def _new_activator(self) -> LocalActivator:
         where = self._place.ip

@@ -30,7 +30,11 @@ SYSTEM: Final = "activator"
 
 
 class Showcase:
-    """The plain cluster and the scaler of the demo. Call `start`, `wait`, and `close`."""
+    """The plain cluster and the scaler of the demo. Call `start`, `wait`, and `close`.
+
+    Attributes:
+        kubeconfig: a file for ``kubectl``; set by `start`.
+    """
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class Showcase:
         self._service = shown
         self._tell = tell
         self._addresses = addresses
+        self.kubeconfig = Path()
         self._scaler = LocalScaler((), _ignore, {})
         self._cluster: PlainCluster | None = None
         self._running: Future[None] | None = None
@@ -98,7 +103,8 @@ class Showcase:
                 cluster.plane.store.listen(self._on_change)
                 try:
                     await cluster.start()
-                    await self._start_scaler(cluster.server.write_kubeconfig(Path(folder)))
+                    self.kubeconfig = cluster.server.write_kubeconfig(Path(folder))
+                    await self._start_scaler()
                     self._create(cluster)
                     started.set_result(None)
                     await asyncio.get_running_loop().create_future()
@@ -107,9 +113,9 @@ class Showcase:
                     await self._scaler.close()
                     await cluster.close()
 
-    async def _start_scaler(self, kubeconfig: Path) -> None:
+    async def _start_scaler(self) -> None:
         settings = {"SYSTEM_NAMESPACE": SYSTEM, "POD_NAME": "scale-1"}
-        self._scaler = LocalScaler(("--kubeconfig", str(kubeconfig)), _ignore, settings)
+        self._scaler = LocalScaler(("--kubeconfig", str(self.kubeconfig)), _ignore, settings)
         try:
             await self._scaler.start()
         except DidNotStart as error:

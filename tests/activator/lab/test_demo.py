@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 
 import httpx
 
@@ -46,11 +47,12 @@ async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
 
 
 def test_guide_names_each_way_to_a_revision(tmp_path):
-    text = "\n".join(guide("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", tmp_path))
+    text = "\n".join(guide("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", Path("k"), tmp_path))
     assert "'Host: hello.default.svc.cluster.local' http://127.0.0.1:1/" in text
     assert "Knative-Serving-Revision: slow" in text
     assert "'Host: web.default.svc.cluster.local' http://127.0.0.1:1/" in text
     assert "http://127.0.0.1:3/api/v1/services" in text, "the scaler"
+    assert "kubectl --kubeconfig k get deployments" in text
     assert "status --admin-url http://127.0.0.1:2" in text
     assert "explain hello --admin-url http://127.0.0.1:2" in text
     assert "\n  http://127.0.0.1:2/\n" in text, "the dashboard"
@@ -58,7 +60,7 @@ def test_guide_names_each_way_to_a_revision(tmp_path):
 
 
 def test_guide_gives_the_steps_to_make_a_pod_not_ready_and_ready(tmp_path):
-    lines = guide("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", tmp_path)
+    lines = guide("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", Path("k"), tmp_path)
     start = next(n for n, line in enumerate(lines) if "ready for Kubernetes as well" in line)
     kinds = [
         "make the pod not ready",
