@@ -1,9 +1,9 @@
 """Finds the revision of a request, and the key by which the revision's policy picks a pod.
 
-The two control fields name a revision of Knative, the field ``Activator-Service`` a plain Service;
-the ingress sets them. Without them, the port decides if it belongs to one Service, else the host.
-The key is the value of the header field that an annotation of the revision names. Knative's
-counterpart: pkg/activator/handler/context_handler.go.
+A port that belongs to one plain Service decides alone: any client may reach it. On other ports, the
+two control fields name a revision of Knative, and the field ``Activator-Service`` a plain Service;
+the ingress sets them. Without them, the host decides. The key is the value of the header field that
+an annotation of the revision names. Knative: pkg/activator/handler/context_handler.go.
 """
 
 from __future__ import annotations
@@ -34,9 +34,12 @@ def find(entries: Entries, request: Request, client: ClientSide) -> Entry:
     Raises:
         RevisionNotFound: the request names no revision, or an unknown one.
     """
+    service = client.port().service
+    if service:
+        return entries.find_service(service)
     fields = request.fields
     if not fields:
-        return _by_port_or_host(entries, request, client, b"")
+        return entries.find_host(request.host)
     namespace = fields.get(NAMESPACE, b"")
     name = fields.get(REVISION, b"")
     if namespace and name:
@@ -45,17 +48,7 @@ def find(entries: Entries, request: Request, client: ClientSide) -> Entry:
         return entries.find(namespace.strip(b" \t"), name.strip(b" \t"))
     if SERVICE in fields:
         return entries.find_service(fields[SERVICE].partition(b",")[0].strip(b" \t"))
-    return _by_port_or_host(entries, request, client, name.partition(b",")[0].strip(b" \t"))
-
-
-def _by_port_or_host(entries: Entries, request: Request, client: ClientSide, name: bytes) -> Entry:
-    """Return the entry of a request without a field that names it.
-
-    Arguments:
-        name: the revision's name in the error.
-    """
-    service = client.port().service
-    return entries.find_service(service) if service else entries.find_host(request.host, name)
+    return entries.find_host(request.host, name.partition(b",")[0].strip(b" \t"))
 
 
 def key_of(request: Request, header: bytes) -> bytes:

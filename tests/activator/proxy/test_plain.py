@@ -253,16 +253,20 @@ async def bound(world: World) -> AsyncIterator[Bound]:
 
 
 @both_loops
-async def test_the_port_of_a_service_needs_no_host_and_ignores_those_of_others(
-    world: World, bound: Bound
-) -> None:
+async def test_the_port_of_a_service_decides_alone(world: World, bound: Bound) -> None:
     pod, other = await served(world), await world.pod()
     world.serve(other, name="other", hosts=["other.example.com"])
     client = await bound.client()
     for host in (b"10.0.0.1", b"other.example.com", HOST):
         client.send(asking(host))
         assert (await client.answer()).status == 200
-    assert (len(pod.requests), len(other.requests)) == (3, 0)
+    world.revise(other, name="private")
+    names = b"Knative-Serving-Namespace: ns\r\nKnative-Serving-Revision: private\r\n"
+    for fields in (names, b"Activator-Service: ns/other\r\n"):
+        client.send(asking(fields=fields))
+        assert (await client.answer()).status == 200
+    assert (len(pod.requests), len(other.requests)) == (5, 0)
+    assert not pod.requests[-1].all(b"activator-service")
 
 
 async def test_clients_are_asked_to_reconnect_once_the_pods_are_reachable(
