@@ -96,7 +96,7 @@ def measure(folder: Path, services: int, seconds: float, cold_starts: int) -> It
         met=max(found[:2]) <= GOAL_BYTES,
     )
     yield Row(
-        f"scaler, {services:,} Services: one tick at rest / in traffic",
+        f"scaler, {services:,} Services: one tick at rest / in traffic, CPU",
         f"{found.tick_at_rest * 1e3:.1f} / {found.tick_in_traffic * 1e3:.1f} ms",
         f"{found.cpu:.1%} of a core in traffic",
         goal=f"<= {GOAL_TICK * 1e3:.0f} ms",

@@ -64,7 +64,7 @@ class Counters:
         changes: changes of replicas by their rule.
         failures: failed changes by their reason.
         cold_starts: seconds from the first report of a request to the API server's response.
-        ticks: seconds of real time in which all Services were decided.
+        ticks: seconds of CPU time in which all Services were decided.
     """
 
     def __init__(self) -> None:

@@ -61,7 +61,7 @@ TICKS: Final = Family(
     "activator_scale_tick_seconds",
     _H,
     (),
-    "Time in which the scaler decides about all Services.",
+    "CPU time in which the scaler decides about all Services.",
     TICK_BOUNDS,
 )
 GARBLED: Final = Family(
