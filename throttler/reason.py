@@ -57,6 +57,7 @@ class Row:
         service_advice, service_commands: replace both for a plain Service; empty if they fit.
         in_folder: replaces advice and commands if objects come from the folder ``{folder}``;
             empty if the advice fits.
+        service_in_folder: replaces ``in_folder`` for a plain Service; empty if that fits.
     """
 
     reason: Reason
@@ -68,6 +69,11 @@ class Row:
     in_folder: str = ""
     service_advice: str = ""
     service_commands: tuple[str, ...] = ()
+    service_in_folder: str = ""
+
+    def folder_step(self, *, is_service: bool) -> str:
+        """Return the advice if objects come from a folder; empty if the other advice fits."""
+        return (is_service and self.service_in_folder) or self.in_folder
 
     def steps(self, *, is_service: bool) -> tuple[str, tuple[str, ...]]:
         """Return advice and commands for a Revision, or for a plain Service."""
@@ -119,9 +125,11 @@ TABLE: Final[tuple[Row, ...]] = (
         "Kubernetes lists no pod of this revision.",
         advice="Check whether the pod is Pending, or was never requested.",
         commands=(f"kubectl get podautoscaler,pods {_PODS}",),
-        in_folder="Add the pod to an Endpoints object of the private Service, in the folder "
-        "{folder}",
+        in_folder="If nothing scales this revision, add its pod to an Endpoints object of the "
+        "private Service, in the folder {folder}",
         service_commands=(_SLICES, _SERVICE),
+        service_in_folder="If nothing scales this Service, add its pod to an EndpointSlice of the "
+        "Service, in the folder {folder}",
     ),
     Row(
         Reason.PODS_NOT_READY,
@@ -137,6 +145,8 @@ TABLE: Final[tuple[Row, ...]] = (
         in_folder="Start the program at each address, or list the address of a ready one under "
         "addresses, not notReadyAddresses, in the Endpoints objects in the folder {folder}",
         service_commands=(f"{_SLICES} -o yaml", _NAMES),
+        service_in_folder="Start the program at each address. If Kubernetes' readiness counts, set "
+        "`ready: true` in the EndpointSlices, in the folder {folder}",
     ),
     Row(
         Reason.PROBE_FAILING,
@@ -150,6 +160,8 @@ TABLE: Final[tuple[Row, ...]] = (
         service_advice="Compare the probe with the last error in the table of pods. The annotation "
         "activator.dev/probe chooses another probe.",
         service_commands=(_NAMES,),
+        service_in_folder="Compare the probe with the last error in the table of pods. The "
+        "EndpointSlices list the addresses, in the folder {folder}",
     ),
     Row(
         Reason.BAD_ANSWERS,
@@ -162,6 +174,8 @@ TABLE: Final[tuple[Row, ...]] = (
         "them, in the folder {folder}",
         service_advice="Find out why the application fails: read the logs of its pods.",
         service_commands=(_NAMES,),
+        service_in_folder="Read the log of the program at these addresses. The EndpointSlices list "
+        "them, in the folder {folder}",
     ),
     Row(
         Reason.AT_CAPACITY,
@@ -176,6 +190,8 @@ TABLE: Final[tuple[Row, ...]] = (
         service_advice="Wait until a request ends, or allow more pods (max-scale, "
         "target-concurrency) or a higher container-concurrency.",
         service_commands=(_SERVICE,),
+        service_in_folder="Wait until a request ends, or add addresses to the EndpointSlices or "
+        "raise activator.dev/container-concurrency, in the folder {folder}",
     ),
     Row(
         Reason.QUEUE_FULL,

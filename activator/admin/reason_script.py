@@ -17,7 +17,10 @@ def script() -> str:
             "meaning": row.meaning,
             "revision": _steps(row, is_service=False),
             "service": _steps(row, is_service=True),
-            "inFolder": row.in_folder,
+            "inFolder": {
+                "revision": row.folder_step(is_service=False),
+                "service": row.folder_step(is_service=True),
+            },
         }
         for row in TABLE
     }

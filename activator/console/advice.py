@@ -31,8 +31,8 @@ def what_to_do(
     if reason not in _ROWS:
         return []
     row = _ROWS[reason]
-    if folder and row.in_folder:
-        return [row.in_folder.format(folder=folder)]
+    if folder and (step := row.folder_step(is_service=is_service)):
+        return [step.format(folder=folder)]
     words = {"namespace": quote(namespace), "name": quote(name)}  # for a shell
     sentence, commands = row.steps(is_service=is_service)
     return [sentence, *(each.format(**words) for each in commands)]

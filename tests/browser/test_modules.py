@@ -212,6 +212,8 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("readiness('no-probe')", "Kubernetes lists it as ready; the activator does not probe"),
         (f"whatToDo('pods-not-ready', {view(kind='service')}, null)[1].text",
          "kubectl get endpointslices -n default -l kubernetes.io/service-name=a -o yaml"),
+        (f"whatToDo('no-endpoints', {view(kind='service')}, '/srv')[0].text.slice(-48)",
+         "to an EndpointSlice of the Service, in the folder /srv"[-48:]),
         (f"whatToDo('no-endpoints', {view(kind='service', deleted=True)}, null)[0].text",
          DELETED_SERVICE),
         ("forecasts({expectedWaitSeconds: 0, startSeconds: 2.5, drainSecondsPerRequest: null})",

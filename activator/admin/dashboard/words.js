@@ -13,7 +13,7 @@ import { AT_ZERO, DELETED, REASONS } from "./reasons.js";
 const LISTED_WARNINGS = 5;
 
 /** @typedef {{advice: string, commands: string[]}} Steps */
-/** @type {Record<string, {meaning: string, revision: Steps, service: Steps, inFolder: string}>} */
+/** @type {Record<string, {meaning: string, revision: Steps, service: Steps, inFolder: Record<"revision" | "service", string>}>} */
 const ROWS = REASONS;
 
 /** @param {string} reason @returns {string} its meaning; an unknown word is returned unchanged */
@@ -39,8 +39,8 @@ export function whatToDo(reason, view, folder) {
   if (view.deleted) return [{ text: DELETED[kind], command: false }];
   const row = ROWS[reason];
   if (!row) return [];
-  if (folder !== null && row.inFolder) {
-    return [{ text: row.inFolder.replaceAll("{folder}", () => folder), command: false }];
+  if (folder !== null && row.inFolder[kind]) {
+    return [{ text: row.inFolder[kind].replaceAll("{folder}", () => folder), command: false }];
   }
   const atZero = !view.queued && reason === "no-endpoints" && folder === null;
   const steps = row[kind];

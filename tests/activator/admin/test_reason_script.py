@@ -15,7 +15,11 @@ def test_the_script_has_each_row_and_the_special_advice():
     assert json.loads(texts["DELETED"]) == {"revision": DELETED, "service": DELETED_SERVICE}
     rows = json.loads(texts["REASONS"])
     assert {word: (row["meaning"], row["inFolder"]) for word, row in rows.items()} == {
-        row.reason.value: (row.meaning, row.in_folder) for row in TABLE
+        row.reason.value: (
+            row.meaning,
+            {"revision": row.in_folder, "service": row.service_in_folder or row.in_folder},
+        )
+        for row in TABLE
     }
     for row in TABLE:
         steps = {"advice": row.advice, "commands": list(row.commands)}

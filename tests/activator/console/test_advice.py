@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -55,6 +56,13 @@ def test_a_folder_in_place_of_a_cluster_has_no_kubectl(reason):
     told = " ".join(what_to_do(reason, "shop", "cart-00007", "/srv/{objects}"))
     assert "kubectl" not in told
     assert told.endswith("/srv/{objects}") or reason.endswith("scaler-unreachable")
+
+
+@pytest.mark.parametrize("reason", [reason.value for reason in WAITING])
+def test_the_advice_for_a_plain_service_in_a_folder_has_no_object_of_knative(reason):
+    told = " ".join(what_to_do(reason, "shop", "cart", "/srv/objects", is_service=True))
+    assert not re.search("Endpoints |notReadyAddresses|containerConcurrency|kubectl", told)
+    assert told.endswith("/srv/objects") or reason.endswith("scaler-unreachable")
 
 
 def test_a_word_of_a_newer_activator_is_shown_without_advice():

@@ -102,7 +102,9 @@ def test_reason_and_advice_are_shown_before_a_request_waits(world):
         "What to do  Nothing while no request waits: the first request starts a pod.",
     ]
     lines = shown(zero, manifests={"folder": "/srv/objects"})
-    assert lines[3].startswith("What to do  Add the pod to an Endpoints object")
+    assert lines[3].startswith(
+        "What to do  If nothing scales this revision, add its pod to an Endpoints"
+    )
     assert lines[3].endswith("in the folder /srv/objects")
     assert not any("kubectl" in line for line in lines)
     full = world.revision("full")
