@@ -19,6 +19,7 @@ from benchmarks import (
     instructions,
     kills,
     overload,
+    plain_cold_start,
     proxying,
     rollout,
     scaler,
@@ -48,6 +49,7 @@ PARTS: dict[str, Part] = {
         folder, 1000 if o.quick else 5000, 1 if o.quick else 3
     ),
     "cold-start": lambda folder, o: cold_start.measure(folder, 10 if o.quick else 30),
+    "plain-cold-start": lambda folder, o: plain_cold_start.measure(5 if o.quick else 30),
     "core": lambda folder, o: core.measure(1000 if o.quick else 10_000),
     "http2-codec": lambda folder, o: http2_codec.measure(),
     "scaler": lambda folder, o: scaler.measure(
