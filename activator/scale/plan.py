@@ -20,6 +20,8 @@ SLICE_WRITTEN: Final = 5.0
 #: Seconds for which the activators watch for requests before the last pod goes, at most. While
 #: pods are ready, clients connect to them, and no activator counts their requests.
 OBSERVATION: Final = 60.0
+#: Seconds after which Kubernetes no longer lists pods as ready that it ends, also if it is slow.
+PODS_END: Final = 10.0
 #: Seconds between two attempts to scale a workload that stays at 0.
 RETRY_COLD_START: Final = 2.0
 #: Seconds for which a Service counts as active after a cold start's pods are ready, and after each
@@ -124,6 +126,7 @@ class Planner:
         "_autoscaler",
         "_closing_since",
         "_cold_start_at",
+        "_ending_until",
         "_lease_until",
         "_ready_since",
         "phase",
@@ -135,6 +138,7 @@ class Planner:
         self._cold_start_at = _NEVER
         self._ready_since: float | None = now if ready else None
         self._closing_since: float | None = None
+        self._ending_until = _NEVER
         self._lease_until = _NEVER
 
     def decide(self, asks: Annotations, seen: Seen, now: float) -> Plan:
@@ -172,10 +176,15 @@ class Planner:
     # -- what was seen -----------------------------------------------------------------------------
 
     def _note(self, seen: Seen, now: float) -> None:
-        """Record since when pods are ready, and how long a cold start counts as active."""
+        """Record since when pods are ready, and how long a cold start counts as active.
+
+        Pods that are still ready at 0 replicas are about to end, also if a request comes then.
+        """
         if not seen.ready:
-            self._ready_since = None
-        elif self._ready_since is None:
+            self._ready_since, self._ending_until = None, _NEVER
+        elif not seen.replicas:
+            self._ready_since, self._ending_until = None, now + PODS_END
+        elif self._ready_since is None and now >= self._ending_until:
             self._ready_since = now
             self._lease_until = max(self._lease_until, now + seen.lease)
         if seen.current > 0 and not seen.ready:
@@ -229,21 +238,31 @@ class Planner:
     # -- takeover ----------------------------------------------------------------------------------
 
     def _close(self, asks: Annotations, seen: Seen, wanted: int | None, now: float) -> None:
-        """Begin, go on with or end the takeover that comes before the last pod goes."""
-        closes = asks.route is Route.TAKEOVER and wanted == 0 and seen.ready > 0
+        """Begin, go on with or end the takeover that comes before the last pod goes.
+
+        A pod that is not ready stays as well: no request wakes a workload without a slice.
+        """
+        has_pods = seen.replicas > 0 or seen.ready > 0
+        closes = asks.route is Route.TAKEOVER and wanted == 0 and has_pods
         if not closes:
             self._closing_since = None
         elif self._closing_since is None:
             self._closing_since = now
 
     def _closes_at(self, asks: Annotations, seen: Seen) -> float:
-        """Return when the last pod may go: proxies have the slice, and no request came to it."""
+        """Return when the last pod may go: proxies have the slice, and no request came to it.
+
+        Pods that are not ready get no requests, so they may go as soon as the slice is in place.
+        """
         assert self._closing_since is not None
         if seen.slice_since is None:
             return _FOREVER
+        if not seen.ready:
+            return seen.slice_since
         blind = not asks.container_concurrency
         wait = min(asks.scale.idle, OBSERVATION) if blind else 0.0
-        return max(self._closing_since, seen.slice_since) + max(wait, PROPAGATION)
+        begins = max(self._closing_since, seen.slice_since)
+        return max(begins, self._ready_since or begins) + max(wait, PROPAGATION)
 
     def _closing_step(self, asks: Annotations, seen: Seen) -> float:
         """Return when the closing goes on, or its delay needs a reason."""
@@ -269,7 +288,7 @@ class Planner:
         for at in (
             self._cold_start_at + RETRY_COLD_START,
             max(self._lease_until, seen.last_busy + seen.lease),
-            self._ready_since + PROPAGATION if self._ready_since is not None else now,
+            self._ending_until if self._ready_since is None else self._ready_since + PROPAGATION,
             self._closing_step(asks, seen) if self._closing_since is not None else now,
         ):
             if now < at < found:

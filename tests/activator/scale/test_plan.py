@@ -13,6 +13,7 @@ from activator.plain.annotations import Annotations, Owner, Route
 from activator.scale.plan import (
     ACTIVATION_LEASE,
     OBSERVATION,
+    PODS_END,
     PROPAGATION,
     RETRY_COLD_START,
     SLICE_WRITTEN,
@@ -199,8 +200,10 @@ def test_the_activators_take_over_before_the_last_pod_goes() -> None:
     assert planner.decide(asked, seen(0, 1), 39.9).replicas is None
     plan = planner.decide(asked, seen(0, 1), 40)
     assert (plan.replicas, plan.takes_over) == (0, True)
-    plan = planner.decide(asked, seen(0, 0), 41)
-    assert (plan.replicas, plan.takes_over, plan.phase) == (None, True, Phase.ASLEEP)
+    # The pod ends later than the scaler sees the replicas.
+    for ready in (1, 0):
+        plan = planner.decide(asked, seen(0, 0, ready), 44)
+        assert (plan.replicas, plan.takes_over, plan.phase) == (None, True, Phase.ASLEEP)
 
 
 @pytest.mark.parametrize(
@@ -250,6 +253,49 @@ def test_the_activators_do_not_take_over_from_pods_that_stay(more: Any) -> None:
     assert planner.decide(asked, seen(0, 1), 411).takes_over
     assert planner.decide(asked, seen(0, 1), 421).replicas is None
     assert planner.decide(asked, seen(0, 1), 431).replicas == 0
+
+
+def test_a_pod_that_is_not_ready_stays_until_the_slice_is_in_place() -> None:
+    asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
+    planner = Planner(0)
+    for now, hold in ((20, Hold.CLOSING), (40, Hold.NO_SLICE)):
+        plan = planner.decide(asked, seen(0, 1, 0, slice_since=None), now)
+        assert (plan.replicas, plan.takes_over, plan.hold) == (None, True, hold)
+        assert plan.phase is Phase.STARTING
+    # Nothing is to be observed: no pod takes requests.
+    assert planner.decide(asked, seen(0, 1, 0, slice_since=40), 40).replicas == 0
+    # The pod becomes ready, and the activators observe from then on.
+    assert planner.decide(asked, seen(0, 1, 0, slice_since=None), 41).replicas is None
+    plan = planner.decide(asked, seen(0, 1, slice_since=40), 50)
+    assert (plan.replicas, plan.hold) == (None, Hold.CLOSING)
+    assert planner.decide(asked, seen(0, 1, slice_since=40), 69.9).replicas is None
+    assert planner.decide(asked, seen(0, 1, slice_since=40), 70).replicas == 0
+
+
+def test_pods_that_end_do_not_count_as_ready() -> None:
+    asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
+    planner = Planner(0, ready=1)
+    assert planner.decide(asked, seen(0, 0, 1), 50).takes_over
+    # A request comes before Kubernetes has ended the pod.
+    plan = planner.decide(asked, seen(1, 0, 1, busy=51), 51)
+    assert (plan.replicas, plan.takes_over) == (1, True)
+    for now in (52, 55, 51 + PODS_END - 0.1):
+        assert planner.decide(asked, seen(1, 1, 1, busy=now), now).takes_over
+    # The pod ends.
+    planner.decide(asked, seen(1, 1, 0, busy=61), 61)
+    assert planner.decide(asked, seen(1, 1, 1, busy=62), 62).takes_over
+    assert not planner.decide(asked, seen(1, 1, 1, busy=64), 62 + PROPAGATION).takes_over
+
+
+def test_a_pod_that_does_not_end_counts_as_ready_again() -> None:
+    asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
+    planner = Planner(0, ready=1)
+    assert planner.decide(asked, seen(0, 0, 1), 50).takes_over
+    for now in (51, 50 + PODS_END, 51 + PODS_END):
+        plan = planner.decide(asked, seen(1, 1, 1, busy=now), now)
+        assert plan.takes_over
+    now += PROPAGATION
+    assert not planner.decide(asked, seen(1, 1, 1, busy=now), now).takes_over
 
 
 def test_the_shared_route_needs_no_slice() -> None:

@@ -32,6 +32,8 @@ HELLO = Name("shop", "hello")
 ACTIVATORS = [Activator(f"10.1.0.{n}", f"node-{n}") for n in range(1, 5)]
 #: Seconds for which an activator serves after it has become not ready.
 DRAIN = 20.0
+#: Seconds until pods above the replicas end, at most.
+ENDS = 5.0
 NEVER = float("inf")
 #: Seconds within which an empty Service has endpoints again, although requests fail.
 HEALS = 120.0
@@ -94,6 +96,8 @@ class World:
         self.load = 0.0
         self.replicas = self.ready = 0
         self.starts: list[float] = []
+        #: When the pods above the replicas end.
+        self.ends_at = 0.0
         #: Until when each activator serves, and whether it is listed.
         self.activators = {each: (float("inf"), True) for each in ACTIVATORS[:2]}
         #: Steps of requests under way, and when they happen.
@@ -148,7 +152,7 @@ class World:
             self.slept += 1
         self.replicas = replicas
         self.starts = self.starts[: max(replicas - self.ready, 0)]
-        self.ready = min(self.ready, replicas)
+        self.ends_at = self.now + self.chance.choice((0.0, 0.5, ENDS))
 
     # -- what happens ------------------------------------------------------------------------------
 
@@ -156,8 +160,11 @@ class World:
         found = tuple(each for each, (_, listed) in self.activators.items() if listed)
         return {Family.IPV4: found} if found else {}
 
-    def excuse(self, seconds: float = 3.0) -> None:
-        """Allow an empty Service for a while: a failure has taken its endpoints."""
+    def excuse(self, seconds: float = 3.0 + ENDS) -> None:
+        """Allow an empty Service for a while: a failure has taken its endpoints.
+
+        The scaler sees it up to 3 seconds later. Pods that end until then conceal it.
+        """
         self.excused_until = max(self.excused_until, self.now + seconds)
 
     def happen(self) -> None:
@@ -166,6 +173,8 @@ class World:
             self.load = chance.choice((0, 0, 0, 0, 0.5, 12))
         self.ready += sum(at <= self.now for at in self.starts)
         self.starts = [at for at in self.starts if at > self.now]
+        if self.now >= self.ends_at:
+            self.ready = min(self.ready, self.replicas)
         if self.ready and chance.random() < 0.001:
             self.starts += [self.now + 5] * self.ready
             self.ready = 0
