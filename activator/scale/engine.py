@@ -9,24 +9,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from activator.kpa.decision import SENTENCES as RULES
 from activator.kpa.decision import Why
 from activator.plain.annotations import Route
-from activator.plain.service import PlainService
-from activator.records.counters import Histogram
 from activator.scale import reasons
 from activator.scale.actuator import Actuator, Result, Target, Wish
 from activator.scale.effects import Change, Decided, Effect, Guard, NoGuard
-from activator.scale.families import COLD_START_BOUNDS, TICK_BOUNDS
-from activator.scale.findings import Finding
+from activator.scale.facts import read
 from activator.scale.load import Loads, Name, ServiceLoad
-from activator.scale.plan import ACTIVATION_LEASE, Hold, Plan, Planner, Seen
+from activator.scale.plan import Hold, Plan, Seen
+from activator.scale.record import Counters, Facts, Record
 from activator.scale.rights import Rights
-from activator.scale.services import Joined, Services
+from activator.scale.services import Services
 from activator.scale.subresource import Problem
-from activator.scale.targets import Found, TargetProblem
 
 logger = logging.getLogger(__name__)
 
@@ -55,79 +52,6 @@ class Timer(Protocol):
 
     def __call__(self, when: float, callback: Callable[[Name], object], name: Name, /) -> object:
         """Call ``callback(name)`` at ``when``."""
-
-
-class Counters:
-    """Counts of the engine since the start.
-
-    Attributes:
-        changes: changes of replicas by their rule.
-        failures: failed changes by their reason.
-        cold_starts: seconds from the first report of a request to the API server's response.
-        ticks: seconds of CPU time in which all Services were decided.
-    """
-
-    def __init__(self) -> None:
-        self.changes: dict[str, int] = {}
-        self.failures: dict[str, int] = {}
-        self.cold_starts = Histogram(COLD_START_BOUNDS)
-        self.ticks = Histogram(TICK_BOUNDS)
-
-
-class _Facts(NamedTuple):
-    """What is known of a Service, apart from its load; it changes with the Service's objects."""
-
-    service: PlainService
-    target: Target | None
-    replicas: int | None
-    ready: int
-    reason: str = ""
-    detail: str = ""
-    findings: tuple[Finding, ...] = ()
-    other_owner: str = ""
-    lease: float = ACTIVATION_LEASE
-    is_watched: bool = True
-
-
-class Record:
-    """One Service.
-
-    Attributes:
-        decided: the last decision.
-        change: the last change of replicas; None before the first.
-    """
-
-    __slots__ = (
-        "change",
-        "cold_since",
-        "concluded",
-        "decided",
-        "facts",
-        "failed",
-        "look_at",
-        "not_before",
-        "other_owner",
-        "planner",
-        "quiet_until",
-        "renew_at",
-    )
-
-    def __init__(self, facts: _Facts, now: float) -> None:
-        self.facts = facts
-        self.planner = Planner(now, facts.ready)
-        self.decided: Decided | None = None
-        # The facts of the last decision.
-        self.concluded: _Facts | None = None
-        self.change: Change | None = None
-        self.failed: Result | None = None
-        # When a request began to wait for the first pod.
-        self.cold_since: float | None = None
-        self.other_owner = ""
-        self.look_at = _NEVER
-        self.not_before = _NEVER
-        self.renew_at = _FOREVER
-        # Nothing changes before that without an event: the workload has no requests.
-        self.quiet_until = _NEVER
 
 
 class Engine:
@@ -267,7 +191,7 @@ class Engine:
         if joined is None:
             self._remove(name, now)
             return
-        facts = self._facts(joined)
+        facts = read(joined, self._rights)
         if record is not None and facts.target is not None and facts.replicas is None:
             known = record.facts  # no watch follows the workload; the last read counts
             replicas = known.replicas if known.target == facts.target else None
@@ -300,37 +224,6 @@ class Engine:
         self._loads.remove(name)
         for effect in self._effects:
             effect.remove(name, now)
-
-    def _facts(self, joined: Joined) -> _Facts:
-        service, found, ready = joined
-        if service.refused:
-            reason = reasons.SERVICE_REFUSED
-            return _Facts(service, None, None, ready, reason, service.refused)
-        if found.look_up is not None:
-            found = self._looked_up(service, found)
-        if found.problem is not None:
-            return _Facts(service, None, None, ready, found.problem.value, found.detail)
-        if found.target is None:
-            return _Facts(service, None, None, ready, reasons.REPLICAS_UNKNOWN)
-        missing = self._rights.problem(found.target)
-        reason = Problem.FORBIDDEN.value if missing else ""
-        is_watched = found.replicas is not None
-        return _Facts(
-            *(service, found.target, found.replicas, ready, reason, missing),
-            is_watched=is_watched,
-        )
-
-    def _looked_up(self, service: PlainService, found: Found) -> Found:
-        """Return the target of a kind that only the API server knows."""
-        wanted = found.look_up
-        assert wanted is not None
-        resource = self._rights.resource(wanted)
-        if resource is None:
-            return found
-        if isinstance(resource, str):
-            detail = f"annotation activator.dev/target: {wanted}: {resource}"
-            return Found(None, problem=TargetProblem.UNKNOWN_KIND, detail=detail)
-        return Found(Target(resource, service.key.namespace, wanted.name))
 
     def _share(self, name: Name, before: Target | None, after: Target | None) -> None:
         """Record which Services have a workload in common."""
@@ -400,7 +293,7 @@ class Engine:
             times.append(record.look_at)
         return min(times)
 
-    def _seen(self, name: Name, facts: _Facts, now: float, frozen: Hold) -> Seen:
+    def _seen(self, name: Name, facts: Facts, now: float, frozen: Hold) -> Seen:
         """Return what a plan needs; the loads of Services with one workload are added."""
         assert facts.target is not None
         assert facts.replicas is not None

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from activator.records.counters import Histogram
 from activator.scale import families as f
-from activator.scale.engine import Engine, Record
+from activator.scale.engine import Engine
 from activator.scale.load import Loads, Name
 from activator.scale.objects import Objects
+from activator.scale.record import Record
 from activator.scale.watch import Watch
 from activator.telemetry.exposition import TextWriter
 from activator.telemetry.families import Family

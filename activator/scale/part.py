@@ -16,11 +16,11 @@ from activator.plain.service import PlainService
 from activator.scale.actuator import Target
 from activator.scale.api import Api
 from activator.scale.effects import Effect
-from activator.scale.engine import Record
 from activator.scale.findings import Finding
 from activator.scale.load import Loads, Name
 from activator.scale.objects import View
 from activator.scale.plan import ACTIVATION_LEASE
+from activator.scale.record import Record
 from activator.scale.services import Services
 from activator.scale.settings import ScaleSettings
 

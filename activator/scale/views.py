@@ -8,9 +8,9 @@ import msgspec
 
 from activator.kpa.decision import SENTENCES as RULES
 from activator.scale import reasons
-from activator.scale.engine import Record
 from activator.scale.findings import Finding, Reason
 from activator.scale.load import Loads, Name
+from activator.scale.record import Record
 
 
 class View(msgspec.Struct, rename="camel", omit_defaults=False):
