@@ -31,6 +31,9 @@ GOALS = {"tcpSocket": 0.006, "httpGet": 0.030}
 PROBES = {"tcpSocket": TCP_PROBE, "httpGet": HTTP_PROBE}
 #: Seconds between two looks at the scaler's load.
 _POLL = 0.1
+#: Seconds between two PATCHes of a workload that stays at 0, at least. A cold start right after
+#: another one would measure this wait.
+_BETWEEN_PATCHES = 2.0
 
 
 class Turn(NamedTuple):
@@ -115,3 +118,4 @@ async def _sleep_again(web: ServiceHandle) -> None:
     web.scale(0)
     await web.pods[-1].until("stopped")
     await web.until_listed(0)
+    await asyncio.sleep(_BETWEEN_PATCHES)

@@ -106,9 +106,12 @@ class Server:
         leaving = asyncio.ensure_future(_closed(reader, watch))
         try:
             async for line in watch.lines():
+                if writer.is_closing():
+                    return
                 writer.write(render_chunk(line))
                 await writer.drain()
-            writer.write(render_chunk(b""))
+            if not writer.is_closing():
+                writer.write(render_chunk(b""))
         finally:
             self._plane.released(watch)
             leaving.cancel()
