@@ -202,7 +202,7 @@ class Http1Client(Http1Connection):
 
     def _own_response(self, request: Request) -> own_responses.OwnResponse | None:
         """Return the response to a probe, or to a client beyond the limit; None for others."""
-        response = probe_response(request, self.base.proxy.unhealthy)
+        response = probe_response(request, self.base.port, self.base.proxy.unhealthy)
         if response is not None:
             self.base.idle_since = self.base.proxy.clock()
             return response

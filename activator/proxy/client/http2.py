@@ -276,7 +276,7 @@ class Http2Client(ConnectionSide):
             self._end.plan_close()
             send_own_response(self._context, stream, request, self.proxy.too_many_connections())
             return True
-        response = probe_response(request, self.proxy.unhealthy)
+        response = probe_response(request, self.base.port, self.proxy.unhealthy)
         if response is not None:
             send_own_response(self._context, stream, request, response)
         return response is not None

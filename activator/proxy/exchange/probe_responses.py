@@ -12,6 +12,7 @@ from collections.abc import Callable
 from activator.knative.control_fields import KUBELET_PROBE, NETWORK_HASH, NETWORK_PROBE
 from activator.knative.probes import AUTOSCALER, INGRESS, KUBELET_AGENT
 from activator.proxy.exchange.lookup import contradiction
+from activator.proxy.exchange.sides import Port
 from activator.proxy.message import own_responses
 from activator.proxy.message.request import Request
 
@@ -24,16 +25,20 @@ def may_be_kubelet(block: bytes) -> bool:
 
 
 def probe_response(
-    request: Request, unhealthy: Callable[[], str]
+    request: Request, port: Port, unhealthy: Callable[[], str]
 ) -> own_responses.OwnResponse | None:
     """Return the response to a probe of kubelet, ingress or autoscaler; None for other requests.
 
-    A request that names two revisions gets 400.
+    A request that names two revisions gets 400. All requests on the port of a plain Service are for
+    its pods.
 
     Arguments:
         request: any request of a client.
+        port: the port that the client has connected to.
         unhealthy: returns why the activator is not ready; empty while it is ready.
     """
+    if port.service:
+        return None
     fields = request.fields
     may_be = may_be_kubelet(request.section or request.lines)
     if fields.get(KUBELET_PROBE) or (may_be and _KUBELET.search(request.lines)):

@@ -269,6 +269,26 @@ async def test_the_port_of_a_service_decides_alone(world: World, bound: Bound) -
     assert not pod.requests[-1].all(b"activator-service")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (b"k-network-probe", b"activator"),
+        (b"user-agent", b"kube-probe/1.36"),
+        (b"k-kubelet-probe", b"kube-probe"),
+        (b"activator-service", b"ns/one, ns/two"),
+    ],
+)
+async def test_a_probe_on_the_port_of_a_service_goes_to_the_pod(
+    world: World, bound: Bound, name: bytes, value: bytes
+) -> None:
+    pod = await served(world)
+    client, http2 = await bound.client(), await bound.http2_client()
+    client.send(asking(fields=b"%b: %b\r\n" % (name, value)))
+    assert (await client.answer()).status == 200
+    assert (await http2.answer(knocks(http2, (name, value)))).status == 200
+    assert len(pod.requests) == 2
+
+
 async def test_clients_are_asked_to_reconnect_once_the_pods_are_reachable(
     world: World, bound: Bound
 ) -> None:
