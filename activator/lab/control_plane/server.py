@@ -76,6 +76,9 @@ class Server:
             await self._converse(reader, writer)
         except (ConnectionError, BadRequest):
             writer.transport.abort()
+        except asyncio.CancelledError:  # at the end of the program
+            # Python 3.11 would report a cancelled task as an error of the loop.
+            writer.transport.abort()
         finally:
             self._writers.discard(writer)
             writer.close()

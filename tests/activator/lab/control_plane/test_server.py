@@ -56,6 +56,26 @@ async def test_activator_lists_and_watches(world, tmp_path):
             assert world.plane.watches == 1
 
 
+async def test_the_end_of_the_program_ends_connections_without_a_report(world, tmp_path):
+    """As asyncio.run does: it cancels all tasks, and the loop reports those that fail."""
+    reports = list[str]()
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: reports.append(context["message"])
+    )
+    mine = asyncio.all_tasks()
+    async with served(world, tmp_path) as (_, client):
+        params = {"watch": "true", "resourceVersion": str(world.plane.store.version)}
+        async with client.get("/api/v1/services", params, 1e4) as response:
+            assert response.status == 200
+            tasks = [each for each in asyncio.all_tasks() - mine if "_serve" in repr(each)]
+            assert tasks
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await asyncio.sleep(0)
+    assert reports == []
+
+
 async def test_watch_ends_when_its_client_leaves(world, tmp_path):
     async with served(world, tmp_path) as (server, _):
         reader, writer = await asyncio.open_connection(server.host, server.port)
