@@ -154,7 +154,8 @@ def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Pa
     hello = f"curl -H 'Host: hello.default.svc.cluster.local' http://{traffic}"
     web = f"curl -H 'Host: web.default.svc.cluster.local' http://{traffic}"
     revision = "-H 'Knative-Serving-Namespace: default' -H 'Knative-Serving-Revision: slow'"
-    slow = f"curl {revision} http://{traffic}"
+    slow = f"curl {revision} 'http://{traffic}/sleep?ms=1000'"
+    explain = f"{_command()} explain"
     return [
         "",
         "Three services are scaled to zero: hello; slow, whose pods take 2 requests at a time;",
@@ -165,12 +166,13 @@ def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Pa
         f"  {hello}/",
         "",
         "  # eight requests of one second each: a queue, then more pods; after 15 s no pod again",
-        f"  for i in 1 2 3 4 5 6 7 8; do {slow}'/sleep?ms=1000' & done; wait",
+        f"  for i in 1 2 3 4 5 6 7 8; do {slow} & done; wait",
         "",
         "  # without Knative: `activator scale` starts a pod of web. It stops the pod after 15 s",
-        "  # without requests, but not in its own first minute. Its API shows the reasons",
+        "  # without requests. In the first minute of the demo it stops no pod. See why:",
         f"  {web}/",
-        f"  curl http://{scaler}/api/v1/services",
+        f"  {explain} web --admin-url http://{admin} --scaler-admin-url http://{scaler}",
+        f"  curl http://{scaler}/api/v1/services    # what the scaler knows, as JSON",
         f"  kubectl --kubeconfig {kubeconfig} get deployments,pods,endpointslices",
         "",
         "  # wait for the line 'pod hello-1 is ready for Kubernetes as well' below;",
@@ -181,7 +183,7 @@ def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Pa
         "",
         "  # show pods, queues and capacity, and why a request waits",
         f"  {_command()} status --admin-url http://{admin}",
-        f"  {_command()} explain hello --admin-url http://{admin}",
+        f"  {explain} hello --admin-url http://{admin}",
         f"  curl http://{admin}/api/v1/revisions    # the same as JSON; /metrics for Prometheus",
         "",
         "  # the same in a browser, live",

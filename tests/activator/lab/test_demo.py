@@ -52,6 +52,9 @@ def test_guide_names_each_way_to_a_revision(tmp_path):
     assert "Knative-Serving-Revision: slow" in text
     assert "'Host: web.default.svc.cluster.local' http://127.0.0.1:1/" in text
     assert "http://127.0.0.1:3/api/v1/services" in text, "the scaler"
+    web = "explain web --admin-url http://127.0.0.1:2 --scaler-admin-url http://127.0.0.1:3\n"
+    assert web in text, "the scaler's part of the page"
+    assert " 'http://127.0.0.1:1/sleep?ms=1000' &" in text
     assert "kubectl --kubeconfig k get deployments" in text
     assert "status --admin-url http://127.0.0.1:2" in text
     assert "explain hello --admin-url http://127.0.0.1:2" in text
