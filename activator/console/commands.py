@@ -92,7 +92,7 @@ class Explain:
         """See Question."""
         scaled: tuple[Fact, ...] = ()
         if self._scaler_url and status.is_service(response):
-            scaled = scaler.ask(self._scaler_url, self._namespace, self._name)
+            scaled = scaler.ask(self._scaler_url, self._namespace, self._name, second)
         return explain.page(response, second, scaled)
 
     def warnings(self, response: Node) -> list[str]:

@@ -17,11 +17,12 @@ from activator.console.screen import Fact
 _SERVICES: Final = "/api/v1/services"
 
 
-def ask(url: str, namespace: str, name: str) -> tuple[Fact, ...]:
+def ask(url: str, namespace: str, name: str, activator: Node | None = None) -> tuple[Fact, ...]:
     """Return the scaler's facts about a Service, or why there are none.
 
     Arguments:
         url: the admin port of the leading scaler.
+        activator: the response about the activator; None without one.
     """
     path = f"{_SERVICES}/{quote(namespace, safe='')}/{quote(name, safe='')}"
     try:
@@ -31,12 +32,20 @@ def ask(url: str, namespace: str, name: str) -> tuple[Fact, ...]:
     except NotKnown:
         lines: tuple[str, ...] = (f"the scaler at {url} knows no such Service",)
     except (NoResponse, UnexpectedResponse, ValueError):
-        lines = (
-            f"no leading scaler responds at {url}; reach it with",
-            "kubectl port-forward -n activator-system service/activator-scale 8081",
-            "--scaler-admin-url names another address",
-        )
+        lines = _missing(url, activator)
     return (Fact("Scaler", lines),)
+
+
+def _missing(url: str, activator: Node | None) -> tuple[str, ...]:
+    """Return how to reach a scaler that does not respond. Without a cluster there may be none."""
+    silent = f"no leading scaler responds at {url}"
+    another = "--scaler-admin-url names another address"
+    if activator is None or activator.node("manifests") is None:
+        forward = "kubectl port-forward -n activator-system service/activator-scale 8081"
+        return f"{silent}; reach it with", forward, another
+    if activator.node("scaler") is None:
+        return ("none: the activator runs without --scaler-url, so nothing scales this Service",)
+    return silent, another
 
 
 def facts(service: Node) -> Iterator[Fact]:

@@ -119,6 +119,16 @@ def test_the_scaler_is_queried_about_a_service_alone(kind, asked):
 
 
 @respx.mock
+def test_the_page_of_a_service_in_a_folder_says_that_nothing_scales_it():
+    respx.get(f"{REVISIONS}/default/hello").respond(json=HELLO | {"kind": "service"})
+    respx.get(ACTIVATOR).respond(json={"manifests": {"folder": "/srv"}, "scaler": None})
+    respx.get("http://127.0.0.1:8081/api/v1/services/default/hello").respond(503)
+    text, _ = ask(Explain("default", "hello", scaler_url="http://127.0.0.1:8081"))
+    assert "Scaler     none: the activator runs without --scaler-url" in text
+    assert "kubectl" not in text
+
+
+@respx.mock
 def test_a_service_that_is_refused_is_not_known_and_its_reason_is_shown():
     respx.get(f"{REVISIONS}/shop/hello?kind=service").respond(**UNKNOWN)
     respx.get(REVISIONS).respond(json={"revisions": []})

@@ -94,6 +94,32 @@ def test_a_scaler_that_is_not_there():
     assert "kubectl port-forward -n activator-system service/activator-scale 8081" in text
 
 
+FOLDER = {"manifests": {"folder": "/srv", "ageSeconds": 1.0}}
+
+
+@respx.mock
+@pytest.mark.parametrize(
+    ("scaler_link", "lines"),
+    [
+        (
+            None,
+            ("none: the activator runs without --scaler-url, so nothing scales this Service",),
+        ),
+        (
+            {"connected": True},
+            (
+                f"no leading scaler responds at {URL}",
+                "--scaler-admin-url names another address",
+            ),
+        ),
+    ],
+)
+def test_without_a_cluster_no_port_can_be_forwarded(scaler_link, lines):
+    respx.get(PATH).mock(side_effect=httpx.ConnectError("refused"))
+    activator = parse(json.dumps(FOLDER | {"scaler": scaler_link}))
+    assert scaler.ask(URL, "shop", "hello", activator)[0].lines == lines
+
+
 @respx.mock
 def test_the_host_is_one_that_every_scaler_accepts():
     """In an activator's pod the URL has the name of the scaler's Service."""
