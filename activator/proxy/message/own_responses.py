@@ -117,6 +117,7 @@ MISSING_HASH: Final = _error(400, response_texts.MISSING_HASH)
 
 
 _HASH: Final = b"\r\n" + NETWORK_HASH_START
+_SERVICE_FORM: Final = "the header Activator-Service has the form NAMESPACE/NAME"
 _TIMED_OUT: Final = response_texts.TIMED_OUT.encode()
 
 
@@ -142,7 +143,9 @@ def unexpected_probe(value: bytes) -> OwnResponse:
 def not_found(error: RevisionNotFound) -> OwnResponse:
     """Return the response to a request for an unknown revision, or one without its full name."""
     if error.kind is RevisionKind.SERVICE:
-        text = f'no Service "{error.namespace}/{error.name}" has opted in'
+        if not error.name:
+            return _error(404, _SERVICE_FORM, Reason.UNKNOWN_REVISION, "")
+        text = f'the activator knows no annotated Service "{error.namespace}/{error.name}"'
         return _error(404, printable(text), Reason.UNKNOWN_REVISION, "")
     text = response_texts.not_found(error.name)
     return _error(

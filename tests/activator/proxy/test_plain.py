@@ -158,6 +158,12 @@ async def test_the_field_names_nothing_else_than_a_service(world: World) -> None
         answer = await world.ask(asking(fields=b"Activator-Service: %b\r\n" % name))
         assert answer.status == 404
         assert (answer.get(b"activator-reason") or b"").startswith(b"unknown-revision")
+        body = (
+            b'the activator knows no annotated Service "%b"' % name
+            if name.startswith(b"ns/")
+            else b"the header Activator-Service has the form NAMESPACE/NAME"
+        )
+        assert not name or answer.body.rstrip() == body
     assert not pod.requests
     assert len(world.driver.entries) == 0, "invented names take no memory"
 
