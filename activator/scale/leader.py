@@ -79,7 +79,7 @@ class Candidate:
         self._clock = clock
         self._lost: asyncio.TimerHandle | None = None
         # The pods that have, or may have, the label: True means that it must be set.
-        self._labels: dict[str, bool] = {place.pod: False}
+        self._labels = dict[str, bool]()
         self._label_error = ""
         self.error = ""
         self.since: float | None = None
@@ -96,6 +96,7 @@ class Candidate:
 
     async def run(self) -> None:
         """Take part until cancelled. No fault of the server ends this."""
+        self._labels[self._place.pod] = False  # of an earlier process of this pod
         while True:
             await self._attempt()
             self._note()
