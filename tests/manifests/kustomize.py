@@ -54,7 +54,7 @@ def _apply(folder: Path, objects: list[Object]) -> list[Object]:
     options = said.pop("generatorOptions", {})
     for config_map in said.pop("configMapGenerator", []):
         objects = [*objects, _config_map(folder, config_map, options)]
-    for path in said.pop("components", []):
+    for path in said.pop("components", None) or []:
         objects = _apply(folder / path, objects)
     steps: dict[str, Callable[[list[Object], Any], None]] = {
         "patches": _patches,

@@ -7,6 +7,7 @@ from typing import Any
 
 import kubernetes_validate  # type: ignore[import-untyped] # it has no types
 import pytest
+import yaml
 
 from activator.scale.ports import DEFAULT_RANGE
 from tests.manifests import knative
@@ -56,6 +57,14 @@ def test_kubectl_builds_the_same(folder: str) -> None:
     assert by_name(rendered(kustomize_command(), MANIFESTS / folder)) == by_name(
         build(MANIFESTS / folder)
     )
+
+
+@pytest.mark.parametrize("overlay", [SERVICES, KNATIVE])
+def test_a_component_needs_only_its_comment_sign_removed(overlay: Path) -> None:
+    text = (overlay / "kustomization.yaml").read_text()
+    components = yaml.safe_load(text.replace("# - ../../components/", "- ../../components/"))
+    assert components["components"]
+    assert all((overlay / each).is_dir() for each in components["components"])
 
 
 @pytest.mark.parametrize(("overlay", "components"), [("services", COMPONENTS), ("knative", BESIDE)])
