@@ -57,7 +57,7 @@ async def test_activator_lists_and_watches(world, tmp_path):
 
 
 async def test_the_end_of_the_program_ends_connections_without_a_report(world, tmp_path):
-    """As asyncio.run does: it cancels all tasks, and the loop reports those that fail."""
+    """As asyncio.run does: it cancels all tasks, and the loop reports a failed task."""
     reports = list[str]()
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: reports.append(context["message"])
