@@ -182,7 +182,7 @@ async def _drain(servers: Servers, runtime: Runtime, report: Callable[[str], obj
         logger.info("the lame duck is over: draining")
     closed = await servers.stop_data(settings.drain_timeout)
     runtime.driver.flush_log()  # the summaries belong before the last line
-    report(f"ended: {_summary(_outcomes(runtime) - before, closed)}")
+    report(f"ended; during the shutdown: {_summary(_outcomes(runtime) - before, closed)}")
 
 
 def _outcomes(runtime: Runtime) -> Counter[str]:

@@ -356,7 +356,7 @@ async def test_signal_finishes_what_runs_and_what_waits_and_ends_with_0(
             busy.open.set()
             assert await runs == (200, "queue")
         assert await running.ended() == 0
-        assert running.lines[-1]["message"] == "ended: 2 requests served"
+        assert running.lines[-1]["message"] == "ended; during the shutdown: 2 requests served"
         assert "Traceback" not in running.log
 
 
@@ -453,7 +453,7 @@ async def test_summary_of_changes_comes_before_the_last_line(tmp_path: Path) -> 
         running.tell(signal.SIGTERM)
         assert await running.ended() == 0
         messages = [line["message"] for line in running.lines]
-        assert messages[-1].startswith("ended: ")
+        assert messages[-1].startswith("ended; during the shutdown: ")
         assert sum("more changes" in message for message in messages) == 1
 
 
@@ -469,7 +469,7 @@ async def test_request_that_waits_too_long_for_the_end_is_sent_elsewhere(
             assert await waits == (503, "draining\n")
         assert await running.ended() == 0
         assert running.lines[-1]["message"] == (
-            "ended: 0 requests served, 1 ended by the shutdown (503)"
+            "ended; during the shutdown: 0 requests served, 1 ended by the shutdown (503)"
         )
 
 
@@ -483,8 +483,8 @@ async def test_request_that_never_ends_does_not_keep_the_process(tmp_path: Path)
         assert await asking == (503, "draining\n")
         assert await running.ended() == 0
         assert running.lines[-1]["message"] == (
-            "ended: 0 requests served, 1 ended by the shutdown (503, or an aborted response), "
-            "1 connection closed early"
+            "ended; during the shutdown: 0 requests served, 1 ended by the shutdown (503, or an "
+            "aborted response), 1 connection closed early"
         )
 
 
@@ -542,7 +542,7 @@ async def test_listener_that_fails_ends_the_process_with_1_and_in_order(
     async with asyncio.timeout(PATIENCE):
         assert await running == 1
     assert f"the listener h2c has failed: {address}" in caplog.messages
-    assert "ended: 0 requests served" in caplog.messages
+    assert "ended; during the shutdown: 0 requests served" in caplog.messages
 
 
 async def _has_said(caplog: pytest.LogCaptureFixture, text: str) -> bool:
@@ -586,7 +586,7 @@ async def test_ctrl_c_in_the_demo_says_what_it_waits_for_and_a_second_one_ends(
                 assert await waits == b""
             else:
                 assert await running.ended() == 0
-                assert re.search(r"\nended: .*1 ", output.read_text())
+                assert re.search(r"\nended; .*1 ", output.read_text())
                 assert (await waits).startswith(b"HTTP/1.1 ")
             # Operators read its log as well.
             assert {line["severity"] for line in running.lines} <= {"PLAIN"}

@@ -130,7 +130,7 @@ async def test_httpx_has_the_responses_that_it_waits_for_when_the_ports_close(
             await until(lambda: is_closed(running), "no new connection is taken")
             Pod.may_answer.set()
         assert await running.ended() == 0
-        assert "ended: 3 requests served" in running.log
+        assert "ended; during the shutdown: 3 requests served" in running.log
 
 
 async def test_the_library_h2_has_its_response_before_it_learns_of_the_end(

@@ -214,7 +214,7 @@ async def test_traffic_continues_without_a_reader_and_the_loss_is_reported(tmp_p
                 asyncio.get_running_loop().remove_reader(descriptor)
         # Each line is whole, in its order, and the end of the log is there.
         lines = [json.loads(line) for line in running.stderr.read_rest().splitlines()]
-        assert lines[-1]["message"] == "ended: 0 requests served"
+        assert lines[-1]["message"] == "ended; during the shutdown: 0 requests served"
         written = running.stdout.read_rest().splitlines()
         assert set(written) == {"200" + "x" * 8000}
 
