@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from activator.objects.addresses import ip_of
 from activator.objects.fields import Field, root
-from activator.plain.slices import MANAGED_BY_LABEL, OURS, SERVICE_LABEL
+from activator.plain.slices import SERVICE_LABEL, is_takeover
 
 #: The annotation of a takeover slice that stores the allotted port.
 PORT_ANNOTATION: Final = "activator.dev/port"
@@ -48,7 +48,7 @@ def parse(obj: object) -> Allotment | None:
     """
     slice_ = root(obj, "EndpointSlice")
     metadata = slice_["metadata"]
-    if metadata["labels"].at(MANAGED_BY_LABEL).text() != OURS:
+    if not is_takeover(metadata):
         return None
     return Allotment(
         metadata["creationTimestamp"].text(),
@@ -65,7 +65,11 @@ def parse(obj: object) -> Allotment | None:
 
 
 def port_of(metadata: Field) -> int:
-    """Return the port that a takeover slice stores; 0 if the annotation is missing or wrong."""
+    """Return the port that a takeover slice stores; 0 if the annotation is missing or wrong.
+
+    Raises:
+        ManifestError: the annotation is no text.
+    """
     text = metadata["annotations"].at(PORT_ANNOTATION).text()
     is_port = text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) <= _MAX_PORT
     return int(text) if is_port else 0

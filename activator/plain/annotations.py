@@ -333,7 +333,7 @@ TABLE: Final[Mapping[str, Row]] = {
     "probe": Row(
         *("probe", _probe, "`http:/PATH`, `tcp`, `grpc`, `grpc:SERVICE`, `none`"),
         "the readiness probe of the container, if it is on that port; else `tcp`",
-        "How the activator probes a pod. With `none` it goes by Kubernetes alone.",
+        "How the activator probes a pod. With `none`, Kubernetes' list decides alone.",
     ),
     "route": Row(
         *("route", _enum(Route), _words(Route), "`shared`"),

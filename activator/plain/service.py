@@ -1,7 +1,7 @@
 """Reads an annotated Service: which port is buffered, and whether the Service can be buffered.
 
-A Service that is ExternalName or has no selector is refused with a reason; other problems are
-warnings. Source: ServiceSpec in the Kubernetes API reference.
+A Service is refused with a reason if its type, its selector or its ports make it unusable. Other
+problems are warnings. Source: ServiceSpec in the Kubernetes API reference.
 """
 
 from __future__ import annotations

@@ -74,9 +74,9 @@ def parse(obj: object) -> Slice | None:
         ManifestError: a field is wrong.
     """
     slice_ = root(obj, "EndpointSlice")
-    labels = slice_["metadata"]["labels"]
-    service = labels.at(SERVICE_LABEL).text()
-    if not service or labels.at(MANAGED_BY_LABEL).text() == OURS:
+    metadata = slice_["metadata"]
+    service = metadata["labels"].at(SERVICE_LABEL).text()
+    if not service or is_takeover(metadata):
         return None
     family = slice_["addressType"].text()
     if family not in ("IPv4", "IPv6"):
@@ -84,6 +84,18 @@ def parse(obj: object) -> Slice | None:
     return Slice(
         service, family == "IPv6", _ports(slice_["ports"]), tuple(_endpoints(slice_["endpoints"]))
     )
+
+
+def is_takeover(metadata: Field) -> bool:
+    """Return whether an EndpointSlice is a takeover slice.
+
+    Arguments:
+        metadata: of the slice.
+
+    Raises:
+        ManifestError: the label is no text.
+    """
+    return metadata["labels"].at(MANAGED_BY_LABEL).text() == OURS
 
 
 def _ports(ports: Field) -> Mapping[str, int]:

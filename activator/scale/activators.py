@@ -7,7 +7,7 @@ from typing import NamedTuple, final
 
 from activator.objects.addresses import ip_of
 from activator.objects.fields import Field, ManifestError, ObjectKey, identify, root
-from activator.plain.slices import MANAGED_BY_LABEL, OURS, SERVICE_LABEL
+from activator.plain.slices import SERVICE_LABEL, is_takeover
 from activator.scale.takeover import Activator, Family
 
 
@@ -69,11 +69,10 @@ class Activators:
         return self._slices.pop(key, None) is not None and self._renew()
 
     def _is_listed(self, metadata: Field) -> bool:
-        labels = metadata["labels"]
         return (
             metadata["namespace"].text() == self._namespace
-            and labels.at(SERVICE_LABEL).text() == self._service
-            and labels.at(MANAGED_BY_LABEL).text() != OURS
+            and metadata["labels"].at(SERVICE_LABEL).text() == self._service
+            and not is_takeover(metadata)
         )
 
     def _renew(self) -> bool:

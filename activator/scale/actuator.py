@@ -13,9 +13,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, NamedTuple
 
 from activator.objects.fields import ManifestError
-from activator.scale.api import Api, ApiResponse, ApiUnreachable
+from activator.scale.api import MERGE_PATCH, Api, ApiResponse, ApiUnreachable
 from activator.scale.subresource import (
-    MERGE_PATCH,
     Problem,
     Resource,
     Scale,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+
+#: The Content-Type of a PATCH: a JSON merge patch (RFC 7396).
+MERGE_PATCH: Final = "application/merge-patch+json"
 
 
 class ApiUnreachable(Exception):

@@ -12,6 +12,7 @@ from datetime import datetime
 from itertools import count
 from typing import Any, Final, NamedTuple, final
 
+from activator.scale.api import MERGE_PATCH
 from activator.scale.lease import micro_time
 
 CONTROLLER: Final = "activator.dev/scale"
@@ -24,7 +25,6 @@ BURST: Final = 10
 REFILL: Final = 60.0
 
 _COLLECTION: Final = "/apis/events.k8s.io/v1/namespaces/{}/events"
-_MERGE_PATCH: Final = "application/merge-patch+json"
 _MOST_INSTANCE: Final = 128
 _NAME: Final = 200
 
@@ -169,7 +169,7 @@ class EventBook:
             before.at, before.count = now, before.count + 1
             series = {"count": before.count, "lastObservedTime": micro_time(wall)}
             body: Mapping[str, Any] = {"series": series}
-            method, path, content_type = "PATCH", f"{path}/{before.name}", _MERGE_PATCH
+            method, path, content_type = "PATCH", f"{path}/{before.name}", MERGE_PATCH
         else:
             nanoseconds = int(wall.timestamp() * 1e6) * 1000 + next(self._numbers) % 1000
             name = f"{subject.name[:_NAME]}.{nanoseconds:x}"

@@ -18,7 +18,7 @@ LEADER: Final = Family(
     "activator_scale_leader", _G, (), "1 on the scaler that leads, 0 on the others."
 )
 SERVICES: Final = Family(
-    "activator_scale_services", _G, ("owner",), "Services that opt in, by what scales them."
+    "activator_scale_services", _G, ("owner",), "Annotated Services, by owner of their replicas."
 )
 ACTIVATORS: Final = Family(
     "activator_scale_activators", _G, (), "Activators that are connected to this scaler."
@@ -27,7 +27,10 @@ REPLICAS: Final = Family(
     "activator_scale_replicas", _G, SERVICE, "Replicas that the Service's workload asks for."
 )
 WANTED: Final = Family(
-    "activator_scale_wanted_replicas", _G, SERVICE, "Replicas that the scaler wants for a Service."
+    "activator_scale_wanted_replicas",
+    _G,
+    SERVICE,
+    "Replicas that the scaler asks for; those of the workload if it asks for no change.",
 )
 READY: Final = Family(
     "activator_scale_ready_pods", _G, SERVICE, "Pods of the Service that Kubernetes lists as ready."
@@ -54,7 +57,7 @@ COLD_STARTS: Final = Family(
     "activator_scale_cold_start_seconds",
     _H,
     (),
-    "Time from the first report of a waiting request to the API server's response.",
+    "Time from the first report of a waiting request until the API server has set the replicas.",
     COLD_START_BOUNDS,
 )
 TICKS: Final = Family(
@@ -65,7 +68,10 @@ TICKS: Final = Family(
     TICK_BOUNDS,
 )
 GARBLED: Final = Family(
-    "activator_scale_garbled_reports_total", _C, (), "Frames of activators that were no reports."
+    "activator_scale_garbled_reports_total",
+    _C,
+    (),
+    "Frames on the port of the activators that cannot be decoded as reports.",
 )
 WATCH_AGE: Final = Family(
     "activator_scale_watch_age_seconds",

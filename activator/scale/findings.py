@@ -1,4 +1,4 @@
-"""Defines the reasons that the scaler gives to people: in Events, logs, the API and ``explain``."""
+"""Defines the reasons of findings, which a user reads in Events, the API and ``explain``."""
 
 from __future__ import annotations
 

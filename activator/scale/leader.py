@@ -16,9 +16,8 @@ from typing import Final, NamedTuple
 
 from activator.objects.fields import ManifestError
 from activator.scale import lease
-from activator.scale.api import Api, ApiResponse, ApiUnreachable
+from activator.scale.api import MERGE_PATCH, Api, ApiResponse, ApiUnreachable
 from activator.scale.lease import RETRY, Action, Election
-from activator.scale.subresource import MERGE_PATCH
 
 logger = logging.getLogger(__name__)
 

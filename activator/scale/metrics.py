@@ -44,7 +44,7 @@ class Metrics:
         Arguments:
             now: seconds, on the loop's clock.
             leads: whether this process decides.
-            garbled: frames that were no reports.
+            garbled: frames that cannot be decoded as reports.
         """
         lines = [*self._own(now, leads=leads, garbled=garbled), self._process.render()]
         return "".join(lines).encode()

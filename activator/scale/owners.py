@@ -181,7 +181,7 @@ def _about_keda(
     objects: Sequence[_ScaledObject], target: Target, service: str
 ) -> Sequence[Finding]:
     if not objects:
-        note = f"owner is keda, and no ScaledObject has {target.resource.kind} {target.name}"
+        note = f"owner is keda, and no ScaledObject targets {target.resource.kind} {target.name}"
         return [Finding(Reason.SCALED_OBJECT_MISSING, note)]
     mine, found = objects[0], []
     if service not in mine.services:
@@ -198,7 +198,7 @@ def _about_keda(
 
 def _about_hpa(hpas: Sequence[_Hpa], target: Target) -> Sequence[Finding]:
     if not hpas:
-        note = f"owner is hpa, and no {HPA} has {target.resource.kind} {target.name}"
+        note = f"owner is hpa, and no {HPA} targets {target.resource.kind} {target.name}"
         return [Finding(Reason.HPA_MISSING, note)]
     if hpas[0].can_wake:
         return []

@@ -62,7 +62,7 @@ class Part:
         slice_since: returns since when the activators are endpoints of a Service; None if they are
             not.
         lease: returns the seconds for which the owner of a workload must read it as active.
-        findings: returns what a user must know of a Service, for the API, the log and Events.
+        findings: returns what a user must know of a Service, for the API and Events.
         listeners: enters the listeners of the part; the context's value has their addresses by
             name. They are open while the process runs, whether it leads or not.
     """

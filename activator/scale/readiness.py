@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple, final
 
 from activator.objects.fields import Field, ObjectKey, root
-from activator.plain.slices import MANAGED_BY_LABEL, OURS, SERVICE_LABEL
+from activator.plain.slices import SERVICE_LABEL, is_takeover
 from activator.scale.index import Index
 from activator.scale.load import Name
 
@@ -39,9 +39,9 @@ class Readiness:
     def put(self, key: ObjectKey, obj: object) -> None:
         """See objects.View."""
         slice_ = root(obj, "EndpointSlice")
-        labels = slice_["metadata"]["labels"]
-        name = labels.at(SERVICE_LABEL).text()
-        if not name or labels.at(MANAGED_BY_LABEL).text() == OURS:
+        metadata = slice_["metadata"]
+        name = metadata["labels"].at(SERVICE_LABEL).text()
+        if not name or is_takeover(metadata):
             self.remove(key)
             return
         counted = _shared(

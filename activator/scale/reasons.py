@@ -27,7 +27,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     Hold.TWO_OWNERS.value: "another component scales the same workload, so no replica is removed",
     Hold.LOAD_UNKNOWN.value: "no activator reports, or one was just lost: no replica is removed",
     Hold.STALE.value: "the watch of the API server fails, so no replica is removed",
-    Hold.NEW_LEADER.value: "this scaler leads for less than 60 s, so no replica is removed",
+    Hold.NEW_LEADER.value: "this scaler has led for less than 60 s, so no replica is removed",
     Hold.NO_SLICE.value: "no activator is an endpoint of the Service yet, so the last pod stays",
     Hold.CLOSING.value: "the activators take over before the last pod goes",
     Hold.RETRY.value: "the last request for replicas was less than 2 s ago",

@@ -108,13 +108,14 @@ class ScaleSettings:
     )
     grpc_tls_key: str = setting(
         values.TEXT, "ACTIVATOR_GRPC_TLS_KEY", LISTENERS, "",
-        "File with the key of that certificate in PEM, not encrypted.",
+        "File with the private key of KEDA's port in PEM, not encrypted.",
         "It belongs to `--grpc-tls-cert`.",
         commands=_SCALE,
     )
     grpc_tls_client_ca: str = setting(
         values.TEXT, "ACTIVATOR_GRPC_TLS_CLIENT_CA", LISTENERS, "",
-        "File with the authorities of KEDA's certificate in PEM; empty to require none.",
+        "File with the CA certificates that sign KEDA's client certificate in PEM; empty to "
+        "require no client certificate.",
         "It needs `--grpc-tls-cert`.",
         commands=_SCALE,
     )
@@ -127,22 +128,23 @@ class ScaleSettings:
     )
     external_metrics_tls_cert: str = setting(
         values.TEXT, "ACTIVATOR_EXTERNAL_METRICS_TLS_CERT", LISTENERS, "",
-        "File with the certificate of that port in PEM; empty for one that the scaler makes and "
-        "signs itself.",
-        "An APIService with `insecureSkipTLSVerify` needs no certificate of an authority.",
+        "File with the certificate of the port for external metrics in PEM; empty for one that the "
+        "scaler makes and signs itself.",
+        "An APIService with `insecureSkipTLSVerify` needs no certificate of a CA.",
         commands=_SCALE,
     )
     external_metrics_tls_key: str = setting(
         values.TEXT, "ACTIVATOR_EXTERNAL_METRICS_TLS_KEY", LISTENERS, "",
-        "File with the key of that certificate in PEM, not encrypted.",
+        "File with the private key of the port for external metrics in PEM, not encrypted.",
         "It belongs to `--external-metrics-tls-cert`.",
         commands=_SCALE,
     )
     external_metrics_client_ca: str = setting(
         values.TEXT, "ACTIVATOR_EXTERNAL_METRICS_CLIENT_CA", LISTENERS, "",
-        "File with the authorities of the API server's certificate in PEM; empty to require none.",
+        "File with the CA certificates that sign the API server's client certificate in PEM; empty "
+        "to require no client certificate.",
         "The loads of Services are no secret. The ConfigMap "
-        "`kube-system/extension-apiserver-authentication` has the authorities.",
+        "`kube-system/extension-apiserver-authentication` has the CA certificates.",
         commands=_SCALE,
     )
     metrics_port: int = setting(

@@ -13,10 +13,10 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from activator.plain.service import PROXY_LABEL
+from activator.scale.api import MERGE_PATCH
 from activator.scale.findings import Finding, Reason
 from activator.scale.takeover import HEADLESS_LABEL, Stored
 
-MERGE_PATCH: Final = "application/merge-patch+json"
 JSON: Final = "application/json"
 
 _RULE: Final = (

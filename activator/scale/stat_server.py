@@ -47,7 +47,7 @@ class StatServer:
         on_busy: called with the Services of a report that have requests.
 
     Attributes:
-        garbled: frames that were no reports.
+        garbled: frames that cannot be decoded as reports.
     """
 
     def __init__(
@@ -127,7 +127,8 @@ class StatServer:
         except ValueError as error:
             self.garbled += 1
             if self.garbled == 1:
-                logger.warning("%s sent no report: %s", connection.remote_address[0], error)
+                peer = connection.remote_address[0]
+                logger.warning("%s: a frame cannot be decoded as a report: %s", peer, error)
             return
         reports = [
             Report(Name(*stat.revision_id[:2]), _amount(stat.concurrency), stat.request_count)

@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 
 from activator.objects.fields import root
 
-MERGE_PATCH: Final = "application/merge-patch+json"
-
 MOST_REPLICAS: Final = 2**31 - 1
 
 

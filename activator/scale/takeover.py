@@ -11,10 +11,10 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from activator.objects.fields import Field, root
+from activator.plain.allotments import PORT_ANNOTATION, port_of
 from activator.plain.service import PROXY_LABEL, PlainService
 from activator.plain.slices import MANAGED_BY_LABEL, OURS, SERVICE_LABEL
 
-PORT_ANNOTATION: Final = "activator.dev/port"
 #: Proxies ignore a slice with this label.
 HEADLESS_LABEL: Final = "service.kubernetes.io/headless"
 
@@ -23,7 +23,6 @@ MOST_ENDPOINTS: Final = 1000
 #: Each one is explicit: older ingress-nginx fails without, Traefik drops the endpoint.
 _CONDITIONS: Final[Mapping[str, bool]] = {"ready": True, "serving": True, "terminating": False}
 _LONGEST_NAME: Final = 253
-_MAX_PORT: Final = 65_535
 
 
 class Family(Enum):
@@ -73,11 +72,6 @@ def name_parts(name: str) -> tuple[str, Family] | None:
     return None
 
 
-def is_ours(slice_: Field) -> bool:
-    """Return whether an EndpointSlice is a takeover slice."""
-    return slice_["metadata"]["labels"].at(MANAGED_BY_LABEL).text() == OURS
-
-
 def stored(obj: object) -> Stored:
     """Return what a takeover slice stores.
 
@@ -86,11 +80,9 @@ def stored(obj: object) -> Stored:
     """
     slice_ = root(obj, "EndpointSlice")
     metadata = slice_["metadata"]
-    text = metadata["annotations"].at(PORT_ANNOTATION).text()
-    is_port = text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) <= _MAX_PORT
     return Stored(
         metadata["labels"].at(SERVICE_LABEL).text(),
-        int(text) if is_port else 0,
+        port_of(metadata),
         frozenset(
             address.text()
             for endpoint in slice_["endpoints"].items()

@@ -13,7 +13,9 @@ from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple, final
 
 from activator.objects.fields import Field, ManifestError, root
+from activator.plain.allotments import PORT_ANNOTATION
 from activator.plain.service import PlainService
+from activator.plain.slices import is_takeover
 from activator.scale import slice_requests
 from activator.scale.findings import Finding, Reason
 from activator.scale.load import Name
@@ -21,11 +23,9 @@ from activator.scale.ports import Claim, Ports, PortsExhausted
 from activator.scale.slice_record import Holder, SliceRecord
 from activator.scale.slice_requests import Outcome, Request
 from activator.scale.takeover import (
-    PORT_ANNOTATION,
     Activator,
     Family,
     content_of,
-    is_ours,
     name_parts,
     slice_name,
     slice_object,
@@ -296,7 +296,7 @@ class Takeovers:
         owner = Name(key.namespace, parts[0])
         record = self._slices.get(key)
         # A slice that has lost the label still has the annotation.
-        is_own = is_ours(slice_) or bool(metadata["annotations"].at(PORT_ANNOTATION).text())
+        is_own = is_takeover(metadata) or bool(metadata["annotations"].at(PORT_ANNOTATION).text())
         if record is None:
             if not is_own:
                 return None

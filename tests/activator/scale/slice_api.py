@@ -9,6 +9,7 @@ from copy import deepcopy
 from itertools import count
 from typing import Any
 
+from activator.lab.control_plane.merge_patch import merge
 from activator.scale.api import ApiResponse, ApiUnreachable
 from tests.activator.scale.fake_api import status
 
@@ -79,7 +80,7 @@ class SliceApi:
         version = patch["metadata"].pop("resourceVersion")
         if version != known["metadata"]["resourceVersion"]:
             return status(409, "the object has been modified")
-        return self.put(_merged(known, patch))
+        return self.put(merge(known, patch))
 
     def delete(self, namespace: str, name: str, options: Any = None) -> ApiResponse:
         """Delete a slice, as any component may."""
@@ -117,16 +118,3 @@ class SliceApi:
     def _bump(self, obj: Any, event: str) -> None:
         obj["metadata"]["resourceVersion"] = str(next(self._versions))
         self.events.append((event, deepcopy(obj)))
-
-
-def _merged(target: Any, patch: Any) -> Any:
-    """Return a JSON merge patch's result (RFC 7396)."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = _merged(result.get(name), value)
-    return result

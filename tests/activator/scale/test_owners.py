@@ -73,7 +73,7 @@ def test_the_component_beside_the_owner(owner: Owner, objects: Any, other: str) 
 @pytest.mark.parametrize(
     ("owner", "objects", "reason", "note"),
     [
-        (Owner.KEDA, [], Reason.SCALED_OBJECT_MISSING, "no ScaledObject has Deployment hello"),
+        (Owner.KEDA, [], Reason.SCALED_OBJECT_MISSING, "no ScaledObject targets Deployment hello"),
         (
             *(Owner.KEDA, [keda(triggers=[{"type": "cron", "metadata": {"service": "hello"}}])]),
             *(Reason.KEDA_TRIGGER_MISSING, "external-push with the metadata service: hello"),
@@ -86,7 +86,7 @@ def test_the_component_beside_the_owner(owner: Owner, objects: Any, other: str) 
             *(Owner.KEDA, [keda(annotations={"autoscaling.keda.sh/paused-replicas": "0"})]),
             *(Reason.SCALED_OBJECT_PAUSED, "autoscaling.keda.sh/paused-replicas"),
         ),
-        (Owner.HPA, [], Reason.HPA_MISSING, "no HorizontalPodAutoscaler has Deployment hello"),
+        (Owner.HPA, [], Reason.HPA_MISSING, "no HorizontalPodAutoscaler targets Deployment hello"),
         (Owner.HPA, [hpa(minReplicas=1)], Reason.HPA_CANNOT_WAKE, "needs minReplicas: 0 and"),
         (Owner.HPA, [hpa(minReplicas=None)], Reason.HPA_CANNOT_WAKE, "minReplicas: 0"),
         (

@@ -29,7 +29,7 @@ async def test_a_service_shows_who_scales_it_and_why_not(tmp_path: Path) -> None
         "why": "idle",
         "sentence": "no request for idle-seconds",
         "reason": "new-leader",
-        "detail": "this scaler leads for less than 60 s, so no replica is removed",
+        "detail": "this scaler has led for less than 60 s, so no replica is removed",
         "load": {"current": 0.0, "stable": view["load"]["stable"], "panic": 0.0}
         | {"byActivator": {"activator-1": 3.0}},
         "lastChange": None,
