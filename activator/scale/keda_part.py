@@ -10,11 +10,11 @@ from pathlib import Path
 
 from activator.scale.board import Board
 from activator.scale.http_server import address, listen
-from activator.scale.keda.door import Door
+from activator.scale.keda.door import Door, NotStarted
 from activator.scale.part import Context, Part
 from activator.scale.publishing import Publishing
 from activator.scale.settings import ScaleSettings
-from activator.scale.tls_files import TlsFiles
+from activator.scale.tls_files import TlsFileError, TlsFiles
 
 logger = logging.getLogger(__name__)
 
@@ -34,12 +34,15 @@ def make(context: Context) -> Part:
 
             async def start(host: str, port: int) -> None:
                 # grpcio is imported here, when KEDA needs it.
-                from activator.scale.keda.listener import KedaListener
+                from activator.scale.keda.listener import KedaListener, KedaListenError
                 from activator.scale.keda.server import ExternalScaler
 
                 scaler = ExternalScaler(board, lambda: context.is_leader() and board.is_open)
                 listener = KedaListener(scaler, files)
-                await listener.start(host, port)
+                try:
+                    await listener.start(host, port)
+                except (KedaListenError, TlsFileError) as error:
+                    raise NotStarted(str(error)) from error
                 servers.push_async_callback(listener.close)
                 logger.info("KEDA has connected: serving it on %s", named)
 

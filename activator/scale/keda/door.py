@@ -19,7 +19,14 @@ _READ: Final = 64 << 10
 #: The own address that leads to a listener on all addresses.
 _LOCAL: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
+#: Seconds until a server that could not start is started again.
+RETRY: Final = 1.0
+
 _Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class NotStarted(Exception):
+    """The server cannot start now; the text says why."""
 
 
 @final
@@ -28,7 +35,7 @@ class Door:
 
     Arguments:
         sock: a listening socket; the door closes it.
-        start: starts the server at a host and a port.
+        start: starts the server at a host and a port; raises NotStarted or OSError if it cannot.
     """
 
     def __init__(self, sock: socket.socket, start: Callable[[str, int], Awaitable[object]]) -> None:
@@ -46,7 +53,7 @@ class Door:
             self._sock.close()
         client = await asyncio.open_connection(sock=first)
         try:
-            await self._start(host, port)
+            await self._begin(host, port)
             server = await asyncio.open_connection(_LOCAL.get(host, host), port)
             try:
                 await _join(client, server)
@@ -56,6 +63,19 @@ class Door:
             logger.debug("the first connection ended: %s", error)
         finally:
             await _close(client[1])
+
+    async def _begin(self, host: str, port: int) -> None:
+        """Start the server. Try again until it starts: nothing else listens at the address."""
+        before = ""
+        while True:
+            try:
+                await self._start(host, port)
+                return
+            except (NotStarted, OSError) as error:
+                if str(error) != before:
+                    before = str(error)
+                    logger.warning("cannot serve KEDA: %s; trying again every %g s", error, RETRY)
+            await asyncio.sleep(RETRY)
 
 
 async def _join(one: _Stream, other: _Stream) -> None:

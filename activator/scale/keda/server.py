@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, Final, Protocol
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from activator.scale.board import Workload
 from activator.scale.keda import SERVICE_KEY
@@ -53,7 +54,7 @@ class ExternalScaler:
         _, workload = await self._find(ref, context)
         return wire.IsActiveResponse(result=workload.active)
 
-    async def stream_is_active(self, ref: Any, context: Any) -> AsyncIterator[Any]:
+    async def stream_is_active(self, ref: Any, context: Any) -> AsyncGenerator[Any, None]:
         """Yield the state at once, each change, and ``active`` again and again while it lasts."""
         service, workload = await self._find(ref, context)
         if self.streams >= MOST_STREAMS:
@@ -119,21 +120,39 @@ def metric_name(service: Name) -> str:
 
 
 def handlers(scaler: ExternalScaler) -> Any:
-    """Return what a ``grpc.aio`` server needs to serve KEDA."""
+    """Return what a ``grpc.aio`` server needs to serve KEDA.
+
+    The methods get bytes: gRPC logs each request that it cannot decode itself, with a stack.
+    """
 
     def unary(method: Any, request: Any) -> Any:
-        return grpc.unary_unary_rpc_method_handler(
-            method, request.FromString, lambda message: message.SerializeToString()
-        )
+        async def call(data: bytes, context: Any) -> Any:
+            return await method(await _decoded(request, data, context), context)
+
+        return grpc.unary_unary_rpc_method_handler(call, None, _encoded)
+
+    async def stream_is_active(data: bytes, context: Any) -> AsyncIterator[Any]:
+        ref = await _decoded(wire.ScaledObjectRef, data, context)
+        async with contextlib.aclosing(scaler.stream_is_active(ref, context)) as states:
+            async for state in states:
+                yield state
 
     methods = {
         "IsActive": unary(scaler.is_active, wire.ScaledObjectRef),
-        "StreamIsActive": grpc.unary_stream_rpc_method_handler(
-            scaler.stream_is_active,
-            wire.ScaledObjectRef.FromString,
-            lambda message: message.SerializeToString(),
-        ),
+        "StreamIsActive": grpc.unary_stream_rpc_method_handler(stream_is_active, None, _encoded),
         "GetMetricSpec": unary(scaler.get_metric_spec, wire.ScaledObjectRef),
         "GetMetrics": unary(scaler.get_metrics, wire.GetMetricsRequest),
     }
     return grpc.method_handlers_generic_handler("externalscaler.ExternalScaler", methods)
+
+
+async def _decoded(request: Any, data: bytes, context: Any) -> Any:
+    """Return the message of a call; end the call if it is none."""
+    try:
+        return request.FromString(data)
+    except DecodeError as error:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+
+
+def _encoded(message: Any) -> bytes:
+    return bytes(message.SerializeToString())

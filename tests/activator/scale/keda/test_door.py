@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from activator.scale.http_server import listen
-from activator.scale.keda.door import Door
+from activator.scale.keda import door as doors
+from activator.scale.keda.door import Door, NotStarted
 from tests.conftest import both_loops
 
 pytestmark = both_loops
@@ -62,6 +63,34 @@ async def test_the_first_connection_starts_the_server_and_reaches_it() -> None:
         assert await talk(port, b"hello") == b"HELLO"
         assert await talk(port, b"again") == b"AGAIN"
         assert shouting.starts == 1
+
+
+class Late(Shouting):
+    """A server whose first attempts to start fail."""
+
+    def __init__(self, *errors: Exception) -> None:
+        super().__init__()
+        self.errors = list(errors)
+
+    async def start(self, host: str, port: int) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        await super().start(host, port)
+
+
+async def test_a_server_that_cannot_start_is_started_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(doors, "RETRY", 0.0)
+    broken = "TLS (a.pem): no key"
+    late = Late(NotStarted(broken), NotStarted(broken), OSError("in use"))
+    async with door(late) as (port, task):
+        assert await talk(port, b"hello") == b"HELLO"
+        await asyncio.wait([task])
+        assert await talk(port, b"again") == b"AGAIN"
+    assert [broken in caplog.text, caplog.text.count(broken), "in use" in caplog.text] == [
+        *(True, 1, True)
+    ]
 
 
 async def test_the_first_connection_stays_open_as_long_as_its_client_wants() -> None:

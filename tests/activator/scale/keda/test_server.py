@@ -50,6 +50,11 @@ class Keda:
         self.stream = stream(f"{path}StreamIsActive", encode, wire.IsActiveResponse.FromString)
         self.spec = unary(f"{path}GetMetricSpec", encode, wire.GetMetricSpecResponse.FromString)
         self.metrics = unary(f"{path}GetMetrics", encode, wire.GetMetricsResponse.FromString)
+        raw = lambda data: data  # noqa: E731  # used twice
+        self.anything = [
+            unary(f"{path}{name}", raw, raw) for name in ("IsActive", "GetMetricSpec", "GetMetrics")
+        ]
+        self.any_stream = stream(f"{path}StreamIsActive", raw, raw)
         self.unreleased = unary(f"{path}StreamMetricSpec", encode, bytes)
 
     async def metric(self) -> Any:
@@ -211,3 +216,19 @@ def test_an_unreleased_method_is_unimplemented() -> None:
         assert error.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
     play(scene)
+
+
+@pytest.mark.parametrize("data", [b"\xff" * 9, b"\x0a\x03\xff\xfe\xfd", b"\x0a\x7f"])
+def test_a_call_without_a_message_is_refused_and_no_error_of_the_scaler(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(keda: Keda, known: Known, scaler: ExternalScaler) -> None:
+        for call in (*(call(data) for call in keda.anything), keda.any_stream(data).read()):
+            with pytest.raises(grpc.aio.AioRpcError) as error:
+                await call
+            assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert (await keda.is_active(REF)).result is False
+        assert scaler.streams == 0
+
+    play(scene)
+    assert not caplog.records
