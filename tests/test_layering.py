@@ -104,6 +104,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
                 "activator/autoscaler/stat_pb2.py",
                 "activator/autoscaler/wire.py",
                 "activator/scale/keda/externalscaler_pb2.py",
+                "activator/scale/keda/server.py",
             }
         ),
         "protobuf; only a process with an autoscaler, and the scaler, need it",
