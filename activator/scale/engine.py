@@ -153,6 +153,8 @@ class Engine:
             if record is None:
                 continue
             record.quiet_until = _NEVER
+            if record.facts.target is not None:
+                self._wake(record.facts.target)
             if record.facts.ready:
                 continue
             if not record.facts.replicas:
@@ -226,17 +228,25 @@ class Engine:
             effect.remove(name, now)
 
     def _share(self, name: Name, before: Target | None, after: Target | None) -> None:
-        """Record which Services have a workload in common."""
-        if before == after:
-            return
-        if before is not None:
+        """Record which Services have a workload in common; a change of one concerns all."""
+        if before is not None and before != after:
             left = tuple(each for each in self._sharing[before] if each != name)
             if left:
                 self._sharing[before] = left
+                self._wake(before)
             else:
                 del self._sharing[before]
         if after is not None:
-            self._sharing[after] = tuple(sorted({*self._sharing.get(after, ()), name}))
+            if before != after:
+                self._sharing[after] = tuple(sorted({*self._sharing.get(after, ()), name}))
+            self._wake(after)
+
+    def _wake(self, target: Target) -> None:
+        """Decide at the next tick about all Services of a workload: they add their loads."""
+        sharing = self._sharing.get(target, ())
+        if len(sharing) > 1:
+            for name in sharing:
+                self._records[name].quiet_until = _NEVER
 
     # -- decisions ---------------------------------------------------------------------------------
 
@@ -269,7 +279,8 @@ class Engine:
             return
         seen = self._seen(name, facts, now, self._frozen(now) if frozen is None else frozen)
         plan = record.planner.decide(facts.service.asks, seen, now)
-        record.other_owner = seen.other_owner
+        if record.other_owner != seen.other_owner:
+            record.other_owner, record.concluded = seen.other_owner, None
         if plan.replicas is not None and (not facts.replicas or now >= record.not_before):
             if not facts.replicas and record.cold_since is None:
                 record.cold_since = now
@@ -297,7 +308,7 @@ class Engine:
         """Return what a plan needs; the loads of Services with one workload are added."""
         assert facts.target is not None
         assert facts.replicas is not None
-        other = facts.other_owner
+        other, decides = facts.other_owner, True
         sharing = self._sharing[facts.target]
         if len(sharing) == 1:
             stable, panic, current, last_busy = self._load(self._loads.of(name), now)
@@ -307,13 +318,14 @@ class Engine:
             last_busy = max(row[3] for row in rows)
             elder = min(sharing, key=self._age)
             if elder != name:
+                decides = False
                 other = f"Service {'/'.join(elder)}"
         slice_since = None
         if facts.service.asks.route is Route.TAKEOVER:
             slice_since = self._guard.slice_since(name, now)
         return Seen(
             *(current, stable, panic, last_busy, frozen, facts.replicas, facts.ready),
-            *(other, slice_since, facts.lease),
+            *(other, slice_since, facts.lease, decides),
         )
 
     def _load(self, load: ServiceLoad | None, now: float) -> tuple[float, float, float, float]:

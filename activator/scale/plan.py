@@ -76,6 +76,8 @@ class Seen(NamedTuple):
             Service, as the API server has confirmed; None if they are not.
         lease: seconds for which the Service counts as active after a cold start and after each
             request.
+        decides: whether its rules decide about the workload: the oldest of its Services decides.
+            The others scale it only from zero, for a request.
     """
 
     current: float
@@ -88,6 +90,7 @@ class Seen(NamedTuple):
     other_owner: str = ""
     slice_since: float | None = None
     lease: float = ACTIVATION_LEASE
+    decides: bool = True
 
 
 class Plan(NamedTuple):
@@ -183,7 +186,8 @@ class Planner:
         if not seen.ready:
             self._ready_since, self._ending_until = None, _NEVER
         elif not seen.replicas:
-            self._ready_since, self._ending_until = None, now + PODS_END
+            if self._ready_since is not None:
+                self._ready_since, self._ending_until = None, now + PODS_END
         elif self._ready_since is None and now >= self._ending_until:
             self._ready_since = now
             self._lease_until = max(self._lease_until, now + seen.lease)
@@ -220,6 +224,10 @@ class Planner:
                 hold = Hold.TWO_OWNERS
             elif why is not Why.MAX_SCALE:
                 hold = seen.frozen
+        elif wanted > seen.replicas and not (
+            seen.decides or (not seen.replicas and seen.current > 0)
+        ):
+            hold = Hold.TWO_OWNERS
         elif wanted > seen.replicas == 0 and now < self._cold_start_at + RETRY_COLD_START:
             hold = Hold.RETRY
         return wanted, why, hold

@@ -272,6 +272,14 @@ def test_a_pod_that_is_not_ready_stays_until_the_slice_is_in_place() -> None:
     assert planner.decide(asked, seen(0, 1, slice_since=40), 70).replicas == 0
 
 
+def test_only_the_oldest_service_of_a_workload_adds_pods_that_run() -> None:
+    planner, asked = Planner(0), asks(Owner.SELF, min_scale=2)
+    plan = planner.decide(asked, seen(1, 1, other_owner="Service shop/a", decides=False), 1)
+    assert (plan.replicas, plan.hold) == (None, Hold.TWO_OWNERS)
+    plan = planner.decide(asked, seen(1, 0, other_owner="Service shop/a", decides=False), 1)
+    assert plan.replicas == 2
+
+
 def test_pods_that_end_do_not_count_as_ready() -> None:
     asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
     planner = Planner(0, ready=1)
