@@ -281,7 +281,8 @@ def demo(settings: Settings) -> int:
     Look next, on the admin port:
       /api/v1/services     replicas of each Service, wanted and present; why one is not scaled
       /readyz              200 on the leader, 503 on the others
-      /healthz, /metrics   also on the metrics port: /metrics
+      /healthz             200 while the process works
+      /metrics             metrics, as on the metrics port
     """,
     """\b
 Exit status:

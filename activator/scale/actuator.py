@@ -54,7 +54,7 @@ class Wish(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a wish came to.
+    """The result of a wish.
 
     Attributes:
         replicas: what the workload asks for now; None if that is unknown.

@@ -1,4 +1,4 @@
-"""Adapts the API server of discovery to the protocol of this room."""
+"""Adapts discovery's client of the API server to ``api.Api``."""
 
 from __future__ import annotations
 

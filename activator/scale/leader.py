@@ -193,7 +193,7 @@ class Candidate:
     # -- whether this process leads ----------------------------------------------------------------
 
     def _note(self) -> None:
-        """Begin to lead, go on, or stop, as the election has it."""
+        """Begin or stop to lead, as the election decides; otherwise change nothing."""
         now = _now()
         if not self._election.is_leader(now):
             self._stop_leading()

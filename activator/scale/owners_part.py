@@ -1,4 +1,4 @@
-"""Knows the components that scale workloads: HPAs, KEDA, and whatever sets replicas to zero."""
+"""Knows the components that scale workloads: HPAs, KEDA, and any that sets replicas to zero."""
 
 from __future__ import annotations
 

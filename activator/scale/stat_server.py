@@ -98,7 +98,7 @@ class StatServer:
             asyncio.get_running_loop().create_task(connection.close(_RESTARTING, "Restarting"))
 
     def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
-        """Return the response to a request that becomes no connection."""
+        """Return the response that refuses a connection; None to accept it."""
         if request.headers.get("User-Agent", "").startswith(_KUBELET):
             return connection.respond(HTTPStatus.OK, "ok\n")
         if not self._is_leader():
@@ -141,5 +141,5 @@ class StatServer:
 
 
 def _amount(concurrency: float) -> float:
-    """Return a load; what is no number or less than nothing counts as none."""
+    """Return a load; a value that is no positive number below 1e9 counts as 0."""
     return concurrency if 0 < concurrency < 1e9 else 0.0

@@ -30,7 +30,7 @@ class TlsFiles:
     Attributes:
         certificate: PEM, the server's certificate first, then its chain.
         key: PEM, not encrypted.
-        client_ca: PEM, the authorities of clients; None to let clients without certificate in.
+        client_ca: PEM, the CA certificates for clients; None to accept any client.
     """
 
     certificate: Path
@@ -53,7 +53,7 @@ class TlsFiles:
         return tuple((each.st_mtime_ns, each.st_ino) for each in found)
 
     def read(self) -> tuple[bytes, bytes, bytes | None]:
-        """Return certificate, key and authorities, if they can be used.
+        """Return certificate, key and CA certificates, if they can be used.
 
         Raises:
             TlsFileError: they cannot.

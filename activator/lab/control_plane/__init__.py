@@ -2,8 +2,8 @@
 
 - :mod:`.resources` has the kinds of objects, and reads API paths.
 - :mod:`.store` stores objects with versions, and feeds watches.
-- :mod:`.validation` fills in defaults and refuses objects, as the API server does.
-- :mod:`.requests` turns one request into one response; :mod:`.faults` has its switches.
+- :mod:`.defaults` fills in fields, and :mod:`.validation` refuses objects, as the API server does.
+- :mod:`.plane` turns one request into one response; :mod:`.faults` has its switches.
 - :mod:`.garbage` deletes objects whose owner is gone.
 - :mod:`.server` serves all this on a loopback socket.
 

@@ -1,4 +1,4 @@
-"""Switches for faults of the API server, and who may do what."""
+"""Switches for faults of the API server, and the rights of its user."""
 
 from __future__ import annotations
 

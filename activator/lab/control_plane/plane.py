@@ -66,7 +66,7 @@ class Request(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A request as RBAC judges it; empty strings for all namespaces, for a list, for no part."""
+    """A request as RBAC judges it; empty fields mean all namespaces, a list, no subresource."""
 
     verb: str
     group: str

@@ -1,6 +1,6 @@
 """Stores objects with versions, and feeds watches with the changes.
 
-It accepts every object: :mod:`.requests` checks them. Objects are never changed in place.
+It accepts every object: :mod:`.writes` checks them. Objects are never changed in place.
 Kubernetes' counterpart: staging/src/k8s.io/apiserver/pkg/storage.
 """
 
