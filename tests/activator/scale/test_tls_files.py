@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from pathlib import Path
 
 import pytest
@@ -10,28 +9,12 @@ import trustme
 
 from activator.scale.tls_files import FileTls, TlsFileError, TlsFiles
 from tests.activator.scale.keda.test_listener import CA, OTHER, write
+from tests.handshakes import error_of
 
 
 def greet(tls: FileTls, ca: trustme.CA, *, known: bool = False) -> str:
     """Handshake in memory; return the error, or nothing."""
-    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    ca.configure_trust(client)
-    if known:
-        CA.issue_cert("client").configure_cert(client)
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = [
-        client.wrap_bio(to_client, to_server, server_hostname="localhost"),
-        tls.context.wrap_bio(to_server, to_client, server_side=True),
-    ]
-    for _ in range(4):
-        for end in ends:
-            try:
-                end.do_handshake()
-            except ssl.SSLWantReadError:
-                pass
-            except ssl.SSLError as error:
-                return error.reason or "?"
-    return ""
+    return error_of(tls.context, ca, CA if known else None)
 
 
 def test_a_changed_certificate_is_used_by_the_next_handshake(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from activator.settings.tls_parameters import (
     TlsParameterError,
     TlsParameters,
 )
+from tests import handshakes
 
 
 def handshake(parameters: TlsParameters, client: ssl.SSLContext) -> ssl.SSLObject:
@@ -25,18 +26,7 @@ def handshake(parameters: TlsParameters, client: ssl.SSLContext) -> ssl.SSLObjec
     ca.issue_cert("x.example").configure_cert(server)
     parameters.apply(server)
     ca.configure_trust(client)
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = [
-        client.wrap_bio(to_client, to_server, server_hostname="x.example"),
-        server.wrap_bio(to_server, to_client, server_side=True),
-    ]
-    for _ in range(4):
-        for end in ends:
-            try:
-                end.do_handshake()
-            except ssl.SSLWantReadError:
-                pass
-    return ends[0]
+    return handshakes.handshake(client, server, "x.example")
 
 
 def client_of(version: ssl.TLSVersion | None = None) -> ssl.SSLContext:

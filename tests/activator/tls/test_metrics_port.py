@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import ssl
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import trustme
 
 from activator.settings.config import load
 from activator.tls.metrics_port import MetricsTls, MetricsTlsError, metrics_tls
+from tests.handshakes import error_of
 
 CA = trustme.CA()
 
@@ -35,24 +35,7 @@ def made(folder: Path, **flags: str) -> MetricsTls | None:
 
 def greet(tls: MetricsTls, ca: trustme.CA = CA, *, known: bool = False) -> str:
     """Handshake in memory; return the error, or nothing."""
-    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    ca.configure_trust(client)
-    if known:
-        CA.issue_cert("client").configure_cert(client)
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = [
-        client.wrap_bio(to_client, to_server, server_hostname="localhost"),
-        tls.context.wrap_bio(to_server, to_client, server_side=True),
-    ]
-    for _ in range(4):
-        for end in ends:
-            try:
-                end.do_handshake()
-            except ssl.SSLWantReadError:
-                pass
-            except ssl.SSLError as error:
-                return error.reason or "?"
-    return ""
+    return error_of(tls.context, ca, CA if known else None)
 
 
 def test_it_is_plain_unless_asked_for(tmp_path: Path) -> None:
