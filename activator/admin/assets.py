@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -34,6 +34,8 @@ TYPES: Final = {
 #: All other files: licences.
 TEXT: Final = "text/plain; charset=utf-8"
 
+#: Folder of the page of ``activator scale``; the activator does not serve it.
+SCALER: Final = "scaler/"
 #: The module that is made, not read.
 REASONS: Final = "reasons.js"
 
@@ -58,9 +60,20 @@ class Asset(NamedTuple):
 @cache
 def dashboard() -> dict[str, Asset]:
     """Return the dashboard's files by path; takes some milliseconds."""
+    return chosen(lambda path: not path.startswith(SCALER), {REASONS: reason_script.script()})
+
+
+def chosen(is_wanted: Callable[[str], bool], made: Mapping[str, str]) -> dict[str, Asset]:
+    """Return files of the folder by path, and scripts that have no file.
+
+    Arguments:
+        is_wanted: returns whether a page needs the file of a path.
+        made: the scripts, by path.
+    """
     folder = files("activator.admin") / "dashboard"
-    made = {REASONS: reason_script.script().encode()}
-    return {path: _asset(path, content) for path, content in (made | dict(_walk(folder))).items()}
+    found = {path: text.encode() for path, text in made.items()}
+    found |= {path: content for path, content in _walk(folder) if is_wanted(path)}
+    return {path: _asset(path, content) for path, content in found.items()}
 
 
 def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, bytes]]:

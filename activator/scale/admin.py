@@ -1,4 +1,4 @@
-"""Serves health, metrics and the API of the scaler; all are read-only."""
+"""Serves health, metrics, the API and the page of the scaler; all are read-only."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from activator.admin import assets
 from activator.admin.headers import SecurityHeaders
 from activator.admin.hosts import OwnHosts
 from activator.admin.problems import on_http_exception, problem
-from activator.scale import views
+from activator.scale import page, selection, state_views, views
 from activator.scale.load import Name
+from activator.scale.selection import Query
 
 #: https://prometheus.io/docs/instrumenting/exposition_formats/
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -24,10 +26,12 @@ JSON_TYPE: Final = "application/json"
 
 _INDEX: Final = """activator scale, pod {pod}
 
+/                                     the page, for browsers
 /healthz                              200 while this process works
 /readyz                               200 on the leader, 503 on the others
 /api/v1/services                      all Services that opt in; ?namespace=NAMESPACE
 /api/v1/services/NAMESPACE/NAME       one Service
+/api/v1/scaler                        this scaler: leader, activators, watches, broken objects
 /metrics                              Prometheus' text
 """
 
@@ -41,8 +45,11 @@ class Scaler(Protocol):
     def leader(self) -> views.LeaderView:
         """Return the leader."""
 
-    def services(self, namespace: str) -> list[views.ServiceView]:
-        """Return the Services of a namespace; empty for all namespaces."""
+    def state(self) -> state_views.ScalerView:
+        """Return the leader, the activators, the watches and the unusable objects."""
+
+    def services(self, query: Query) -> views.ServicesView:
+        """Return the Services that a query wants."""
 
     def service(self, name: Name) -> views.ServiceView | None:
         """Return one Service; None if this process does not know it, or does not lead."""
@@ -58,8 +65,21 @@ def create_app(scaler: Scaler, hosts: Collection[str]) -> Starlette:
         hosts: names that requests may name, in addition to localhost and any address.
     """
 
+    files = page.files()
+
     async def index(request: Request) -> Response:
-        return PlainTextResponse(_INDEX.format(pod=scaler.leader().pod))
+        if "text/html" in request.headers.get("accept", ""):  # a browser
+            return assets.answer(request, files[page.INDEX])
+        text = _INDEX.format(pod=scaler.leader().pod)
+        return PlainTextResponse(text, headers={"Vary": "Accept"})
+
+    async def file(request: Request) -> Response:
+        if (found := files.get(request.path_params["path"])) is None:
+            raise HTTPException(404)
+        return assets.answer(request, found)
+
+    async def state(request: Request) -> Response:
+        return Response(views.encode(scaler.state()), media_type=JSON_TYPE)
 
     async def healthz(request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -69,9 +89,11 @@ def create_app(scaler: Scaler, hosts: Collection[str]) -> Starlette:
         return PlainTextResponse(f"{reason or 'leader'}\n", 503 if reason else 200)
 
     async def services(request: Request) -> Response:
-        found = scaler.services(request.query_params.get("namespace", ""))
-        view = views.ServicesView(scaler.leader(), found)
-        return Response(views.encode(view), media_type=JSON_TYPE)
+        try:
+            query = selection.parse(request.query_params)
+        except ValueError as error:
+            return problem(400, str(error))
+        return Response(views.encode(scaler.services(query)), media_type=JSON_TYPE)
 
     async def service(request: Request) -> Response:
         name = Name(request.path_params["namespace"], request.path_params["name"])
@@ -87,8 +109,10 @@ def create_app(scaler: Scaler, hosts: Collection[str]) -> Starlette:
     return Starlette(
         routes=[
             Route("/", index),
+            Route("/dashboard/{path:path}", file),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
+            Route("/api/v1/scaler", state),
             Route("/api/v1/services", services),
             Route("/api/v1/services/{namespace}/{name}", service),
             _metrics_route(scaler),

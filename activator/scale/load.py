@@ -45,6 +45,24 @@ class Report(NamedTuple):
     requests: float
 
 
+class Activator(NamedTuple):
+    """One activator that reports, or did; times are of the caller's clock.
+
+    Attributes:
+        name: of its pod; empty before its first report.
+        address: of its connection; empty if that is lost.
+        connected: when it connected; None if the connection is lost.
+        reported: when its last report came; None before the first.
+        lost: when its connection was lost; None while it is connected.
+    """
+
+    name: str
+    address: str
+    connected: float | None
+    reported: float | None
+    lost: float | None
+
+
 class _Latest:
     """The last two reports of one activator about one Service."""
 
@@ -118,7 +136,7 @@ class Loads:
 
     def __init__(self) -> None:
         self._loads: dict[Name, ServiceLoad] = {}
-        self._connections: dict[int, str] = {}
+        self._connections: dict[int, Activator] = {}
         self._lost: dict[str, float] = {}
 
     @property
@@ -131,15 +149,26 @@ class Loads:
         """When the connection of an activator was lost, for those without one, by name."""
         return self._lost
 
-    def connected(self, connection: int) -> None:
-        """Record a new connection of an activator."""
-        self._connections[connection] = ""
+    def reporting(self) -> list[Activator]:
+        """Return the connected activators, then the lost ones; each sorted by name."""
+        lost = [Activator(name, "", None, None, at) for name, at in self._lost.items()]
+        connected = self._connections.values()
+        return sorted(connected, key=lambda one: (one.name, one.address)) + sorted(lost)
+
+    def connected(self, connection: int, now: float = 0.0, address: str = "") -> None:
+        """Record a new connection of an activator.
+
+        Arguments:
+            now: seconds, monotonic.
+            address: of the activator, for people.
+        """
+        self._connections[connection] = Activator("", address, now, None, None)
 
     def disconnected(self, connection: int, now: float) -> None:
         """Record the end of a connection."""
-        activator = self._connections.pop(connection)
+        activator = self._connections.pop(connection).name
         self._lost = {name: at for name, at in self._lost.items() if now - at <= LOST_COUNTS}
-        if activator and activator not in self._connections.values():
+        if activator and all(activator != each.name for each in self._connections.values()):
             self._lost[activator] = now
 
     def is_known(self, now: float) -> bool:
@@ -162,7 +191,8 @@ class Loads:
         Returns:
             The Services of the frame that have requests.
         """
-        self._connections[connection] = activator
+        known = self._connections[connection]
+        self._connections[connection] = known._replace(name=activator, reported=now)
         self._lost.pop(activator, None)
         busy = []
         for report in reports:

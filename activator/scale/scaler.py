@@ -14,10 +14,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
+from activator import __version__
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.process.tasks import Tasks
-from activator.scale import admin, http_server, part, views
+from activator.scale import admin, http_server, part, state_views, views
 from activator.scale.actuator import Actuator
 from activator.scale.cluster import ClusterApi
 from activator.scale.engine import TICK, Engine
@@ -29,6 +30,7 @@ from activator.scale.part import Context, Part, Parts
 from activator.scale.parts import PARTS
 from activator.scale.plan import Hold
 from activator.scale.rights import Rights
+from activator.scale.selection import Query, select
 from activator.scale.services import Services
 from activator.scale.settings import ScaleSettings
 from activator.scale.stat_server import StatServer
@@ -66,6 +68,7 @@ class Scaler:
         self.settings = settings
         self.addresses: dict[str, str] = {}
         self._clock = loop.time
+        self._started = loop.time()
         self._tasks = Tasks()
         self._running = AsyncExitStack()
         self._dirty: dict[Name, None] = {}
@@ -93,8 +96,8 @@ class Scaler:
             self._on_changes,
         )
         self._parts = Parts([make(context) for make in parts])
-        objects = Objects(part.views(services, self._parts))
-        self._watch = Watch(self._server, objects, timings)
+        self._objects = Objects(part.views(services, self._parts))
+        self._watch = Watch(self._server, self._objects, timings)
         self._engine = Engine(
             services,
             self._loads,
@@ -114,7 +117,7 @@ class Scaler:
         self._stats = StatServer(
             self._loads, self._clock, lambda: self._candidate.leads, self._on_busy
         )
-        self._metrics = Metrics(Measured(self._engine, self._loads, objects, self._watch))
+        self._metrics = Metrics(Measured(self._engine, self._loads, self._objects, self._watch))
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -234,10 +237,27 @@ class Scaler:
             self.settings.pod_name, candidate.leads, candidate.holder, candidate.error
         )
 
-    def services(self, namespace: str) -> list[views.ServiceView]:
+    def state(self) -> state_views.ScalerView:
+        """See admin.Scaler."""
+        now, rejected = self._clock(), self._objects.rejected
+        return state_views.ScalerView(
+            self.leader(),
+            self.settings.system_namespace,
+            __version__,
+            round(now - self._started, 1),
+            self.readiness() or None,
+            state_views.activators(self._loads.reporting(), now),
+            state_views.watches(self._watch.ages(now), self._watch.errors()),
+            state_views.objects(rejected),
+            len(rejected),
+            self.settings.dashboard_url or None,
+        )
+
+    def services(self, query: Query) -> views.ServicesView:
         """See admin.Scaler."""
         now, findings = self._clock(), self._parts.findings
-        return views.services(self._engine, self._loads, findings, now, namespace)
+        selection = select(self._engine, self._loads, query, now)
+        return views.services(self.leader(), selection, self._loads, findings, now)
 
     def service(self, name: Name) -> views.ServiceView | None:
         """See admin.Scaler."""

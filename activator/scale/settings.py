@@ -155,7 +155,7 @@ class ScaleSettings:
     )
     admin_port: int = setting(
         values.PORT, "ACTIVATOR_ADMIN_PORT", LISTENERS, "8081",
-        "Port of /healthz, of /readyz (200 on the leader alone) and of the API.",
+        "Port of /healthz, of /readyz (200 on the leader alone), of the API and of the page.",
         "8080 is the port for the activators.",
         commands=_SCALE,
     )
@@ -171,6 +171,13 @@ class ScaleSettings:
         "localhost and any address; a request with another host gets 421.",
         "It prevents DNS rebinding: a web page must not read the admin port through a name that "
         "points to this machine.",
+        commands=_SCALE,
+    )
+
+    dashboard_url: str = setting(
+        values.url("http", "https", empty="no link"), "ACTIVATOR_DASHBOARD_URL", LISTENERS, "",
+        "Address of an activator's dashboard for browsers, to which the scaler's page links.",
+        "Only a person knows the address by which a browser reaches it.",
         commands=_SCALE,
     )
 

@@ -111,7 +111,7 @@ class StatServer:
 
     async def _serve(self, connection: ServerConnection) -> None:
         number = next(self._numbers)
-        self._loads.connected(number)
+        self._loads.connected(number, self._clock(), str(connection.remote_address[0]))
         try:
             async for frame in connection:
                 if isinstance(frame, bytes):

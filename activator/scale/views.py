@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -11,6 +11,7 @@ from activator.scale import reasons
 from activator.scale.findings import Finding, Reason
 from activator.scale.load import Loads, Name
 from activator.scale.record import Record
+from activator.scale.selection import Selection
 
 
 class View(msgspec.Struct, rename="camel", omit_defaults=False):
@@ -82,11 +83,22 @@ class LeaderView(View):
     error: str
 
 
+class SummaryView(View):
+    """Sums over all Services: how many, by phase, with a problem; requests in flight or queued."""
+
+    services: int
+    phases: Mapping[str, int]
+    problems: int
+    load: float
+
+
 class ServicesView(View):
-    """The response to ``GET /api/v1/services``."""
+    """The response to ``GET /api/v1/services``; ``matching`` ignores offset and limit."""
 
     leader: LeaderView
     services: list[ServiceView]
+    matching: int
+    summary: SummaryView
 
 
 def service(
@@ -152,18 +164,25 @@ def _change(record: Record) -> ChangeView | None:
 
 
 def services(
-    records: Iterable[tuple[Name, Record]],
+    leader: LeaderView,
+    selection: Selection,
     loads: Loads,
     findings: Callable[[Name], Iterable[Finding]],
     now: float,
-    namespace: str = "",
-) -> list[ServiceView]:
-    """Return the Services of a namespace in their order; empty for all namespaces."""
-    return [
-        service(name, record, loads, findings(name), now)
-        for name, record in sorted(records, key=lambda pair: pair[0])
-        if namespace in ("", name.namespace)
-    ]
+) -> ServicesView:
+    """Return the selected Services, and sums over all.
+
+    Arguments:
+        findings: returns the findings of the parts.
+        now: seconds, on the clock of the loads.
+    """
+    known = selection.summary
+    return ServicesView(
+        leader,
+        [service(name, found, loads, findings(name), now) for name, found in selection.services],
+        selection.matching,
+        SummaryView(selection.known, known.phases, known.problems, round(known.load, 3)),
+    )
 
 
 def encode(view: View) -> bytes:

@@ -1,7 +1,8 @@
 // @ts-check
 /** The header: the name of the activator, the state of the connection, and the problems. */
 
-import { element, setChildren, byId, setText } from "./dom.js";
+import { ConnectionSign, drawProblems, showPill } from "./connection.js";
+import { byId, setText } from "./dom.js";
 import { clockAt, counted, seconds } from "./format.js";
 import { notReady, withoutEffect } from "./words.js";
 
@@ -12,13 +13,6 @@ import { notReady, withoutEffect } from "./words.js";
 const OLD = 120;
 /** Milliseconds for which a restart is shown: the length of the history. */
 const NEWS = 600_000;
-
-/** @param {HTMLElement} pill @param {"good" | "bad" | "wait"} kind @param {string} text */
-function show(pill, kind, text) {
-  setText(pill, text);
-  pill.hidden = false;
-  pill.className = `pill ${kind}`;
-}
 
 /**
  * Return the links of an activator, each with the name of its peer. Pure.
@@ -101,8 +95,7 @@ function reload(ours, theirs) {
 export class Header {
   /** The version of the first response, which is that of the page. */
   #version = "";
-  #wasLost = false;
-  #backUntil = 0;
+  #connection = new ConnectionSign();
 
   /**
    * @param {Store} store
@@ -110,21 +103,21 @@ export class Header {
    * @param {boolean} brief whether the page is that of one revision
    */
   draw(store, now, brief) {
-    this.#drawConnection(store, now);
+    this.#connection.draw(store.connection, now);
     const { activator } = store;
     if (activator === null) return;
     const later = Math.max(0, now - store.activatorAt) / 1000;
     setText(byId("who"), `${activator.podName} · ${activator.version}`);
-    show(byId("ready"), activator.ready ? "good" : "bad", activator.ready ? "ready" : "not ready");
+    showPill(byId("ready"), activator.ready ? "good" : "bad", activator.ready ? "ready" : "not ready");
     for (const [name, link] of links(activator)) {
       const text = link.connected ? `${name} connected` : `${name} lost`;
-      show(byId(name), link.connected ? "good" : "bad", text);
+      showPill(byId(name), link.connected ? "good" : "bad", text);
     }
     this.#version ||= activator.version;
     const same = this.#version === activator.version;
     const other = same ? "" : reload(this.#version, activator.version);
     const news = this.#news(store, now);
-    this.#drawProblems([...problems(activator, later, brief), news, other].filter(Boolean));
+    drawProblems([...problems(activator, later, brief), news, other].filter(Boolean));
     const up = `up for ${seconds(activator.uptimeSeconds + later)}`;
     const from = source(activator, later);
     setText(byId("footer"), `activator ${activator.version} on ${activator.podName}, ${up}. ${from}`);
@@ -134,39 +127,5 @@ export class Header {
   #news({ change, connection }, now) {
     if (change === null || connection.state === "lost" || now - change.began > NEWS) return "";
     return restarted(change, clockAt(change.began, now));
-  }
-
-  /** @param {Store} store @param {number} now */
-  #drawConnection({ connection }, now) {
-    const lost = connection.state === "lost";
-    const since = clockAt(connection.since, now);
-    if (this.#wasLost && connection.state === "live") this.#backUntil = now + 5000;
-    this.#wasLost = lost;
-    document.documentElement.classList.toggle("stale", lost);
-    byId("lost").hidden = !lost;
-    if (lost) {
-      const why = connection.error ? ` (${connection.error})` : "";
-      setText(
-        byId("lost"),
-        `Connection lost at ${since}${why}. The page shows the state of that time; only ages continue. ` +
-          "The page tries again.",
-      );
-      show(byId("connection"), "bad", `lost since ${since}`);
-    } else if (connection.state === "late") {
-      show(byId("connection"), "wait", `no response since ${since}`);
-    } else if (connection.state === "connecting") show(byId("connection"), "wait", "connecting");
-    else if (now < this.#backUntil) show(byId("connection"), "good", "live again");
-    else if (connection.streaming) show(byId("connection"), "good", "live");
-    else show(byId("connection"), "wait", "no event stream, polling");
-  }
-
-  /** @param {string[]} texts */
-  #drawProblems(texts) {
-    const list = byId("notices");
-    list.hidden = !texts.length;
-    // Ages change each second: keep the elements, so that screen readers do not repeat them.
-    const same = texts.length === list.children.length;
-    if (same) texts.forEach((text, place) => setText(list.children[place], text));
-    else setChildren(list, ...texts.map((text) => element("li", {}, text)));
   }
 }

@@ -13,6 +13,7 @@ import pytest
 from activator.admin import assets
 from activator.admin.application import create_app
 from activator.admin.headers import DASHBOARD_HEADERS, SECURITY_HEADERS
+from activator.scale import page
 from tests.activator.telemetry.world import World
 
 ROOT = Path(__file__).parents[3]
@@ -30,7 +31,8 @@ async def get(path=PAGE, **headers):
 def test_every_file_of_the_folder_is_served_with_a_type_that_fits():
     there = {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file()}
     served = assets.dashboard()
-    assert set(served) == there | {assets.REASONS}
+    of_scaler = {path for path in there if path.startswith(assets.SCALER)}
+    assert set(served) == there - of_scaler | {assets.REASONS}
     for path, asset in served.items():
         text = asset.media_type == assets.TEXT
         assert not text or Path(path).suffix in ("", ".txt", ".md"), f"{path} needs a row in TYPES"
@@ -119,4 +121,4 @@ def test_an_installed_activator_has_the_same_files(tmp_path):
     packed = built / "lib" / "activator" / "admin" / "dashboard"
     assert {
         path.relative_to(packed).as_posix() for path in packed.rglob("*") if path.is_file()
-    } == {*assets.dashboard()} - {assets.REASONS}
+    } == {*assets.dashboard(), *page.files()} - {assets.REASONS, page.REASONS}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.scale.load import LOST_COUNTS, REPORT_COUNTS, Loads, Name, Report
+from activator.scale.load import LOST_COUNTS, REPORT_COUNTS, Activator, Loads, Name, Report
 
 HELLO, OTHER = Name("shop", "hello"), Name("shop", "other")
 
@@ -135,3 +135,16 @@ def test_a_deleted_service_has_no_load() -> None:
     loads.remove(HELLO)
     loads.remove(HELLO)
     assert loads.current(HELLO, 10) == 0
+
+
+def test_who_reports_is_known_with_its_times() -> None:
+    loads = Loads()
+    loads.connected(1, 10, "10.0.0.7")
+    loads.connected(2, 11, "10.0.0.8")
+    loads.record(2, "b", report(1), 12)
+    assert loads.reporting() == [
+        Activator("", "10.0.0.7", 10, None, None),
+        Activator("b", "10.0.0.8", 11, 12, None),
+    ]
+    loads.disconnected(2, 13)
+    assert loads.reporting()[1] == Activator("b", "", None, None, 13)

@@ -196,10 +196,11 @@ class Running:
         assert self._task is not None
         self._task.cancel()
 
-    async def get(self, path: str) -> httpx.Response:
+    async def get(self, path: str, **headers: str) -> httpx.Response:
         """Send a request to the admin port."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
         async with httpx.AsyncClient(timeout=None) as client:
-            return await client.get(f"http://{self.scaler.addresses['admin']}{path}")
+            return await client.get(f"http://{self.scaler.addresses['admin']}{path}", headers=named)
 
     async def service(self, name: str = "hello") -> Any:
         """Return a Service as the API has it."""
@@ -282,8 +283,8 @@ async def scaler(
 
 
 @asynccontextmanager
-async def leader(of: Cluster, pod: str = "scale-1") -> AsyncIterator[Running]:
+async def leader(of: Cluster, pod: str = "scale-1", **flags: str) -> AsyncIterator[Running]:
     """Run a scaler, and wait until it leads."""
-    async with scaler(of, pod) as running:
+    async with scaler(of, pod, WITHOUT_KEDA, **flags) as running:
         await until(lambda: running.leads, "a leader")
         yield running
