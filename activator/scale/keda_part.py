@@ -10,7 +10,7 @@ from pathlib import Path
 
 from activator.scale.board import Board
 from activator.scale.http_server import address, listen
-from activator.scale.keda.door import Door, NotStarted
+from activator.scale.keda.lazy_listener import LazyListener, NotStarted
 from activator.scale.part import Context, Part
 from activator.scale.publishing import Publishing
 from activator.scale.settings import ScaleSettings
@@ -46,7 +46,7 @@ def make(context: Context) -> Part:
                 servers.push_async_callback(listener.close)
                 logger.info("KEDA has connected: serving it on %s", named)
 
-            waiting = context.start(Door(sock, start).run())
+            waiting = context.start(LazyListener(sock, start).run())
             try:
                 yield {"grpc": named}
             finally:

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from activator.scale.http_server import listen
-from activator.scale.keda import door as doors
-from activator.scale.keda.door import Door, NotStarted
+from activator.scale.keda import lazy_listener as module
+from activator.scale.keda.lazy_listener import LazyListener, NotStarted
 from tests.conftest import both_loops
 
 pytestmark = both_loops
@@ -33,10 +33,10 @@ class Shouting:
 
 
 @asynccontextmanager
-async def door(shouting: Shouting) -> AsyncIterator[tuple[int, asyncio.Task[None]]]:
+async def listening(shouting: Shouting) -> AsyncIterator[tuple[int, asyncio.Task[None]]]:
     sock = listen("127.0.0.1", 0, "--grpc-port")
     port = sock.getsockname()[1]
-    task = asyncio.ensure_future(Door(sock, shouting.start).run())
+    task = asyncio.ensure_future(LazyListener(sock, shouting.start).run())
     try:
         yield port, task
     finally:
@@ -58,7 +58,7 @@ async def talk(port: int, text: bytes) -> bytes:
 
 async def test_the_first_connection_starts_the_server_and_reaches_it() -> None:
     shouting = Shouting()
-    async with door(shouting) as (port, _):
+    async with listening(shouting) as (port, _):
         assert shouting.starts == 0
         assert await talk(port, b"hello") == b"HELLO"
         assert await talk(port, b"again") == b"AGAIN"
@@ -81,10 +81,10 @@ class Late(Shouting):
 async def test_a_server_that_cannot_start_is_started_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(doors, "RETRY", 0.0)
+    monkeypatch.setattr(module, "RETRY", 0.0)
     broken = "TLS (a.pem): no key"
     late = Late(NotStarted(broken), NotStarted(broken), OSError("in use"))
-    async with door(late) as (port, task):
+    async with listening(late) as (port, task):
         assert await talk(port, b"hello") == b"HELLO"
         await asyncio.wait([task])
         assert await talk(port, b"again") == b"AGAIN"
@@ -94,7 +94,7 @@ async def test_a_server_that_cannot_start_is_started_again(
 
 
 async def test_the_first_connection_stays_open_as_long_as_its_client_wants() -> None:
-    async with door(Shouting()) as (port, task):
+    async with listening(Shouting()) as (port, task):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(3):
             writer.write(b"x" * 100_000)
@@ -106,7 +106,7 @@ async def test_the_first_connection_stays_open_as_long_as_its_client_wants() -> 
 
 async def test_without_a_connection_the_end_closes_the_port() -> None:
     shouting = Shouting()
-    async with door(shouting) as (port, _):
+    async with listening(shouting) as (port, _):
         pass
     assert shouting.starts == 0
     with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
@@ -114,7 +114,7 @@ async def test_without_a_connection_the_end_closes_the_port() -> None:
 
 
 async def test_the_end_closes_the_first_connection() -> None:
-    async with door(Shouting()) as (port, _):
+    async with listening(Shouting()) as (port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"x")
         assert await reader.readexactly(1) == b"X"

@@ -30,11 +30,11 @@ class NotStarted(Exception):
 
 
 @final
-class Door:
+class LazyListener:
     """Listens until the first connection, then starts the server.
 
     Arguments:
-        sock: a listening socket; the door closes it.
+        sock: a listening socket; this object closes it.
         start: starts the server at a host and a port; raises NotStarted or OSError if it cannot.
     """
 
