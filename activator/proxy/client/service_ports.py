@@ -25,6 +25,9 @@ RETRY: Final = 5.0
 #: Seconds for which an HTTP/2 client with a stream open all the time keeps its connection, although
 #: a new one would reach the pods.
 PATIENCE: Final = 10.0
+#: Seconds for which a port stays open after its slice is gone or has another port. The proxies of
+#: nodes and ingresses follow slices late, and would have their clients refused.
+LINGER: Final = 10.0
 
 
 class ServicePort:
@@ -35,6 +38,8 @@ class ServicePort:
         port: the record of its connections.
         listener: None while it cannot be bound.
         error: why it cannot be bound, as logged; empty if it is.
+        timer: when the port begins to insist on new connections.
+        end: when the port closes; None while its Service has it.
     """
 
     def __init__(self, service: RevisionID, number: int) -> None:
@@ -43,6 +48,7 @@ class ServicePort:
         self.listener: Listener | None = None
         self.error = ""
         self.timer: asyncio.TimerHandle | None = None
+        self.end: asyncio.TimerHandle | None = None
 
     def set_reconnect(self, on: bool) -> None:
         """Ask clients to reconnect from now on, or no more."""
@@ -61,8 +67,9 @@ class ServicePort:
 
     def close(self) -> None:
         """Accept no more clients; open connections stay."""
-        if self.timer is not None:
-            self.timer.cancel()
+        for timer in (self.timer, self.end):
+            if timer is not None:
+                timer.cancel()
         if self.listener is not None:
             self.listener.close()
 
@@ -80,17 +87,22 @@ class ServicePorts:
         self._host = host
         self._routes: dict[RevisionID, Route] = {}
         self._ports: dict[RevisionID, ServicePort] = {}
+        self._ending: dict[int, ServicePort] = {}
         self._started = False
         self._retry: asyncio.TimerHandle | None = None
 
     def set_route(self, service: RevisionID, route: Route) -> None:
-        """Listen on the port of a Service; see driver.Driver.on_route."""
+        """Listen on the port of a Service; see driver.Driver.on_route.
+
+        A port that a known Service no longer has stays open for ``LINGER`` seconds. Without hosts,
+        the Service is unknown, and the port closes at once.
+        """
         if 0 < route.port <= _MAX_PORT:
             self._routes[service] = route
         else:
             self._routes.pop(service, None)
         if self._started:
-            self._apply(service)
+            self._apply(service, is_known=bool(route.hosts))
 
     def start(self) -> None:
         """Open all ports, because the activator is ready for requests."""
@@ -101,9 +113,10 @@ class ServicePorts:
     def close(self) -> None:
         """Close all ports at once; open connections stay."""
         self._started = False
-        for port in self._ports.values():
+        for port in (*self._ports.values(), *self._ending.values()):
             port.close()
         self._ports.clear()
+        self._ending.clear()
         if self._retry is not None:
             self._retry.cancel()
 
@@ -111,20 +124,52 @@ class ServicePorts:
         """Return the open ports."""
         return {id: port.number for id, port in self._ports.items() if port.listener is not None}
 
-    def _apply(self, service: RevisionID) -> None:
+    def _apply(self, service: RevisionID, *, is_known: bool = True) -> None:
         """Open or close the port of a Service, as its route demands."""
         route, port = self._routes.get(service, Route()), self._ports.get(service)
+        if not is_known:
+            self._close_all_ending(service)
         if port is not None and port.number != route.port:
             del self._ports[service]
-            port.close()
+            self._leave(port, LINGER if is_known else 0.0)
             port = None
         if port is None and route.port:
-            port = self._ports[service] = ServicePort(service, route.port)
+            port = self._ports[service] = self._take(service, route.port)
         if port is None:
             return
         if port.listener is None:
             self._open(service, port)
         port.set_reconnect(route.reconnect)
+
+    def _leave(self, port: ServicePort, seconds: float) -> None:
+        """Close a port later, so that connections that are on their way find it open."""
+        if port.listener is None or not seconds:
+            port.close()
+            return
+        port.set_reconnect(True)
+        self._ending[port.number] = port
+        port.end = asyncio.get_running_loop().call_later(seconds, self._close_ending, port.number)
+
+    def _close_ending(self, number: int) -> None:
+        self._ending.pop(number).close()
+
+    def _close_all_ending(self, service: RevisionID) -> None:
+        name = str(service).encode("latin-1", "replace")
+        for number in [n for n, port in self._ending.items() if port.port.service == name]:
+            self._close_ending(number)
+
+    def _take(self, service: RevisionID, number: int) -> ServicePort:
+        """Return the port of a Service; the same one again if it has not closed yet."""
+        port = ServicePort(service, number)
+        ending = self._ending.pop(number, None)
+        if ending is None:
+            return port
+        if ending.port.service != port.port.service or ending.end is None:
+            ending.close()
+            return port
+        ending.end.cancel()
+        ending.end = None
+        return ending
 
     def _open(self, service: RevisionID, port: ServicePort) -> None:
         about = identity(service)

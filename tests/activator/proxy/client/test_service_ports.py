@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from activator.proxy.client.listener import listen
-from activator.proxy.client.service_ports import PATIENCE, RETRY, ServicePorts
+from activator.proxy.client.service_ports import LINGER, PATIENCE, RETRY, ServicePorts
 from tests.activator.proxy.world import Client, World, turns, until
 from throttler.model import RevisionID, RevisionKind, Route
 
@@ -106,6 +106,72 @@ async def test_one_port_is_one_service(world: Ports) -> None:
     world.ports.set_route(SHOP, Route())
     await world.clock_moves(RETRY)
     assert world.ports.numbers() == {OTHER: number}
+
+
+HOSTS = ("rev.ns",)
+
+
+@pytest.mark.parametrize("moves", [False, True])
+async def test_a_port_without_its_slice_stays_open_while_connections_may_come(
+    world: Ports, moves: bool
+) -> None:
+    pod = await world.pod()
+    throttler = world.serve(pod)
+    await until(lambda: throttler.statistics().healthy == 1)
+    first, second = free_port(), free_port() if moves else 0
+    world.ports.set_route(SHOP, Route(hosts=HOSTS, port=first))
+    world.ports.set_route(SHOP, Route(hosts=HOSTS, port=second))
+    assert world.ports.numbers() == ({SHOP: second} if moves else {})
+    assert await world.status(first) == 200
+    await world.clock_moves(LINGER)
+    assert await world.status(first) == 0
+    assert not moves or await world.status(second) == 200
+
+
+async def test_a_service_that_gets_its_port_back_never_refuses_a_client(world: Ports) -> None:
+    pod = await world.pod()
+    throttler = world.serve(pod)
+    await until(lambda: throttler.statistics().healthy == 1)
+    number = free_port()
+    world.ports.set_route(SHOP, Route(hosts=HOSTS, port=number))
+    world.ports.set_route(SHOP, Route(hosts=HOSTS))
+    world.ports.set_route(SHOP, Route(hosts=HOSTS, port=number))
+    assert world.ports.numbers() == {SHOP: number}
+    await world.clock_moves(LINGER + PATIENCE)
+    client_sees = await world.status(number)
+    assert client_sees == 200
+    port = world.ports._ports[SHOP].port
+    assert (port.reconnect, port.insists) == (False, False)
+
+
+async def test_a_port_that_stays_open_makes_room_for_another_service(world: Ports) -> None:
+    number = free_port()
+    world.ports.set_route(SHOP, Route(hosts=HOSTS, port=number))
+    world.ports.set_route(SHOP, Route(hosts=HOSTS))
+    world.ports.set_route(OTHER, Route(hosts=("other.ns",), port=number))
+    assert world.ports.numbers() == {OTHER: number}
+    await world.clock_moves(LINGER)
+    assert world.ports.numbers() == {OTHER: number}
+    assert await world.status(number) == 404
+
+
+async def test_a_port_that_stays_open_closes_with_the_activator_or_its_service(
+    world: Ports,
+) -> None:
+    first, second = free_port(), free_port()
+    world.ports.set_route(SHOP, Route(hosts=HOSTS, port=first))
+    world.ports.set_route(SHOP, Route())
+    assert await world.status(first) == 0, "its requests would only get 404"
+    world.ports.set_route(SHOP, Route(hosts=HOSTS, port=first))
+    world.ports.set_route(SHOP, Route(hosts=HOSTS))
+    assert await world.status(first) == 404
+    world.ports.set_route(SHOP, Route())
+    assert await world.status(first) == 0
+    world.ports.set_route(OTHER, Route(hosts=("other.ns",), port=second))
+    world.ports.set_route(OTHER, Route(hosts=("other.ns",)))
+    assert await world.status(second) == 404
+    world.ports.close()
+    assert await world.status(second) == 0
 
 
 @pytest.mark.parametrize("port", [65536, 99_999])
