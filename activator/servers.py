@@ -62,7 +62,9 @@ class Servers:
         self._addresses = {name: _address(sock) for name, sock in self._sockets.items()}
         self._events = EventFeed(runtime.driver.events)
         connections = runtime.pools.files.shares.admin
-        self._app = create_app(runtime, settings.admin_hosts, self._events)
+        self._app = create_app(
+            runtime, settings.admin_hosts, self._events, settings.scaler_page_url
+        )
         self.admin = _asgi_server(self._app, connections)
         self._metrics = _asgi_server(create_metrics_app(runtime), connections)
         self._profiling = _asgi_server(create_profiling_app(runtime.profiling), connections)

@@ -93,8 +93,11 @@ class Runtime(Protocol):
 class _Handlers:
     """The handlers of all paths."""
 
-    def __init__(self, runtime: Runtime, feed: EventFeed | None = None) -> None:
+    def __init__(
+        self, runtime: Runtime, feed: EventFeed | None = None, scaler_page: str = ""
+    ) -> None:
         self._runtime = runtime
+        self._scaler_page = scaler_page
         self._feed = feed or EventFeed(runtime.driver.events)
         self._dashboard = assets.dashboard()
 
@@ -220,6 +223,7 @@ class _Handlers:
             "manifests": manifests_view(source),
             "autoscaler": autoscaler_view(runtime.link),
             "scaler": autoscaler_view(runtime.scaler_link),
+            "scalerPage": self._scaler_page or None,
         }
 
 
@@ -270,7 +274,10 @@ def _stream(pieces: Iterable[bytes], media_type: str) -> Response:
 
 
 def create_app(
-    runtime: Runtime, hosts: Collection[str] = (), feed: EventFeed | None = None
+    runtime: Runtime,
+    hosts: Collection[str] = (),
+    feed: EventFeed | None = None,
+    scaler_page: str = "",
 ) -> Starlette:
     """Return the application for the admin port; its lifespan runs ``runtime``.
 
@@ -278,8 +285,9 @@ def create_app(
         hosts: further host names that it accepts, in lower case. It always accepts
             ``localhost`` and addresses.
         feed: the events; the caller closes it before it stops the server. None for a new feed.
+        scaler_page: address of the scaler's page for browsers; empty for no link.
     """
-    handlers = _Handlers(runtime, feed)
+    handlers = _Handlers(runtime, feed, scaler_page)
     routes = [
         Route("/", handlers.index),
         Route("/dashboard/{path:path}", handlers.dashboard),

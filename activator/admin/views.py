@@ -503,6 +503,9 @@ class ActivatorView(TypedDict):
         AutoscalerView | None,
         says("the link to `activator scale`, which scales Services; `null` without one"),
     ]
+    scalerPage: Annotated[
+        str | None, says("address of the scaler's page for browsers; `null` if it is not set")
+    ]
 
 
 class RevisionsView(TypedDict):

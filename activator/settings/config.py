@@ -282,6 +282,12 @@ class Settings:
         "The address in the activator's own manifests; a laptop has no scaler.",
         local="", commands=("run", "local"), empty_is_value=True,
     )
+    scaler_page_url: str = setting(
+        values.url("http", "https", empty="no link"), "ACTIVATOR_SCALER_PAGE_URL", CLUSTER, "",
+        "Address of the scaler's page for browsers, to which the dashboard links.",
+        "Only a person knows the address by which a browser reaches it.",
+        commands=("run", "local"),
+    )
     ready_without_autoscaler: bool = setting(
         values.BOOLEAN, "ACTIVATOR_READY_WITHOUT_AUTOSCALER", CLUSTER, "false",
         "Whether the readiness probe passes while Knative's autoscaler is not connected.",

@@ -108,6 +108,8 @@ CASES: dict[str, list[tuple[str, Any]]] = {
          ["Endpoints a/0: w"]),
         # They are no fault of one revision, whose page shows its own.
         (f"problems({json.dumps({'ready': True, 'objectWarnings': IGNORED})}, 0, true)", []),
+        ('scalerPage("http://a/b", "#/services/shop/hello")', "http://a/b/#/services/shop/hello"),
+        ('scalerPage("http://a/", "#/?filter=x")', "http://a/"),
         ('restarted({"pod": "b", "before": "a"}, "")',
          "Another activator responds now: b instead of a."),
     ],

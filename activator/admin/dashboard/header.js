@@ -2,7 +2,7 @@
 /** The header: the name of the activator, the state of the connection, and the problems. */
 
 import { ConnectionSign, drawProblems, showPill } from "./connection.js";
-import { byId, setText } from "./dom.js";
+import { byId, setAttr, setText } from "./dom.js";
 import { clockAt, counted, seconds } from "./format.js";
 import { notReady, withoutEffect } from "./words.js";
 
@@ -87,6 +87,16 @@ export function restarted({ pod, before }, at) {
   );
 }
 
+/**
+ * Return the address of the scaler's page; for the page of a Service, that of the same Service. Pure.
+ * @param {string} url
+ * @param {string} fragment of this page
+ */
+export function scalerPage(url, fragment) {
+  const service = /^#\/services\/[^/]+\/[^/]+$/.test(fragment) ? fragment : "";
+  return `${url.replace(/\/?$/, "/")}${service}`;
+}
+
 /** @param {string} ours the version of this page @param {string} theirs that of the activator */
 function reload(ours, theirs) {
   return `This page is of activator ${ours}, but ${theirs} responds now: reload the page.`;
@@ -112,6 +122,10 @@ export class Header {
     for (const [name, link] of links(activator)) {
       const text = link.connected ? `${name} connected` : `${name} lost`;
       showPill(byId(name), link.connected ? "good" : "bad", text);
+    }
+    byId("scaler-page").hidden = !activator.scalerPage;
+    if (activator.scalerPage) {
+      setAttr(byId("scaler-page"), "href", scalerPage(activator.scalerPage, location.hash));
     }
     this.#version ||= activator.version;
     const same = this.#version === activator.version;

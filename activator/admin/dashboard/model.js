@@ -114,6 +114,7 @@
  * @property {{folder: string, ageSeconds: number} | null} manifests
  * @property {AutoscalerView | null} autoscaler
  * @property {AutoscalerView | null} [scaler] older activators have none
+ * @property {string | null} [scalerPage] address of the scaler's page
  */
 
 /**

@@ -98,6 +98,7 @@ async def test_revisions_are_sorted_and_complete(world):
         "manifests": None,
         "autoscaler": None,
         "scaler": None,
+        "scalerPage": None,
     }
 
 
@@ -379,3 +380,10 @@ async def test_a_long_list_lets_others_run_and_survives_what_they_change(world):
     await other
     assert turns > 10
     assert len(answer.json()["revisions"]) >= 2000 - turns
+
+
+async def test_the_address_of_the_scalers_page_is_known() -> None:
+    transport = httpx.ASGITransport(create_app(World(), scaler_page="https://scale.example/"))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as session:
+        view = (await session.get("/api/v1/activator")).json()
+    assert view["scalerPage"] == "https://scale.example/"
