@@ -23,6 +23,7 @@ LASTING: Final = frozenset(
         *(problem.value for problem in TargetProblem),
         *(each.value for each in (Problem.FORBIDDEN, Problem.MISSING, Problem.REFUSED)),
         Problem.CONFLICT.value,
+        Reason.TWO_OWNERS.value,
     }
 )
 
@@ -58,7 +59,9 @@ class Reporting:
             if each.reason is not Reason.NO_ACTIVATORS  # each Service would have the same Event
         ]
         found += [Notice(Reason.SERVICE_WARNING.value, text) for text in decided.service.warnings]
-        if decided.reason in LASTING:
+        # A finding has its own note on two owners, unless the other one is a Service.
+        is_new = decided.reason not in {each.reason for each in found}
+        if decided.reason in LASTING and is_new:
             found.append(Notice(decided.reason, reasons.text(decided.reason, decided.detail)))
         return found
 

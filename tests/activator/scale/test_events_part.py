@@ -53,3 +53,17 @@ async def test_a_healthy_service_has_no_events(tmp_path: Path) -> None:
             await activator.report(1)
             await elapse(30)
             assert await events(kube) == {}
+
+
+async def test_a_second_service_of_a_workload_has_an_event_that_names_the_first(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as kube:
+        await kube.add("hello", replicas=1, idle_seconds="5")
+        await kube.add("other", idle_seconds="5", target="Deployment/hello")
+        async with leader(kube) as running, running.activator() as activator:
+            await activator.report(1)
+            await elapse(90)
+            found = (await events(kube))["two-owners"]
+            assert found["regarding"]["name"] == "other"
+            assert "Service shop/hello" in found["note"]
