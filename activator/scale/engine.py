@@ -135,7 +135,8 @@ class Engine:
         self._next_tick = now + TICK
         frozen = self._frozen(now)
         for name, record in list(self._records.items()):
-            if now >= record.quiet_until:
+            # A time before the next tick needs a timer, which the decision sets.
+            if record.quiet_until < self._next_tick:
                 try:
                     self._decide(name, record, now, frozen)
                 except Exception:
