@@ -261,7 +261,15 @@ def _become(request: dict[str, Any], standard: list[int]) -> None:
     sys.argv = list(request["command"])
 
 
+def _reset_signals() -> None:
+    """Handle signals as after a start by uvloop, whatever ``nohup`` or ``&`` made ignored."""
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def main() -> None:
+    _reset_signals()
     for module in _LOADED:
         import_module(module)
     for program in PROGRAMS[1:]:
