@@ -135,7 +135,7 @@ class Exchange(Requester):
         if services.tracer is not None:
             trace = self.trace = begin_trace(services.tracer, request, self.client.is_secure())
         try:
-            entry = self.entry = find(driver.entries, request, self.client)
+            entry = self.entry = find(driver.entries, request, self.client.port())
         except RevisionNotFound as missing:
             self.state = DONE
             outcome.respond_not_found(services, self.client, request, trace, missing)

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import Final
 
 from activator.knative.control_fields import NAMESPACE, REVISION
-from activator.proxy.exchange.sides import ClientSide
+from activator.proxy.exchange.sides import Port
 from activator.proxy.message.fields import SERVICE
 from activator.proxy.message.request import Request
 from activator.records.entries import Entries, Entry
@@ -23,18 +23,18 @@ _COMMA = ord(",")
 _LONGEST_KEY: Final = 64
 
 
-def find(entries: Entries, request: Request, client: ClientSide) -> Entry:
+def find(entries: Entries, request: Request, port: Port) -> Entry:
     """Return the entry of the revision that a request names.
 
     Arguments:
         entries: the entries of all revisions.
         request: the client's request.
-        client: the client's side, which knows the port.
+        port: the port that the client has connected to.
 
     Raises:
         RevisionNotFound: the request names no revision, or an unknown one.
     """
-    service = client.port().service
+    service = port.service
     if service:
         return entries.find_service(service)
     fields = request.fields

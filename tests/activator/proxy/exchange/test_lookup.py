@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import pytest
 
 from activator.proxy.exchange.lookup import contradiction, find, key_of
-from activator.proxy.exchange.sides import SHARED, ClientSide, Port
+from activator.proxy.exchange.sides import SHARED
 from activator.proxy.message.request import RequestLimits, read_request
 from throttler.errors import RevisionNotFound
 
 HOST = b"rev.ns.svc.cluster.local"
-
-
-class _Client:
-    """A client of the ports for all revisions."""
-
-    def port(self) -> Port:
-        return SHARED
-
-
-CLIENT = cast(ClientSide, _Client())
 
 
 def asking(fields: bytes, host: bytes = b"example.com"):
@@ -40,7 +28,7 @@ def asking(fields: bytes, host: bytes = b"example.com"):
 )
 async def test_both_headers_or_the_host_name_a_revision(world, fields, host):
     world.revise()
-    found = find(world.driver.entries, asking(fields, host), CLIENT)
+    found = find(world.driver.entries, asking(fields, host), SHARED)
     assert found.throttler is world.revision()
 
 
@@ -56,7 +44,7 @@ async def test_both_headers_or_the_host_name_a_revision(world, fields, host):
 async def test_an_unknown_name_is_shown_in_the_error(world, fields, name):
     world.revise()
     with pytest.raises(RevisionNotFound, match=f'"{name}" not found'):
-        find(world.driver.entries, asking(fields), CLIENT)
+        find(world.driver.entries, asking(fields), SHARED)
 
 
 def test_two_names_contradict_and_one_twice_is_one():
