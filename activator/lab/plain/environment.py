@@ -165,6 +165,17 @@ class PlainEnvironment:
             await asyncio.sleep(environment.POLL_PERIOD)
         raise environment.Overdue(f"the scaler did not reach: {handle.name}: {what}; {found}")
 
+    async def until_event(self, service: str, reason: str) -> list[str]:
+        """Return the reasons of all Events on a Service once it has one of this reason.
+
+        The scaler writes an Event a moment after its API shows the reason. Returns after `PATIENCE`
+        seconds in any case.
+        """
+        end = time.monotonic() + environment.PATIENCE
+        while reason not in (found := self.events(service)) and time.monotonic() < end:  # noqa: ASYNC110 # the store has no event
+            await asyncio.sleep(environment.POLL_PERIOD)
+        return found
+
     def events(self, service: str) -> list[str]:
         """Return the reasons of all Events on a Service."""
         found = self.cluster.plane.store.select(

@@ -17,7 +17,7 @@ async def script(environment: PlainEnvironment) -> None:
     view = await environment.until_scaler(web, "reason two-owners", "reason", "two-owners")
     base.expect("the reason names the HPA", "web" in str(view["detail"]), view["detail"])
     base.expect("the scaler leaves the pods alone", web.replicas == 3, web.replicas)
-    events = environment.events(web.name)
+    events = await environment.until_event(web.name, "two-owners")
     base.expect("an Event on the Service says so", "two-owners" in events, events)
     web.scale(0)
     await web.until_listed(0)
