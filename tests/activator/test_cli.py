@@ -114,20 +114,20 @@ def test_help_teaches(command, capsys):
 
 def test_help_of_the_scaler_teaches(capsys):
     assert cli.main(["scale", "--help"]) == 0
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for row in scale_settings.SETTINGS:
-        assert row.flag in told
-        assert row.variable in told
-        assert f"{row.section}:" in told
-    assert "activator.dev/enabled" in told
+        assert row.flag in printed
+        assert row.variable in printed
+        assert f"{row.section}:" in printed
+    assert "activator.dev/enabled" in printed
 
 
 def test_wrong_settings_of_the_scaler_are_reported_at_once(capsys):
     assert cli.main(["scale", "--stat-port", "80x", "--takeover-ports", "9-5"]) == 2
-    told = capsys.readouterr().err
-    assert "activator scale: 3 settings are wrong or missing" in told
+    printed = capsys.readouterr().err
+    assert "activator scale: 3 settings are wrong or missing" in printed
     for part in ("--stat-port", "'80x'", "--takeover-ports", "'9-5'", "SYSTEM_NAMESPACE"):
-        assert part in told
+        assert part in printed
 
 
 @pytest.mark.parametrize("columns", [80, 100])

@@ -87,13 +87,13 @@ async def test_every_text_is_text(tmp_path: Path, open_page: Open) -> None:
     async def forge(page: Page) -> None:
         async def answer(route: Route) -> None:
             real = await route.fetch()
-            told: Any = hostile(await real.json(), words, "")
-            if "phases" in str(told):
-                told["summary"]["phases"] = {}
-            if "watches" in told:
-                told["watches"] = {MARKUP: {"ageSeconds": 1, "error": MARKUP}}
-                told["dashboard"] = None
-            await route.fulfill(response=real, body=json.dumps(told))
+            forged: Any = hostile(await real.json(), words, "")
+            if "phases" in str(forged):
+                forged["summary"]["phases"] = {}
+            if "watches" in forged:
+                forged["watches"] = {MARKUP: {"ageSeconds": 1, "error": MARKUP}}
+                forged["dashboard"] = None
+            await route.fulfill(response=real, body=json.dumps(forged))
 
         await page.route("**/api/v1/**", answer)
 

@@ -231,9 +231,11 @@ class Bound:
 
     async def open(self) -> None:
         loop = asyncio.get_running_loop()
-        make = lambda: cast(asyncio.Protocol, Http1Client(self.world.proxy, self.port))  # noqa: E731
-        self._server = await loop.create_server(make, "127.0.0.1", 0)
+        self._server = await loop.create_server(self._accept, "127.0.0.1", 0)
         self.at = self._server.sockets[0].getsockname()[1]
+
+    def _accept(self) -> asyncio.Protocol:
+        return cast(asyncio.Protocol, Http1Client(self.world.proxy, self.port))
 
     async def client(self) -> Client:
         _, client = await asyncio.get_running_loop().create_connection(Client, "127.0.0.1", self.at)

@@ -36,7 +36,7 @@ async def test_slice_with_a_wrong_owner_is_accepted_and_deleted_within_four_seco
 async def test_slice_stays_while_one_owner_exists(world):
     made = await world.send("POST", SERVICES, service())
     found = owned_by("old-uid")
-    found["metadata"]["ownerReferences"] += owned_by(made["metadata"]["uid"])["metadata"][  # type: ignore[index]
+    found["metadata"]["ownerReferences"] += owned_by(made["metadata"]["uid"])["metadata"][  # type: ignore[index] # JSON has no types
         "ownerReferences"
     ]
     await world.send("POST", SLICES, found)
