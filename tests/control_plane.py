@@ -10,7 +10,7 @@ from activator.discovery.wire import ConnectionLostError
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.status import Response
 from activator.lab.control_plane.watch import Watch
-from activator.scale.api import ApiResponse, ApiUnreachable
+from activator.scale.cluster.api import ApiResponse, ApiUnreachable
 
 
 class InProcessClient:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from activator.cli import cli
-from activator.scale.external_metrics import METRIC
+from activator.scale.external_metrics.objects import METRIC
 from activator.scale.families import names as scale_metrics
 from activator.scale.settings import SETTINGS as SCALE_SETTINGS
 from activator.settings.config import SETTINGS, load

@@ -20,10 +20,10 @@ from activator.discovery.credentials import ClusterConfigError
 from activator.process import logs
 from activator.process.outputs import Outputs
 from activator.scale import scaler as scalers
-from activator.scale.http_server import ListenError
+from activator.scale.listeners.http_server import ListenError
+from activator.scale.listeners.tls_files import TlsFileError
 from activator.scale.scaler import Scaler
 from activator.scale.settings import ScaleSettings
-from activator.scale.tls_files import TlsFileError
 
 logger = logging.getLogger(__name__)
 

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
 from activator.plain.service import PlainService
-from activator.scale.actuator import Target
-from activator.scale.api import Api
-from activator.scale.effects import Effect
-from activator.scale.findings import Finding
-from activator.scale.load import Loads, Name
-from activator.scale.objects import View
-from activator.scale.plan import ACTIVATION_LEASE
-from activator.scale.record import Record
-from activator.scale.services import Services
+from activator.scale.cluster.api import Api
+from activator.scale.cluster.objects import View
+from activator.scale.decisions.effects import Effect
+from activator.scale.decisions.findings import Finding
+from activator.scale.decisions.plan import ACTIVATION_LEASE
+from activator.scale.decisions.record import Record
+from activator.scale.reports.load import Loads, Name
 from activator.scale.settings import ScaleSettings
+from activator.scale.workloads.actuator import Target
+from activator.scale.workloads.services import Services
 
 
 class Context(NamedTuple):

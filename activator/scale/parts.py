@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from activator.scale import (
-    events_part,
-    external_metrics_part,
-    keda_part,
-    owners_part,
-    takeover_part,
-)
+from activator.scale.events import part as events_part
+from activator.scale.external_metrics import part as external_metrics_part
+from activator.scale.keda import part as keda_part
+from activator.scale.owners import part as owners_part
 from activator.scale.part import Context, Part
+from activator.scale.takeover import part as takeover_part
 
 #: KEDA and HPAs come first: they must read a load before they see the replicas that follow from
 #: it. Events come last: they have the findings of the others.

@@ -18,23 +18,26 @@ from activator import __version__
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.process.tasks import Tasks
-from activator.scale import admin, http_server, part, state_views, views
-from activator.scale.actuator import Actuator
-from activator.scale.cluster import ClusterApi
-from activator.scale.engine import TICK, Engine
-from activator.scale.leader import Candidate, Place, new_identity
-from activator.scale.load import Loads, Name
-from activator.scale.metrics import Measured, Metrics
-from activator.scale.objects import Objects
+from activator.scale import part
+from activator.scale.admin import application as admin
+from activator.scale.admin import state_views, views
+from activator.scale.admin.metrics import Measured, Metrics
+from activator.scale.admin.selection import Query, select
+from activator.scale.cluster.client import ClusterApi
+from activator.scale.cluster.objects import Objects
+from activator.scale.cluster.watch import Watch
+from activator.scale.decisions.engine import TICK, Engine
+from activator.scale.decisions.plan import Hold
+from activator.scale.election.leader import Candidate, Place, new_identity
+from activator.scale.listeners import http_server
 from activator.scale.part import Context, Part, Parts
 from activator.scale.parts import PARTS
-from activator.scale.plan import Hold
-from activator.scale.rights import Rights
-from activator.scale.selection import Query, select
-from activator.scale.services import Services
+from activator.scale.reports.load import Loads, Name
+from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings
-from activator.scale.stat_server import StatServer
-from activator.scale.watch import Watch
+from activator.scale.workloads.actuator import Actuator
+from activator.scale.workloads.rights import Rights
+from activator.scale.workloads.services import Services
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from activator.scale.load import Name
-from activator.scale.ports import DEFAULT_RANGE
+from activator.scale.reports.load import Name
+from activator.scale.takeover.ports import DEFAULT_RANGE
 from activator.settings import defaults, values
 from activator.settings.config import ConfigError
 from activator.settings.setting import (

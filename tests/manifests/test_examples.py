@@ -14,12 +14,12 @@ import yaml
 
 from activator.objects.fields import ObjectKey, root
 from activator.plain.annotations import Annotations, Owner, Route, is_enabled, parse, unknown
-from activator.scale.actuator import Target
-from activator.scale.external_metrics import GROUP, GROUP_VERSION, METRIC, SERVICE
+from activator.scale.external_metrics.objects import GROUP, GROUP_VERSION, METRIC, SERVICE
 from activator.scale.keda import SERVICE_KEY
-from activator.scale.owners import HPA, Owners
+from activator.scale.owners.owners import HPA, Owners
 from activator.scale.settings import load
-from activator.scale.subresource import KNOWN
+from activator.scale.workloads.actuator import Target
+from activator.scale.workloads.subresource import KNOWN
 from tests.guards import expect_none
 from tests.manifests.kustomize import MANIFESTS, Object, build, find
 from tests.manifests.test_manifests import OLDEST_KUBERNETES

@@ -15,10 +15,10 @@ from typing import Any, Final, Protocol
 import grpc
 from google.protobuf.message import DecodeError
 
-from activator.scale.board import Workload
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.keda import externalscaler_pb2 as wire
-from activator.scale.load import Name
+from activator.scale.publishing.board import Workload
+from activator.scale.reports.load import Name
 
 #: Seconds between two repetitions of ``active`` on a stream.
 REPEAT: Final = 0.5

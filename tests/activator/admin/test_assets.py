@@ -13,7 +13,7 @@ import pytest
 from activator.admin import assets
 from activator.admin.application import create_app
 from activator.admin.headers import DASHBOARD_HEADERS, SECURITY_HEADERS
-from activator.scale import page
+from activator.scale.admin import page
 from tests.activator.telemetry.world import World
 
 ROOT = Path(__file__).parents[3]

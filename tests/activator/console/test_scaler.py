@@ -13,7 +13,7 @@ import respx
 from activator.console import scaler
 from activator.console.responses import parse
 from activator.console.screen import plain
-from activator.scale import views
+from activator.scale.admin import views
 from activator.settings.config import load
 
 URL = "http://127.0.0.1:18081"

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from activator.scale.api import ApiResponse, ApiUnreachable
+from activator.scale.cluster.api import ApiResponse, ApiUnreachable
 
 Step = ApiResponse | ApiUnreachable | Callable[[], None]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from activator.scale import app
-from activator.scale.http_server import ListenError
+from activator.scale.listeners.http_server import ListenError
 from activator.scale.settings import ScaleSettings, load
 from tests.activator.scale.world import NAMESPACE, Cluster, cluster, until
 

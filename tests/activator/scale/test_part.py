@@ -3,10 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 from activator.objects.fields import ObjectKey
-from activator.scale.findings import Finding, Reason
-from activator.scale.load import Name
+from activator.scale.decisions.findings import Finding, Reason
 from activator.scale.part import Part, Parts, views
-from activator.scale.services import Services
+from activator.scale.reports.load import Name
+from activator.scale.workloads.services import Services
 
 
 class Names:

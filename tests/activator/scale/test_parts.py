@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.activator.scale.test_keda_part import until_leader
+from tests.activator.scale.keda.test_part import until_leader
 from tests.activator.scale.world import cluster, scaler
 from tests.conftest import on_uvloop
 

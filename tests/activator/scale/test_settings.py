@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from activator.scale.load import Name
+from activator.scale.reports.load import Name
 from activator.scale.settings import SETTINGS, ScaleSettings, load
 from activator.settings.config import ConfigError
 from activator.settings.setting import REQUIRED, Derived, markdown

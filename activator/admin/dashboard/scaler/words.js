@@ -2,7 +2,7 @@
 /** The sentences of the scaler's page. Pure. */
 
 import { counted, seconds } from "../format.js";
-// @ts-ignore: activator/scale/advice.py makes this module
+// @ts-ignore: activator/scale/admin/advice.py makes this module
 import { REASONS } from "./reasons.js";
 
 /** @typedef {{meaning: string, quiet: boolean, advice: string, commands: string[]}} Advice */
@@ -10,7 +10,7 @@ import { REASONS } from "./reasons.js";
 /** @typedef {{reason: string, note: string}} Finding */
 /** @typedef {{at: string, before: number, after: number, why: string, sentence: string}} Change */
 /**
- * @typedef {object} Service as in activator/scale/views.py
+ * @typedef {object} Service as in activator/scale/admin/views.py
  * @property {string} namespace
  * @property {string} name
  * @property {string | null} target
@@ -30,7 +30,7 @@ import { REASONS } from "./reasons.js";
 /** @typedef {{services: number, phases: Record<string, number>, problems: number, load: number}} Summary */
 /** @typedef {{name: string, address: string, connected: boolean, connectedSeconds: number | null, lastReportSeconds: number | null, lostSeconds: number | null}} Activator */
 /**
- * @typedef {object} Scaler as in activator/scale/state_views.py
+ * @typedef {object} Scaler as in activator/scale/admin/state_views.py
  * @property {Leader} leader
  * @property {string} namespace
  * @property {string} version
@@ -56,7 +56,7 @@ export function replicasText({ wanted, present, ready }) {
   return [wanted ?? "–", present ?? "–", ready].join(" / ");
 }
 
-/** @param {Service} service @returns {boolean} as activator/scale/selection.py has it */
+/** @param {Service} service @returns {boolean} as activator/scale/admin/selection.py has it */
 export function hasProblem({ reason, findings }) {
   return findings.length > 0 || (reason !== null && !ROWS[reason]?.quiet);
 }

@@ -9,7 +9,7 @@ import pytest
 from activator.discovery.backoff import Timings
 from activator.discovery.listing import Resource, pages
 from activator.discovery.wire import ConnectionLostError
-from activator.scale.api import ApiUnreachable
+from activator.scale.cluster.api import ApiUnreachable
 from tests.activator.lab.control_plane.world import APPS, SERVICES, deployment, service
 from tests.control_plane import InProcessClient
 

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from activator.scale.http_server import listen
 from activator.scale.keda import lazy_listener as module
 from activator.scale.keda.lazy_listener import LazyListener, NotStarted
+from activator.scale.listeners.http_server import listen
 from tests.conftest import both_loops
 
 pytestmark = both_loops

@@ -1,0 +1,1 @@
+"""The scaler's health, metrics, API and page; all are read-only."""

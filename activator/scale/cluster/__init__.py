@@ -1,0 +1,1 @@
+"""Objects of the cluster: followed by watches, kept by version, and changed by requests."""

@@ -1,0 +1,1 @@
+"""Decisions about Services: plans, the engine that makes them, and their reasons."""

@@ -1,0 +1,90 @@
+"""Keeps the state of one Service between two decisions: facts, plan, and the last change."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from activator.plain.service import PlainService
+from activator.records.counters import Histogram
+from activator.scale.decisions.effects import Change, Decided
+from activator.scale.decisions.findings import Finding
+from activator.scale.decisions.plan import ACTIVATION_LEASE, Planner
+from activator.scale.families import COLD_START_BOUNDS, TICK_BOUNDS
+from activator.scale.workloads.actuator import Result, Target
+
+#: One object for all: thousands of Services have these times.
+_NEVER: Final = float("-inf")
+_FOREVER: Final = float("inf")
+
+
+class Counters:
+    """Counts of the engine since the start.
+
+    Attributes:
+        changes: changes of replicas by their rule.
+        failures: failed changes by their reason.
+        cold_starts: seconds from the first report of a request to the API server's response.
+        ticks: seconds of CPU time in which all Services were decided.
+    """
+
+    def __init__(self) -> None:
+        self.changes: dict[str, int] = {}
+        self.failures: dict[str, int] = {}
+        self.cold_starts = Histogram(COLD_START_BOUNDS)
+        self.ticks = Histogram(TICK_BOUNDS)
+
+
+class Facts(NamedTuple):
+    """What is known of a Service, apart from its load; it changes with the Service's objects."""
+
+    service: PlainService
+    target: Target | None
+    replicas: int | None
+    ready: int
+    reason: str = ""
+    detail: str = ""
+    findings: tuple[Finding, ...] = ()
+    other_owner: str = ""
+    lease: float = ACTIVATION_LEASE
+    is_watched: bool = True
+
+
+class Record:
+    """One Service.
+
+    Attributes:
+        decided: the last decision.
+        change: the last change of replicas; None before the first.
+    """
+
+    __slots__ = (
+        "change",
+        "cold_since",
+        "concluded",
+        "decided",
+        "facts",
+        "failed",
+        "look_at",
+        "not_before",
+        "other_owner",
+        "planner",
+        "quiet_until",
+        "renew_at",
+    )
+
+    def __init__(self, facts: Facts, now: float) -> None:
+        self.facts = facts
+        self.planner = Planner(now, facts.ready)
+        self.decided: Decided | None = None
+        # The facts of the last decision.
+        self.concluded: Facts | None = None
+        self.change: Change | None = None
+        self.failed: Result | None = None
+        # When a request began to wait for the first pod.
+        self.cold_since: float | None = None
+        self.other_owner = ""
+        self.look_at = _NEVER
+        self.not_before = _NEVER
+        self.renew_at = _FOREVER
+        # Nothing changes before that without an event: the workload has no requests.
+        self.quiet_until = _NEVER

@@ -1,0 +1,1 @@
+"""The election of the leader among the scalers, by a Lease."""

@@ -1,0 +1,253 @@
+"""Takes part in the election of the leader, and labels the leader's pod.
+
+The rules are in ``lease``. Expiry counts from the moment before a request, so that this process
+stops to lead before another one may begin. Counterpart: client-go's tools/leaderelection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from activator.objects.fields import ManifestError
+from activator.scale.cluster.api import MERGE_PATCH, Api, ApiResponse, ApiUnreachable
+from activator.scale.election import lease
+from activator.scale.election.lease import RETRY, Action, Election
+
+logger = logging.getLogger(__name__)
+
+#: The label of the leader's pod, by which the Service of the scalers selects it.
+LABEL: Final = "activator.dev/leader"
+#: Separates the pod's name from a random part in an identity: a container that starts again is
+#: another process in the same pod.
+_SEPARATOR: Final = "_"
+
+
+class Place(NamedTuple):
+    """Where the election happens.
+
+    Attributes:
+        namespace: of the Lease and of the pods.
+        lease: name of the Lease.
+        pod: name of the own pod.
+    """
+
+    namespace: str
+    lease: str
+    pod: str
+
+
+def new_identity(pod: str) -> str:
+    """Return an identity that no other process has."""
+    return f"{pod}{_SEPARATOR}{random.getrandbits(48):012x}"
+
+
+class Candidate:
+    """One process in the election.
+
+    Arguments:
+        api: sends the requests, over connections of its own: a queue of other requests must not
+            delay a renewal.
+        place: the Lease and the pod.
+        identity: unique among all processes; begins with the pod's name.
+        on_change: called with whether this process leads, after each change.
+        clock: returns the time of day.
+
+    Attributes:
+        error: why the last attempt failed; empty if it did not.
+        since: when this process began to lead, on the loop's clock; None while it does not.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        place: Place,
+        identity: str,
+        on_change: Callable[[bool], object],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._api = api
+        self._place = place
+        self._election = Election(identity)
+        self._on_change = on_change
+        self._clock = clock
+        self._lost: asyncio.TimerHandle | None = None
+        # The pods that have, or may have, the label: True means that it must be set.
+        self._labels = dict[str, bool]()
+        self._label_error = ""
+        self.error = ""
+        self.since: float | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process decides now."""
+        return self.since is not None and self._election.is_leader(_now())
+
+    @property
+    def holder(self) -> str:
+        """The pod of the leader, as last observed; empty for none."""
+        return _pod_of(self._election.holder)
+
+    async def run(self) -> None:
+        """Take part until cancelled. No fault of the server ends this."""
+        self._labels[self._place.pod] = False  # of an earlier process of this pod
+        while True:
+            await self._attempt()
+            self._note()
+            await self._write_labels()
+            # Candidates that started together must not write together.
+            await asyncio.sleep(RETRY * random.uniform(0.9, 1.0))
+
+    async def release(self) -> None:
+        """Step down, so that another process takes over at once; ``run`` must have ended."""
+        was_leader = self._election.is_leader(_now())
+        self._stop_leading()
+        if was_leader:
+            await self._release_lease()
+        await self._write_labels()
+
+    async def _release_lease(self) -> None:
+        place = self._place
+        for _ in range(2):
+            body = self._election.release_body(place.namespace, place.lease, self._clock())
+            response = await self._write("PUT", self._path(place.lease), body)
+            if response is not None and response.is_ok:
+                logger.info("lease %s: released", place.lease)
+                return
+            # A renewal may have been under way when ``run`` was cancelled.
+            await self._read()
+            if self._election.action(_now()) is not Action.RENEW:
+                return
+        logger.warning("lease %s: not released: %s", place.lease, self.error or "conflict")
+
+    # -- the Lease ---------------------------------------------------------------------------------
+
+    async def _attempt(self) -> None:
+        """Read the Lease, and create, take or renew it if it is time to."""
+        failed_before, self.error = self.error, ""
+        if self._election.action(_now()) is not Action.RENEW:
+            await self._read()
+        # An own Lease is written without a read: a conflict shows any other change.
+        if not self.error and (action := self._election.action(_now())) is not Action.WAIT:
+            await self._take(action)
+        if self.error and self.error != failed_before:
+            logger.warning("lease %s: %s", self._place.lease, self.error)
+
+    async def _read(self) -> None:
+        sent = _now()
+        response = await self._send("GET", self._path(self._place.lease))
+        if response is None:
+            return
+        if response.status == 404:
+            self._election.observe(None, sent)
+        elif (found := self._parsed(response)) is not None:
+            self._election.observe(found, sent)
+
+    async def _take(self, action: Action) -> None:
+        before, sent = self._election.holder, _now()
+        place = self._place
+        body = self._election.body(place.namespace, place.lease, self._clock())
+        if action is Action.CREATE:
+            response = await self._write("POST", self._path(), body)
+        else:
+            response = await self._write("PUT", self._path(place.lease), body)
+        if response is None:
+            return
+        if response.status == 409 or (response.status == 404 and action is not Action.CREATE):
+            await self._read()  # another process was faster, or a person deleted the Lease
+        elif (found := self._parsed(response)) is not None:
+            self._election.written(found, sent)
+            if action is Action.TAKE and before:
+                # Its process may live on, cut off from the API server, with the label.
+                self._labels[_pod_of(before)] = False
+
+    def _parsed(self, response: ApiResponse) -> lease.Lease | None:
+        if not response.is_ok:
+            self.error = f"{response.status}: {response.message()}"
+            return None
+        try:
+            return lease.parse(response.decoded())
+        except ManifestError as error:
+            self.error = str(error)
+            return None
+
+    async def _write(self, method: str, path: str, body: object) -> ApiResponse | None:
+        return await self._send(method, path, json.dumps(body).encode())
+
+    async def _send(self, method: str, path: str, body: bytes = b"") -> ApiResponse | None:
+        try:
+            return await self._api.send(method, path, body)
+        except ApiUnreachable as error:
+            self.error = str(error)
+            return None
+
+    def _path(self, name: str = "") -> str:
+        leases = f"/apis/coordination.k8s.io/v1/namespaces/{self._place.namespace}/leases"
+        return f"{leases}/{name}" if name else leases
+
+    # -- whether this process leads ----------------------------------------------------------------
+
+    def _note(self) -> None:
+        """Begin or stop to lead, as the election decides; otherwise change nothing."""
+        now = _now()
+        if not self._election.is_leader(now):
+            self._stop_leading()
+            return
+        if self._lost is not None:
+            self._lost.cancel()
+        left = self._election.leads_until - now
+        self._lost = asyncio.get_running_loop().call_later(left, self._stop_leading)
+        if self.since is None:
+            self.since = now
+            self._labels[self._place.pod] = True
+            logger.info("this pod, %s, leads", self._place.pod)
+            self._on_change(True)
+
+    def _stop_leading(self) -> None:
+        if self._lost is not None:
+            self._lost.cancel()
+            self._lost = None
+        if self.since is None:
+            return
+        self.since = None
+        self._labels[self._place.pod] = False
+        other = self.holder if self.holder != self._place.pod else ""
+        logger.info("this pod, %s, no longer leads; leader: %s", self._place.pod, other or "none")
+        self._on_change(False)
+
+    # -- labels of pods ----------------------------------------------------------------------------
+
+    async def _write_labels(self) -> None:
+        """Write the labels that are due; a failed one stays due."""
+        for pod, leads in list(self._labels.items()):
+            problem = await self._label(pod, leads)
+            if not problem and self._labels.get(pod) is leads:
+                del self._labels[pod]
+            if problem and problem != self._label_error:
+                logger.warning("label %s of pod %s: %s", LABEL, pod, problem)
+            self._label_error = problem
+
+    async def _label(self, pod: str, leads: bool) -> str:
+        """Set or remove the label; return why that failed."""
+        body = {"metadata": {"labels": {LABEL: "true" if leads else None}}}
+        path = f"/api/v1/namespaces/{self._place.namespace}/pods/{pod}"
+        try:
+            response = await self._api.send("PATCH", path, json.dumps(body).encode(), MERGE_PATCH)
+        except ApiUnreachable as error:
+            return str(error)
+        if response.status == 404:
+            return f"{response.message()}; POD_NAME must name this pod" if leads else ""
+        return "" if response.is_ok else f"{response.status}: {response.message()}"
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _pod_of(identity: str) -> str:
+    return identity.rpartition(_SEPARATOR)[0] or identity

@@ -1,0 +1,1 @@
+"""Events on Services, for users of ``kubectl describe service``."""

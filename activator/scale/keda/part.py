@@ -1,0 +1,65 @@
+"""Publishes decisions to KEDA, and listens for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from activator.scale.keda.lazy_listener import LazyListener, NotStarted
+from activator.scale.listeners.http_server import address, listen
+from activator.scale.listeners.tls_files import TlsFileError, TlsFiles
+from activator.scale.part import Context, Part
+from activator.scale.publishing.board import Board
+from activator.scale.publishing.publishing import Publishing
+from activator.scale.settings import ScaleSettings
+
+logger = logging.getLogger(__name__)
+
+
+def make(context: Context) -> Part:
+    """Return the part that serves KEDA."""
+    board = Board(context.loads, context.clock)
+
+    @asynccontextmanager
+    async def listening() -> AsyncIterator[Mapping[str, str]]:
+        settings = context.settings
+        if (files := tls_files(settings)) is not None:
+            files.read()  # an unusable file must be an error of the start
+        sock = listen(settings.bind, settings.grpc_port, "--grpc-port")
+        named = address(sock)
+        async with AsyncExitStack() as servers:
+
+            async def start(host: str, port: int) -> None:
+                # grpcio is imported here, when KEDA needs it.
+                from activator.scale.keda.listener import KedaListener, KedaListenError
+                from activator.scale.keda.server import ExternalScaler
+
+                scaler = ExternalScaler(board, lambda: context.is_leader() and board.is_open)
+                listener = KedaListener(scaler, files)
+                try:
+                    await listener.start(host, port)
+                except (KedaListenError, TlsFileError) as error:
+                    raise NotStarted(str(error)) from error
+                servers.push_async_callback(listener.close)
+                logger.info("KEDA has connected: serving it on %s", named)
+
+            waiting = context.start(LazyListener(sock, start).run())
+            try:
+                yield {"grpc": named}
+            finally:
+                waiting.cancel()
+                await asyncio.gather(waiting, return_exceptions=True)
+                sock.close()
+
+    return Part(effect=Publishing(board), listeners=listening)
+
+
+def tls_files(settings: ScaleSettings) -> TlsFiles | None:
+    """Return the files of KEDA's port; None for plain HTTP/2."""
+    if not settings.grpc_tls_cert or not settings.grpc_tls_key:
+        return None
+    authorities = Path(settings.grpc_tls_client_ca) if settings.grpc_tls_client_ca else None
+    return TlsFiles(Path(settings.grpc_tls_cert), Path(settings.grpc_tls_key), authorities)

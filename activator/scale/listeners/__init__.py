@@ -1,0 +1,1 @@
+"""Listeners of the scaler over HTTP, and their certificates from files."""

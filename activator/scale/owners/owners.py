@@ -1,0 +1,253 @@
+"""Finds the components that scale each workload, and whether they can do it as its Service asks.
+
+Pure: HorizontalPodAutoscalers and ScaledObjects go in. Sources: autoscaling/v2 in the Kubernetes
+API reference, KEP-2021; the ScaledObject specification of KEDA 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, final
+
+from activator.objects.fields import Field, ObjectKey, root
+from activator.plain.annotations import Owner
+from activator.scale.decisions.findings import Finding, Reason
+from activator.scale.keda import SERVICE_KEY
+from activator.scale.workloads.actuator import Target
+
+HPA: Final = "HorizontalPodAutoscaler"
+SCALED_OBJECT: Final = "ScaledObject"
+
+_PAUSED: Final = ("autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-replicas")
+_PUSH: Final = ("external-push", "external")
+#: KEDA's default ``pollingInterval``, in seconds, and the longest one that a lease follows.
+_POLLS: Final = 30
+_MOST_POLLS: Final = 600.0
+#: Metrics that exist without pods: an HPA needs one of them to scale to or from zero.
+_WITHOUT_PODS: Final = ("Object", "External")
+
+
+class Scaled(NamedTuple):
+    """The identity of a workload, as ``scaleTargetRef`` has it; the version does not count."""
+
+    namespace: str
+    group: str
+    kind: str
+    name: str
+
+
+class _Hpa(NamedTuple):
+    """An HPA; ``made_by`` is the ScaledObject whose part it is."""
+
+    key: ObjectKey
+    target: Scaled
+    can_wake: bool
+    made_by: str
+
+
+class _ScaledObject(NamedTuple):
+    """A ScaledObject.
+
+    Attributes:
+        services: the Services of its triggers of this scaler.
+        paused: the annotation that pauses it; empty for none.
+        polls: seconds between two of KEDA's polls.
+    """
+
+    key: ObjectKey
+    target: Scaled
+    services: frozenset[str]
+    paused: str
+    polls: float
+
+
+def scaled(target: Target) -> Scaled:
+    """Return the identity of a workload."""
+    return Scaled(target.namespace, target.resource.group, target.resource.kind, target.name)
+
+
+@final
+class Owners:
+    """The components that scale workloads (objects.View).
+
+    Arguments:
+        changed: called with each workload whose components have changed.
+    """
+
+    def __init__(self, changed: Callable[[Scaled], object] = lambda target: None) -> None:
+        self._changed = changed
+        self._objects: dict[ObjectKey, _Hpa | _ScaledObject] = {}
+        self._by_target: dict[Scaled, dict[ObjectKey, None]] = {}
+
+    def put(self, key: ObjectKey, obj: object) -> None:
+        """Record a new or changed object.
+
+        Arguments:
+            key: its kind is ``HPA`` or ``SCALED_OBJECT``.
+            obj: as decoded from JSON.
+
+        Raises:
+            ManifestError: a field is wrong; nothing has changed.
+        """
+        found = _hpa(key, obj) if key.kind == HPA else _scaled_object(key, obj)
+        before = self._objects.get(key)
+        if found == before:
+            return
+        self._discard(key)
+        self._objects[key] = found
+        self._by_target.setdefault(found.target, {})[key] = None
+        if before is not None and before.target != found.target:
+            self._changed(before.target)
+        self._changed(found.target)
+
+    def remove(self, key: ObjectKey) -> None:
+        """Record a deleted object; an unknown one is no error."""
+        target = self._discard(key)
+        if target is not None:
+            self._changed(target)
+
+    def _discard(self, key: ObjectKey) -> Scaled | None:
+        found = self._objects.pop(key, None)
+        if found is None:
+            return None
+        keys = self._by_target[found.target]
+        del keys[key]
+        if not keys:
+            del self._by_target[found.target]
+        return found.target
+
+    def _of(self, target: Target) -> tuple[Sequence[_Hpa], Sequence[_ScaledObject]]:
+        """Return the HPAs and the ScaledObjects of a workload, without the HPAs that KEDA made."""
+        keys = sorted(self._by_target.get(scaled(target), ()))
+        every = [self._objects[key] for key in keys]
+        objects = [each for each in every if isinstance(each, _ScaledObject)]
+        names = {each.key.name for each in objects}
+        hpas = [each for each in every if isinstance(each, _Hpa) and each.made_by not in names]
+        return hpas, objects
+
+    def other_owner(self, owner: Owner, target: Target) -> str:
+        """Return the component that scales a workload beside its owner; empty if there is none.
+
+        Arguments:
+            owner: the owner that the annotation of the Service names.
+
+        Returns:
+            As in ``HorizontalPodAutoscaler hello``. With owner ``none`` any component may scale.
+        """
+        hpas, objects = self._of(target)
+        others: list[_Hpa | _ScaledObject] = []
+        if owner is not Owner.NONE:
+            others += objects[owner is Owner.KEDA :]
+            others += hpas[owner is Owner.HPA :]
+        return ", ".join(f"{each.key.kind} {each.key.name}" for each in others)
+
+    def lease(self, owner: Owner, target: Target) -> float:
+        """Return the seconds in which the owner of a workload reads it at least once."""
+        if owner is not Owner.KEDA:
+            return 0.0
+        _, objects = self._of(target)
+        return min(max((each.polls for each in objects), default=0.0), _MOST_POLLS)
+
+    def findings(self, owner: Owner, target: Target, service: str) -> Sequence[Finding]:
+        """Return what a user must know of the components that scale a workload.
+
+        Arguments:
+            owner: as for ``other_owner``.
+            service: the name of the Service.
+        """
+        hpas, objects = self._of(target)
+        found = []
+        if other := self.other_owner(owner, target):
+            found.append(Finding(Reason.TWO_OWNERS, _two_owners(owner, other, target)))
+        if owner is Owner.KEDA:
+            found += _about_keda(objects, target, service)
+        elif owner is Owner.HPA:
+            found += _about_hpa(hpas, target)
+        return found
+
+
+def _two_owners(owner: Owner, other: str, target: Target) -> str:
+    if owner is Owner.SELF:
+        effect = "so the scaler removes no replica"
+    else:
+        effect = f"beside owner {owner.value}: each undoes the other's changes"
+    return (
+        f"{other} also scales {target.resource.kind} {target.name}, {effect}; delete it, or set "
+        f"the annotation activator.dev/owner to the one component that may scale"
+    )
+
+
+def _about_keda(
+    objects: Sequence[_ScaledObject], target: Target, service: str
+) -> Sequence[Finding]:
+    if not objects:
+        note = f"owner is keda, and no ScaledObject targets {target.resource.kind} {target.name}"
+        return [Finding(Reason.SCALED_OBJECT_MISSING, note)]
+    mine, found = objects[0], []
+    if service not in mine.services:
+        note = (
+            f"ScaledObject {mine.key.name} has no trigger of type external-push with the metadata "
+            f"{SERVICE_KEY}: {service}, so KEDA scales to zero while requests are in flight"
+        )
+        found.append(Finding(Reason.KEDA_TRIGGER_MISSING, note))
+    if mine.paused:
+        note = f"ScaledObject {mine.key.name} has the annotation {mine.paused}: KEDA scales nothing"
+        found.append(Finding(Reason.SCALED_OBJECT_PAUSED, note))
+    return found
+
+
+def _about_hpa(hpas: Sequence[_Hpa], target: Target) -> Sequence[Finding]:
+    if not hpas:
+        note = f"owner is hpa, and no {HPA} targets {target.resource.kind} {target.name}"
+        return [Finding(Reason.HPA_MISSING, note)]
+    if hpas[0].can_wake:
+        return []
+    note = (
+        f"{HPA} {hpas[0].key.name} cannot scale to zero and back: it needs minReplicas: 0 and a "
+        f"metric of type Object or External"
+    )
+    return [Finding(Reason.HPA_CANNOT_WAKE, note)]
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def _hpa(key: ObjectKey, obj: object) -> _Hpa:
+    hpa = root(obj, HPA)
+    spec = hpa["spec"]
+    least = spec["minReplicas"].whole(minimum=0, maximum=2**31 - 1, default=1)
+    kinds = [metric["type"].text() for metric in spec["metrics"].items()]
+    makers = (
+        owner["name"].text()
+        for owner in hpa["metadata"]["ownerReferences"].items()
+        if owner["kind"].text() == SCALED_OBJECT
+    )
+    target = _target(key.namespace, spec["scaleTargetRef"])
+    can_wake = least == 0 and any(kind in _WITHOUT_PODS for kind in kinds)
+    return _Hpa(key, target, can_wake, next(makers, ""))
+
+
+def _scaled_object(key: ObjectKey, obj: object) -> _ScaledObject:
+    scaled_object = root(obj, SCALED_OBJECT)
+    annotations = scaled_object["metadata"]["annotations"]
+    paused = [name for name in _PAUSED if annotations.at(name).text() not in ("", "false")]
+    spec = scaled_object["spec"]
+    services = frozenset(
+        trigger["metadata"][SERVICE_KEY].text()
+        for trigger in spec["triggers"].items()
+        if trigger["type"].text() in _PUSH
+    )
+    target = _target(key.namespace, spec["scaleTargetRef"])
+    polls = spec["pollingInterval"].whole(minimum=0, maximum=2**31 - 1, default=_POLLS)
+    return _ScaledObject(key, target, services, paused[0] if paused else "", float(polls))
+
+
+def _target(namespace: str, ref: Field) -> Scaled:
+    """Return the workload of a ``scaleTargetRef``; KEDA's default is a Deployment."""
+    group, slash, _ = ref["apiVersion"].text(default="apps/v1").partition("/")
+    return Scaled(
+        namespace,
+        group if slash else "",
+        ref["kind"].text(default="Deployment"),
+        ref["name"].text(),
+    )

@@ -1,0 +1,1 @@
+"""The load of the Services, as the activators report it."""

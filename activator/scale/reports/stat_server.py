@@ -1,0 +1,145 @@
+"""Receives the reports of the activators: the server side of Knative's stat WebSocket.
+
+Knative's counterpart: pkg/autoscaler/statserver. As there, a kubelet probe on the port gets 200,
+text frames and messages without a stat are ignored, and the end of the server is announced by
+close code 1012.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from itertools import count
+from typing import Final
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+
+from activator.autoscaler.wire import decode
+from activator.knative.probes import KUBELET_AGENT
+from activator.scale.reports.load import Loads, Name, Report
+
+logger = logging.getLogger(__name__)
+
+#: Bytes of a frame: a report about 10,000 Services has less than 1 MiB.
+MOST_BYTES: Final = 16 << 20
+#: Connections at a time; each activator has one.
+MOST_CONNECTIONS: Final = 10_000
+#: Close code by which a peer knows that it should connect again (RFC 6455 section 7.4).
+_RESTARTING: Final = 1012
+#: How the User-Agent of kubelet's probes begins.
+_KUBELET: Final = KUBELET_AGENT.decode()
+#: Seconds between two pings, and to the pong.
+_PING: Final = 10.0
+
+
+class StatServer:
+    """Listens for activators.
+
+    Arguments:
+        loads: records the reports.
+        clock: seconds, monotonic.
+        is_leader: returns whether this process decides. While it does not, activators are refused
+            with 503, and connect again.
+        on_busy: called with the Services of a report that have requests.
+
+    Attributes:
+        garbled: frames that cannot be decoded as reports.
+    """
+
+    def __init__(
+        self,
+        loads: Loads,
+        clock: Callable[[], float],
+        is_leader: Callable[[], bool],
+        on_busy: Callable[[list[Name]], None],
+    ) -> None:
+        self._loads = loads
+        self._clock = clock
+        self._is_leader = is_leader
+        self._on_busy = on_busy
+        self._numbers = count(1)
+        self._server: Server | None = None
+        self.garbled = 0
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen, and return the port.
+
+        Raises:
+            OSError: the address is in use, or not an address of this machine.
+        """
+        self._server = await serve(
+            self._serve,
+            host,
+            port,
+            process_request=self._admit,
+            compression=None,
+            max_size=MOST_BYTES,
+            ping_interval=_PING,
+            ping_timeout=_PING,
+            close_timeout=1.0,
+            server_header=None,
+        )
+        return int(next(iter(self._server.sockets)).getsockname()[1])
+
+    async def close(self) -> None:
+        """Close the listener and all connections, so that the activators find the next leader."""
+        if self._server is not None:
+            self.disconnect_all()
+            self._server.close()
+            await self._server.wait_closed()
+
+    def disconnect_all(self) -> None:
+        """End all connections: this process no longer decides."""
+        for connection in list(self._server.connections) if self._server else ():
+            asyncio.get_running_loop().create_task(connection.close(_RESTARTING, "Restarting"))
+
+    def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
+        """Return the response that refuses a connection; None to accept it."""
+        if request.headers.get("User-Agent", "").startswith(_KUBELET):
+            return connection.respond(HTTPStatus.OK, "ok\n")
+        if not self._is_leader():
+            return connection.respond(
+                HTTPStatus.SERVICE_UNAVAILABLE, "this scaler is not the leader\n"
+            )
+        if self._loads.activators >= MOST_CONNECTIONS:
+            return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections\n")
+        return None
+
+    async def _serve(self, connection: ServerConnection) -> None:
+        number = next(self._numbers)
+        self._loads.connected(number, self._clock(), str(connection.remote_address[0]))
+        try:
+            async for frame in connection:
+                if isinstance(frame, bytes):
+                    self._record(number, frame, connection)
+        except ConnectionClosed:
+            logger.debug("an activator's connection broke", exc_info=True)
+        finally:
+            self._loads.disconnected(number, self._clock())
+
+    def _record(self, number: int, frame: bytes, connection: ServerConnection) -> None:
+        try:
+            stats, pods = decode(frame)
+        except ValueError as error:
+            self.garbled += 1
+            if self.garbled == 1:
+                peer = connection.remote_address[0]
+                logger.warning("%s: a frame cannot be decoded as a report: %s", peer, error)
+            return
+        reports = [
+            Report(Name(*stat.revision_id[:2]), _amount(stat.concurrency), stat.request_count)
+            for stat in stats
+        ]
+        pod = min(pods, default="")
+        busy = self._loads.record(number, pod, reports, self._clock())
+        if busy:
+            self._on_busy(busy)
+
+
+def _amount(concurrency: float) -> float:
+    """Return a load; a value that is no positive number below 1e9 counts as 0."""
+    return concurrency if 0 < concurrency < 1e9 else 0.0

@@ -1,0 +1,1 @@
+"""Takeover: the slices by which activators become the endpoints of a Service."""

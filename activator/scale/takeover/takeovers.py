@@ -1,0 +1,402 @@
+"""Keeps what the takeover slices of all Services are, and decides what to write next.
+
+Pure: events and the time go in, requests come out. A slice exists as long as its Service has route
+``takeover``; it lists the activators while they take its requests. Only the slices store the
+allotted ports, so a restart reads them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from heapq import heappop, heappush
+from typing import Any, Final, NamedTuple, final
+
+from activator.objects.fields import Field, ManifestError, root
+from activator.plain.allotments import PORT_ANNOTATION
+from activator.plain.service import PlainService
+from activator.plain.slices import is_takeover
+from activator.scale.decisions.findings import Finding, Reason
+from activator.scale.reports.load import Name
+from activator.scale.takeover import slice_requests
+from activator.scale.takeover.ports import Claim, Ports, PortsExhausted
+from activator.scale.takeover.slice_record import Holder, SliceRecord
+from activator.scale.takeover.slice_requests import Outcome, Request
+from activator.scale.takeover.slices import (
+    Activator,
+    Family,
+    content_of,
+    name_parts,
+    slice_name,
+    slice_object,
+    stored,
+)
+
+#: Seconds for which a slice of an unknown Service stays: the watches pass each other, and a new
+#: leader decides about one Service after the other.
+ORPHAN_STAYS: Final = 10.0
+#: Slices that one call of ``due`` compares at most: each takes about 40 µs.
+_COMPARED: Final = 32
+
+
+class Key(NamedTuple):
+    """The identity of an EndpointSlice."""
+
+    namespace: str
+    name: str
+
+
+class Write(NamedTuple):
+    """A request that makes one slice what it must be; ``content`` as in ``Stored``."""
+
+    key: Key
+    request: Request
+    content: int | None = None
+
+
+class _Leave(Enum):
+    """What a slice must be, where it is no object.
+
+    ABSENT: it must not exist. AS_IS: it must not be changed.
+    """
+
+    ABSENT = "absent"
+    AS_IS = "as-is"
+
+
+class _Wish(NamedTuple):
+    """A Service with route ``takeover``."""
+
+    service: PlainService
+    families: tuple[Family, ...]
+    takes_over: bool
+
+
+@final
+class Takeovers:
+    """The takeover slices of all Services. Times are seconds, monotonic.
+
+    Arguments:
+        ports: allots the ports.
+    """
+
+    def __init__(self, ports: Ports | None = None) -> None:
+        self._ports = ports or Ports()
+        self._wishes: dict[Name, _Wish] = {}
+        self._kept: set[Name] = set()
+        self._slices: dict[Key, SliceRecord] = {}
+        self._activators: Mapping[Family, Sequence[Activator]] = {}
+        self._due: dict[Key, None] = {}
+        self._later: list[tuple[float, Key]] = []
+        self._starved: dict[Name, str] = {}
+        self._moved: dict[Name, str] = {}
+        # Slices of unknown Services, and since when; None before the first look.
+        self._orphans: dict[Key, float | None] = {}
+        # Services to compare again, a few with each call of ``due``.
+        self._sweep: list[Name] = []
+        self._started = False
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to write: this process leads, and all slices have been listed.
+
+        The caller puts each Service within ``ORPHAN_STAYS`` seconds.
+        """
+        self._started = True
+        self._due.update(dict.fromkeys(self._slices))
+        self._orphans = {
+            key: None for key, each in self._slices.items() if each.owner not in self._wishes
+        }
+
+    def stop(self) -> None:
+        """Write nothing more, and let all slices stay: the next leader decides about them."""
+        self._started = False
+        self._due.clear()
+        self._later.clear()
+        self._sweep.clear()
+        for table in (self._wishes, self._kept, self._moved, self._starved):
+            table.clear()
+        for key, each in list(self._slices.items()):
+            self._check(key, each)
+
+    def put(self, service: PlainService, *, takes_over: bool) -> None:
+        """Record what a Service with route ``takeover`` needs.
+
+        Arguments:
+            service: not refused.
+            takes_over: whether the activators take its requests now.
+        """
+        name = Name(service.key.namespace, service.key.name)
+        families = tuple(family for family in Family if family.value in service.families)
+        wish = _Wish(service, families, takes_over)
+        self._kept.discard(name)
+        if self._wishes.get(name) != wish:
+            self._wishes[name] = wish
+            for family in families:
+                self._slices.setdefault(_key(name, family), SliceRecord(name, family))
+            for family in Family:
+                self._orphans.pop(_key(name, family), None)
+            self._touch(name)
+
+    def remove(self, name: Name) -> None:
+        """Record that a Service is deleted, or does not have route ``takeover`` any more."""
+        self._kept.discard(name)
+        self._moved.pop(name, None)
+        self._starved.pop(name, None)
+        self._wishes.pop(name, None)
+        for family in Family:
+            self._orphans.pop(_key(name, family), None)
+        self._touch(name)
+
+    def keep(self, name: Name) -> None:
+        """Leave the slices of a Service as they are: its annotations cannot be read."""
+        self._kept.add(name)
+
+    def set_activators(self, activators: Mapping[Family, Sequence[Activator]]) -> None:
+        """Record the activators that can take requests; none of a family changes no slice."""
+        self._activators = activators
+        self._sweep = list(self._wishes)
+
+    def observe(self, obj: object, now: float) -> Name | None:
+        """Record an EndpointSlice that was added or changed.
+
+        Arguments:
+            obj: any EndpointSlice of the cluster, as decoded from JSON.
+
+        Returns:
+            The Service whose takeover slice it is; None for other slices.
+        """
+        try:
+            return self._observe(root(obj, "EndpointSlice"), now)
+        except ManifestError:  # no API server sends one, and other slices concern other parts
+            return None
+
+    def deleted(self, obj: object, now: float) -> Name | None:
+        """Record a deleted EndpointSlice; return as for ``observe``."""
+        try:
+            metadata = root(obj, "EndpointSlice")["metadata"]
+            record = self._slices.get(_key_of(metadata))
+            uid = metadata["uid"].text()
+        except ManifestError:
+            return None
+        if record is None:
+            return None
+        if record.seen is not None and uid in ("", record.seen.uid):
+            record.gone(now)
+            self._check(_key(record.owner, record.family), record)
+        return record.owner
+
+    # -- writes ------------------------------------------------------------------------------------
+
+    def due(self, now: float) -> Write | None:
+        """Return the next request; None if there is none now. Call ``done`` with its result."""
+        while self._later and self._later[0][0] <= now:
+            self._due.setdefault(heappop(self._later)[1])
+        for name in self._sweep[-_COMPARED:]:
+            if (wish := self._wishes.get(name)) is not None and wish.takes_over:
+                self._touch(name)
+        del self._sweep[-_COMPARED:]
+        for _ in range(min(len(self._due), _COMPARED) if self._started else 0):
+            key = next(iter(self._due))
+            del self._due[key]
+            record = self._slices.get(key)
+            if record is None or record.writes:
+                continue
+            if record.not_before > now:
+                heappush(self._later, (record.not_before, key))
+            elif (stays := self._stays(key, record, now)) > now:
+                heappush(self._later, (stays, key))
+            elif write := self._write(key, record):
+                record.writes = True
+                return write
+        return None
+
+    def next(self) -> float:
+        """Return when ``due`` may return a request without another event; inf for never."""
+        if (self._due or self._sweep) and self._started:
+            return float("-inf")
+        return self._later[0][0] if self._later else float("inf")
+
+    def done(self, write: Write, status: int, obj: object, message: str, now: float) -> Name:
+        """Record the response to a request.
+
+        Arguments:
+            status: of the response; 0 if there was none.
+            obj: the decoded body of a success.
+            message: the text of a failure.
+
+        Returns:
+            The Service of the slice.
+        """
+        record = self._slices[write.key]
+        outcome = slice_requests.outcome(write.request.method, status)
+        if outcome is not Outcome.DONE:
+            record.failed(outcome, status, message, now)
+        elif write.content is None:
+            record.gone(now)
+        else:
+            self.observe(obj, now)
+        record.writes = False
+        if outcome is Outcome.DONE:
+            record.succeeded(write.content, now)
+        self._check(write.key, record)
+        return record.owner
+
+    # -- state -------------------------------------------------------------------------------------
+
+    def in_place_since(self, name: Name, now: float) -> float | None:
+        """Return since when the slices of all families have listed a present activator.
+
+        Returns:
+            None if one of them does not, or if a request that is under way may change that.
+        """
+        wish = self._wishes.get(name)
+        times = []
+        for family in wish.families if wish else ():
+            record = self._slices[_key(name, family)]
+            present = {activator.ip for activator in self._activators.get(family, ())}
+            since = [at for ip, at in record.listed.items() if ip in present]
+            if not since or not record.is_certain(now):
+                return None
+            if record.seen is None or record.seen.port != self.port_of(name):
+                return None
+            times.append(min(since))
+        return max(times, default=None)
+
+    def port_of(self, name: Name) -> int | None:
+        """Return the port that is allotted to a Service; None if it has none."""
+        return self._ports.of(_text(name))
+
+    def findings(self, name: Name) -> Sequence[Finding]:
+        """Return what a user must know of a Service's takeover."""
+        wish = self._wishes.get(name)
+        if wish is None:
+            return ()
+        found = []
+        if name in self._moved:
+            found.append(Finding(Reason.PORT_CONFLICT, self._moved[name]))
+        if name in self._starved:
+            found.append(Finding(Reason.PORTS_EXHAUSTED, self._starved[name]))
+        for family in wish.families:
+            if not self._activators.get(family):
+                note = f"no activator with an {family.value} address is ready to take over"
+                found.append(Finding(Reason.NO_ACTIVATORS, note))
+            found += self._slices[_key(name, family)].findings()
+        return found
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _observe(self, slice_: Field, now: float) -> Name | None:
+        metadata = slice_["metadata"]
+        key = _key_of(metadata)
+        parts = name_parts(key.name)
+        if parts is None:
+            return None
+        owner = Name(key.namespace, parts[0])
+        record = self._slices.get(key)
+        # A slice that has lost the label still has the annotation.
+        is_own = is_takeover(metadata) or bool(metadata["annotations"].at(PORT_ANNOTATION).text())
+        if record is None:
+            if not is_own:
+                return None
+            record = self._slices[key] = SliceRecord(owner, parts[1])
+            self._orphans[key] = now
+        if record.observe(stored(slice_.value), now, is_own=is_own):
+            self._note_port(record)
+            self._check(key, record)
+        return owner
+
+    def _note_port(self, record: SliceRecord) -> None:
+        """Record the port that a slice stores, unless this leader has allotted another one."""
+        seen, service = record.seen, _text(record.owner)
+        if seen is None or not seen.port or record.holder is not Holder.SCALER:
+            return
+        if not self._started or self._ports.of(service) in (None, seen.port):
+            self._ports.put(Claim(seen.created, service), seen.port)
+            winner, *losers = self._ports.claims(seen.port)
+            for loser in losers:
+                name = Name(*loser.service.split("/", 1))
+                self._moved[name] = (
+                    f"the older takeover slice of Service {winner.service} has port {seen.port}, "
+                    f"so this Service gets another one"
+                )
+                self._touch(name)
+
+    def _stays(self, key: Key, record: SliceRecord, now: float) -> float:
+        """Return until when a slice must not be deleted."""
+        if key not in self._orphans or record.owner in self._wishes:
+            return float("-inf")
+        since = self._orphans[key]
+        if since is None:
+            since = self._orphans[key] = now
+        return since + ORPHAN_STAYS
+
+    def _touch(self, name: Name) -> None:
+        """Compare the slices of a Service as soon as possible."""
+        for family in Family:
+            key = _key(name, family)
+            if (record := self._slices.get(key)) is not None:
+                self._check(key, record)
+
+    def _check(self, key: Key, record: SliceRecord) -> None:
+        """Compare a slice as soon as possible; remove the record of one that nothing needs."""
+        if record.owner not in self._wishes and record.holder is not Holder.SCALER:
+            if not record.writes:
+                self._slices.pop(key, None)
+                self._orphans.pop(key, None)
+                self._release(record.owner)
+        elif not record.writes:
+            self._due.setdefault(key)
+
+    def _release(self, name: Name) -> None:
+        """Release the port of a Service whose slices are gone."""
+        if any(_key(name, family) in self._slices for family in Family):
+            return
+        self._ports.remove(_text(name))
+        for starved in list(self._starved):
+            self._touch(starved)
+
+    def _write(self, key: Key, record: SliceRecord) -> Write | None:
+        """Return the request that makes a slice what it must be; None if it is."""
+        wanted = self._wanted(record)
+        if wanted is _Leave.ABSENT and record.seen is not None:
+            return Write(key, slice_requests.delete(*key, record.seen))
+        if isinstance(wanted, _Leave):
+            return None
+        content = content_of(root(wanted, "EndpointSlice"))
+        if record.seen is None:
+            return Write(key, slice_requests.create(wanted), content)
+        if content == record.seen.content:
+            return None
+        return Write(key, slice_requests.change(wanted, record.seen), content)
+
+    def _wanted(self, record: SliceRecord) -> Mapping[str, Any] | _Leave:
+        """Return what a slice must be."""
+        wish, name = self._wishes.get(record.owner), record.owner
+        if record.holder is Holder.FOREIGN or (wish is None and name in self._kept):
+            return _Leave.AS_IS
+        if wish is None or record.family not in wish.families:
+            return _Leave.ABSENT
+        activators = self._activators.get(record.family, ()) if wish.takes_over else ()
+        if wish.takes_over and not activators and record.seen is not None:
+            return _Leave.AS_IS
+        try:
+            port = self._ports.allot(_text(name), record.seen.created if record.seen else "")
+        except PortsExhausted as error:
+            self._starved[name] = str(error)
+            return _Leave.AS_IS
+        self._starved.pop(name, None)
+        return slice_object(wish.service, record.family, port, activators)
+
+
+def _key(name: Name, family: Family) -> Key:
+    return Key(name.namespace, slice_name(name.name, family))
+
+
+def _key_of(metadata: Field) -> Key:
+    return Key(metadata["namespace"].text(), metadata["name"].text())
+
+
+def _text(name: Name) -> str:
+    return f"{name.namespace}/{name.name}"

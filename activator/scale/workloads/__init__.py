@@ -1,0 +1,1 @@
+"""Workloads of the Services: found, counted, and scaled by their ``scale`` subresource."""

@@ -1,0 +1,119 @@
+"""Joins each Service that opts in with its workload and its ready pods.
+
+Pure: objects go in by the views, and the names of changed Services come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple, TypeVar, final
+
+from activator.objects.fields import ManifestError, ObjectKey, root
+from activator.plain import service as services
+from activator.plain.annotations import Annotations
+from activator.plain.service import PlainService
+from activator.scale.cluster.objects import View
+from activator.scale.reports.load import Name
+from activator.scale.workloads.readiness import Readiness
+from activator.scale.workloads.targets import Found, Workloads
+
+T = TypeVar("T")
+
+
+class Joined(NamedTuple):
+    """A Service with everything that is known of it.
+
+    Attributes:
+        ready: pods behind its buffered port that are ready.
+    """
+
+    service: PlainService
+    found: Found
+    ready: int
+
+
+@final
+class Services:
+    """All Services that opt in (objects.View).
+
+    Arguments:
+        changed: called with each Service that has changed, or is gone. It may be called several
+            times for one event.
+    """
+
+    def __init__(self, changed: Callable[[Name], object] = lambda name: None) -> None:
+        self._changed = changed
+        self._services: dict[Name, PlainService] = {}
+        self.readiness = Readiness(self._part_changed)
+        self.workloads = Workloads(self._part_changed)
+
+    def put(self, key: ObjectKey, obj: object) -> None:
+        """See objects.View. A broken Service is known as well, so that people see the reason."""
+        try:
+            found = services.parse(obj)
+        except ManifestError as error:
+            self._set(Name(key.namespace, key.name), self._broken(key, obj, str(error)))
+            raise
+        if found is None:
+            self.remove(key)
+        else:
+            self._set(Name(key.namespace, key.name), found)
+
+    def _broken(self, key: ObjectKey, obj: object, problem: str) -> PlainService:
+        """Return the last good state of a Service with a warning; or one that is refused."""
+        known = self._services.get(Name(key.namespace, key.name))
+        if known is not None and not known.refused:
+            return replace(known, warnings=(f"{problem}; the last good state stays in force",))
+        metadata = root(obj, "Service")["metadata"]
+        uid, created = metadata["uid"].text(), metadata["creationTimestamp"].text()
+        return PlainService(key, uid, created, {}, Annotations(), None, problem, is_broken=True)
+
+    def _set(self, name: Name, found: PlainService) -> None:
+        # Most Services ask for the same.
+        found = replace(found, asks=_shared(found.asks), port=_shared(found.port))
+        if self._services.get(name) != found:
+            self._services[name] = found
+            self.workloads.follow(name, found)
+            self._changed(name)
+
+    def remove(self, key: ObjectKey) -> None:
+        """See objects.View."""
+        name = Name(key.namespace, key.name)
+        if self._services.pop(name, None) is not None:
+            self.workloads.leave(name)
+            self._changed(name)
+
+    def get(self, name: Name) -> Joined | None:
+        """Return a Service; None if it does not exist or does not opt in."""
+        service = self._services.get(name)
+        if service is None:
+            return None
+        ready = 0 if service.port is None else self.readiness.ready(name, service.port.name)
+        return Joined(service, self.workloads.find(service), ready)
+
+    def views(self) -> Mapping[str, View]:
+        """Return the view of each kind."""
+        return {
+            "Service": self,
+            "EndpointSlice": self.readiness,
+            "Deployment": self.workloads,
+            "StatefulSet": self.workloads,
+        }
+
+    def __iter__(self) -> Iterator[Name]:
+        return iter(self._services)
+
+    def __len__(self) -> int:
+        return len(self._services)
+
+    def _part_changed(self, name: Name) -> None:
+        if name in self._services:
+            self._changed(name)
+
+
+@lru_cache(maxsize=1024)
+def _shared(value: T) -> T:
+    """Return the first of equal values."""
+    return value

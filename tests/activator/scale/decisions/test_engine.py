@@ -1,0 +1,301 @@
+"""Decisions about Services, with prepared objects and reports, and a stand-in for requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from activator.objects.fields import ObjectKey
+from activator.process.tasks import Tasks
+from activator.scale.decisions.effects import Decided
+from activator.scale.decisions.engine import AGAIN, LOOK, NEW_LEADER, TICK, Engine
+from activator.scale.decisions.plan import Hold, Phase
+from activator.scale.reports.load import Loads, Name, Report
+from activator.scale.workloads.actuator import Actuator, Target
+from activator.scale.workloads.rights import Rights
+from activator.scale.workloads.services import Services
+from tests.activator.plain.objects import deployment, service
+from tests.activator.scale.fake_api import FakeApi, status
+from tests.activator.scale.world import elapse
+
+HELLO = Name("shop", "hello")
+SCALE = "/apis/apps/v1/namespaces/shop/deployments/hello/scale"
+
+
+class Recording:
+    """An effect that records its calls."""
+
+    def __init__(self) -> None:
+        self.decided: list[Decided] = []
+        self.calls: list[str] = []
+
+    def put(self, name: Name, decided: Decided, now: float) -> None:
+        self.decided.append(decided)
+
+    def remove(self, name: Name, now: float) -> None:
+        self.calls.append(f"remove {name.name}")
+
+    def start(self, now: float) -> None:
+        self.calls.append("start")
+
+    def stop(self, now: float) -> None:
+        self.calls.append("stop")
+
+
+class Owners:
+    """A guard that knows one other component."""
+
+    def __init__(self, other: str) -> None:
+        self.other = other
+
+    def findings(self, name: Name) -> list[Any]:
+        return []
+
+    def slice_since(self, name: Name, now: float) -> float | None:
+        return None
+
+    def lease(self, service: Any, target: Target) -> float:
+        return 30.0
+
+    def other_owner(self, name: Name, service: Any, target: Target) -> str:
+        return self.other
+
+
+class World:
+    """An engine of one Service, in virtual time."""
+
+    def __init__(self, replicas: int = 0, guard: Any = None, **annotations: str) -> None:
+        loop = asyncio.get_running_loop()
+        self.clock = loop.time
+        self.api = FakeApi(hello=replicas)
+        self.tasks = Tasks()
+        self.loads = Loads()
+        self.loads.connected(1)
+        self.services = Services(lambda name: None)
+        self.effect = Recording()
+        self.hold = Hold.NONE
+        rights = Rights(
+            NoReviews(),
+            self.tasks.start,
+            self.clock,
+            lambda namespace: self.engine.renew_all(namespace),
+        )
+        self.engine = Engine(
+            self.services,
+            self.loads,
+            rights,
+            self.actuator,
+            lambda now: self.hold,
+            loop.call_at,
+            self.clock,
+            guard,
+            [self.effect],
+        )
+        self.put_service(**annotations)
+        self.put_deployment(replicas)
+
+    def actuator(self, report: Callable[[Target, Any], None]) -> Actuator:
+        return Actuator(self.api, self.tasks.start, report)
+
+    def put_service(self, name: str = "hello", type: str = "", **annotations: str) -> None:
+        obj = service(annotations, **({"type": type} if type else {}))
+        obj["metadata"] |= {"name": name}
+        self.services.put(ObjectKey("Service", "shop", name), obj)
+
+    def put_deployment(self, replicas: int) -> None:
+        key = ObjectKey("Deployment", "shop", "hello")
+        self.services.workloads.put(key, deployment(replicas=replicas))
+
+    def put_ready(self, count: int) -> None:
+        obj = {
+            "metadata": {"labels": {"kubernetes.io/service-name": "hello"}},
+            "addressType": "IPv4",
+            "ports": [{"name": "", "port": 8080}],
+            "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": True}}] * count,
+        }
+        self.services.readiness.put(ObjectKey("EndpointSlice", "shop", "s"), obj)
+        self.engine.changed([HELLO])
+
+    def busy(self, load: float = 1.0, name: Name = HELLO) -> None:
+        names = self.loads.record(1, "activator-1", [Report(name, load, 1.0)], self.clock())
+        self.engine.busy(names)
+
+    async def tick(self, seconds: float = TICK) -> None:
+        """Let time pass, with a tick every two seconds."""
+        end = self.clock() + seconds
+        while self.clock() < end:
+            await elapse(TICK)
+            self.engine.tick(self.clock())
+        await elapse(0.01)
+
+    @property
+    def patches(self) -> list[int]:
+        return [patch["spec"]["replicas"] for patch in self.api.patches]
+
+    @property
+    def last(self) -> Decided:
+        return self.effect.decided[-1]
+
+
+class NoReviews:
+    """Refuse each check of rights."""
+
+    async def send(self, *args: Any) -> Any:
+        return status(403, "no")
+
+
+async def test_a_follower_decides_nothing() -> None:
+    world = World(min_scale="1")
+    world.busy()
+    await world.tick()
+    assert world.api.requests == []
+    assert world.effect.decided == []
+    world.engine.start(world.clock())
+    await elapse(0.01)
+    assert world.patches == [1]
+    assert world.effect.calls == ["start"]
+
+
+async def test_a_leader_that_stops_decides_nothing_more() -> None:
+    world = World()
+    world.engine.start(world.clock())
+    world.engine.stop(world.clock())
+    world.busy()
+    await world.tick()
+    assert world.patches == []
+    assert world.effect.calls == ["start", "stop"]
+    assert world.engine.get(HELLO) is None
+
+
+async def test_an_effect_gets_each_state_once() -> None:
+    world = World()
+    world.engine.start(world.clock())
+    await world.tick(20)
+    assert [each.plan.phase for each in world.effect.decided if each.plan] == [Phase.ASLEEP]
+    world.busy()
+    await elapse(0.01)
+    world.put_ready(1)
+    await world.tick(2)
+    assert world.last.ready == 1
+    assert world.last.replicas == 1
+    known = len(world.effect.decided)
+    await world.tick(10)
+    assert len(world.effect.decided) <= known + 2
+
+
+async def test_a_deleted_service_leaves_the_effects() -> None:
+    world = World()
+    world.engine.start(world.clock())
+    world.services.remove(ObjectKey("Service", "shop", "hello"))
+    world.engine.changed([HELLO])
+    assert world.effect.calls == ["start", "remove hello"]
+    world.busy()
+    await world.tick()
+    assert world.patches == []
+
+
+async def test_a_refused_service_has_the_reason_and_is_not_scaled() -> None:
+    world = World()
+    world.put_service(type="ExternalName")
+    world.engine.start(world.clock())
+    world.busy()
+    await world.tick()
+    assert world.patches == []
+    assert (world.last.reason, world.last.plan) == ("service-refused", None)
+    assert "ExternalName" in world.last.detail
+
+
+async def test_another_owner_of_the_workload_is_a_reason_not_to_remove_pods() -> None:
+    world = World(1, Owners("HPA shop/hello"), idle_seconds="1")
+    world.engine.start(world.clock())
+    world.put_ready(1)
+    await world.tick(NEW_LEADER + 60)
+    assert world.patches == []
+    assert world.last.reason == "two-owners"
+    assert "HPA shop/hello" in world.last.detail
+
+
+@pytest.mark.parametrize("hold", [Hold.STALE, Hold.LOAD_UNKNOWN])
+async def test_a_frozen_engine_removes_no_pods_and_adds_some(hold: Hold) -> None:
+    world = World(2, idle_seconds="1", target_concurrency="1")
+    world.hold = hold
+    world.engine.start(world.clock())
+    world.put_ready(2)
+    await world.tick(200)
+    assert world.patches == []
+    assert world.last.reason == hold.value
+    world.busy(30)
+    await world.tick(4)
+    assert world.patches
+    assert world.patches[0] > 2
+
+
+async def test_a_refused_change_is_not_repeated_each_tick() -> None:
+    world = World(1, idle_seconds="1")
+    world.engine.start(world.clock())
+    world.put_ready(1)
+    await world.tick(NEW_LEADER - 4)
+    world.api.script.extend([status(403, "forbidden")] * 100)
+    before = len(world.api.requests)
+    await world.tick(AGAIN * 4)
+    assert 3 <= len(world.api.requests) - before <= 6
+    assert world.last.reason == "scale-forbidden"
+    world.api.script.clear()
+    await world.tick(AGAIN + TICK)
+    assert world.patches == [0]
+    assert world.last.reason == ""
+
+
+async def test_a_workload_without_a_watch_is_read_and_scaled() -> None:
+    world = World(target="replicaset/hello")
+    path = "/apis/apps/v1/namespaces/shop/replicasets/hello/scale"
+    world.api.replicas[path] = 0
+    world.engine.start(world.clock())
+    assert world.last.reason == "replicas-unknown"
+    await world.tick(LOOK + TICK)
+    assert world.api.requests.count(("GET", path)) == 2
+    world.busy()
+    await elapse(0.01)
+    assert world.patches == [1]
+    assert world.last.replicas == 1
+    world.api.set(path, 0)  # another component
+    world.busy()
+    await elapse(0.01)
+    world.busy()
+    await world.tick(4)
+    assert world.patches == [1, 1]
+
+
+async def test_a_replica_that_another_component_made_is_noticed() -> None:
+    world = World()
+    world.engine.start(world.clock())
+    world.api.set(SCALE, 3)
+    world.busy()
+    await elapse(0.01)
+    assert world.patches == []
+    assert world.last.replicas == 3
+
+
+async def test_loads_of_unknown_services_do_not_stay() -> None:
+    world = World()
+    world.engine.start(world.clock())
+    for number in range(50):
+        world.busy(name=Name("shop", f"unknown-{number}"))
+    await world.tick(200)
+    assert all(world.loads.of(Name("shop", f"unknown-{number}")) is None for number in range(50))
+
+
+async def test_a_change_is_logged_and_counted_with_its_rule(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    world = World()
+    world.engine.start(world.clock())
+    world.busy()
+    await elapse(0.01)
+    assert world.engine.counters.changes == {"cold-start": 1}
+    record = next(each for each in caplog.records if "0 -> 1" in each.getMessage())
+    assert (record.service_namespace, record.service_name) == ("shop", "hello")  # type: ignore[attr-defined] # extra

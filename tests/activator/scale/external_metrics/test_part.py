@@ -1,0 +1,97 @@
+"""The port for HPAs of the whole program: off by default, over TLS, before the first patch."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from activator.scale.external_metrics import part as external_metrics_part
+from activator.scale.listeners.http_server import ListenError
+from tests.activator.scale.keda.test_listener import CA, write
+from tests.activator.scale.keda.test_part import until_leader
+from tests.activator.scale.world import cluster, scaler
+from tests.conftest import on_uvloop
+
+METRIC = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/activator_requests"
+PARTS = [external_metrics_part.make]
+
+
+def unverified() -> ssl.SSLContext:
+    """Return a client that skips verification, as an APIService may."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+async def value(client: httpx.AsyncClient) -> Any:
+    response = await client.get(METRIC, params={"labelSelector": "service=hello"})
+    return [item["value"] for item in response.json()["items"]]
+
+
+@on_uvloop
+async def test_the_metric_is_there_before_the_patch(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kube:
+        await kube.add(owner="hpa")
+        async with scaler(kube, parts=PARTS, external_metrics_port="0") as running:
+            await until_leader(running)
+            address = running.scaler.addresses["external-metrics"].replace("0.0.0.0", "127.0.0.1")
+            async with (
+                httpx.AsyncClient(base_url=f"https://{address}", verify=unverified()) as client,
+                running.activator() as activator,
+            ):
+                assert (await client.get("/readyz")).text == "ok"
+                assert await value(client) == ["0"]
+                await activator.report(0.2)
+                seen = []
+                while not kube.replicas():
+                    seen.append((await value(client), kube.replicas()))
+                assert await value(client) == ["1"]
+                assert (["0"], 1) not in seen
+
+
+@on_uvloop
+async def test_the_port_is_off_by_default(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kube, scaler(kube, parts=PARTS) as running:
+        assert "external-metrics" not in running.scaler.addresses
+
+
+@on_uvloop
+async def test_certificates_of_files(tmp_path: Path) -> None:
+    files = write(tmp_path, client_ca=True)
+    settings = {
+        "external_metrics_port": "0",
+        "external_metrics_tls_cert": str(files.certificate),
+        "external_metrics_tls_key": str(files.key),
+        "external_metrics_client_ca": str(files.client_ca),
+    }
+    async with cluster(tmp_path) as kube, scaler(kube, parts=PARTS, **settings) as running:
+        port = running.scaler.addresses["external-metrics"].rpartition(":")[2]
+        known, unknown = ssl.create_default_context(), ssl.create_default_context()
+        for context in (known, unknown):
+            CA.configure_trust(context)
+        CA.issue_cert("front-proxy").configure_cert(known)
+        async with httpx.AsyncClient(verify=known) as client:
+            response = await client.get(f"https://localhost:{port}/apis")
+        assert response.json()["kind"] == "APIGroupList"
+        async with httpx.AsyncClient(verify=unknown) as client:
+            with pytest.raises(httpx.HTTPError):
+                await client.get(f"https://localhost:{port}/apis")
+
+
+@on_uvloop
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"external_metrics_tls_cert": "missing", "external_metrics_tls_key": "missing"},
+        {"external_metrics_client_ca": "missing"},
+    ],
+)
+async def test_unusable_files_name_the_setting(tmp_path: Path, wrong: dict[str, str]) -> None:
+    async with cluster(tmp_path) as kube:
+        with pytest.raises(ListenError, match=r"--external-metrics-port: .*missing"):
+            async with scaler(kube, parts=PARTS, external_metrics_port="0", **wrong):
+                pass

@@ -1,0 +1,150 @@
+"""The load of a Service over several activators, through lost reports and connections."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.scale.reports.load import LOST_COUNTS, REPORT_COUNTS, Activator, Loads, Name, Report
+
+HELLO, OTHER = Name("shop", "hello"), Name("shop", "other")
+
+
+def report(concurrency: float, requests: float = 0) -> list[Report]:
+    return [Report(HELLO, concurrency, requests)]
+
+
+def test_a_service_without_reports_has_no_load() -> None:
+    loads = Loads()
+    assert loads.of(HELLO) is None
+    assert loads.current(HELLO, 0) == 0
+
+
+def test_the_reports_of_several_activators_add_up() -> None:
+    loads = Loads()
+    for number, name in enumerate("ab"):
+        loads.connected(number)
+        assert loads.record(number, name, report(1.5, 2), 10) == [HELLO]
+    assert loads.current(HELLO, 10) == 3
+    assert loads.current(OTHER, 10) == 0
+    load = loads.of(HELLO)
+    assert load is not None
+    assert load.window.averages(10) == (3, 3)
+    assert load.last_busy == 10
+
+
+def test_a_report_of_zeros_is_no_request() -> None:
+    loads = Loads()
+    loads.connected(1)
+    loads.record(1, "a", report(1), 10)
+    assert loads.record(1, "a", report(0), 11) == []
+    load = loads.of(HELLO)
+    assert load is not None
+    assert load.last_busy == 10
+
+
+def test_requests_that_were_too_short_for_a_load_are_requests() -> None:
+    loads = Loads()
+    loads.connected(1)
+    assert loads.record(1, "a", report(0, 5), 10) == [HELLO]
+
+
+def test_the_first_report_after_an_announcement_does_not_end_the_request() -> None:
+    """The announcement says 1, and the next report leaves it out: 0 of one waiting request."""
+    loads = Loads()
+    loads.connected(1)
+    loads.record(1, "a", report(1, 1), 10.0)
+    loads.record(1, "a", report(0, 0), 10.9)
+    assert loads.current(HELLO, 10.9) == 1
+    loads.record(1, "a", report(0, 0), 11.9)
+    assert loads.current(HELLO, 11.9) == 0
+
+
+def test_silence_is_the_end_of_all_requests() -> None:
+    loads = Loads()
+    loads.connected(1)
+    loads.record(1, "a", report(4), 10)
+    assert loads.current(HELLO, 10 + REPORT_COUNTS) == 4
+    assert loads.current(HELLO, 10.1 + REPORT_COUNTS) == 0
+
+
+def test_an_old_peak_does_not_count_after_silence() -> None:
+    loads = Loads()
+    loads.connected(1)
+    loads.record(1, "a", report(9), 10)
+    loads.record(1, "a", report(1), 20)
+    assert loads.current(HELLO, 20) == 1
+
+
+def test_the_last_report_of_a_lost_connection_counts_for_a_while() -> None:
+    loads = Loads()
+    loads.connected(1)
+    loads.record(1, "a", report(4), 10)
+    loads.disconnected(1, 10)
+    assert loads.current(HELLO, 10 + LOST_COUNTS) == 4
+    assert not loads.is_known(10 + LOST_COUNTS)
+    assert loads.current(HELLO, 11 + LOST_COUNTS) == 0
+
+
+def test_a_connection_that_replaces_another_does_not_count_twice() -> None:
+    loads = Loads()
+    loads.connected(1)
+    loads.record(1, "a", report(4), 10)
+    loads.disconnected(1, 10)
+    loads.connected(2)
+    loads.record(2, "a", report(3), 11)
+    assert loads.current(HELLO, 11) == 4  # the larger of the last two reports
+    assert loads.current(HELLO, 12 + REPORT_COUNTS) == 0
+
+
+def test_a_second_connection_of_an_activator_keeps_it_connected() -> None:
+    loads = Loads()
+    for connection in (1, 2):
+        loads.connected(connection)
+        loads.record(connection, "a", report(1), 10)
+    loads.disconnected(1, 11)
+    assert loads.is_known(11)
+
+
+@pytest.mark.parametrize(("after", "known"), [(0, False), (LOST_COUNTS + 1, True)])
+def test_the_load_is_unknown_while_an_activator_is_lost(after: float, known: bool) -> None:
+    loads = Loads()
+    assert not loads.is_known(0)
+    for connection in (1, 2):
+        loads.connected(connection)
+        loads.record(connection, f"activator-{connection}", report(1), 10)
+    assert loads.is_known(10)
+    loads.disconnected(1, 20)
+    assert loads.is_known(20 + after) is known
+    loads.disconnected(2, 100)
+    assert not loads.is_known(1000)
+    assert loads.activators == 0
+
+
+def test_an_idle_connection_that_ends_leaves_nothing_unknown() -> None:
+    loads = Loads()
+    for connection in (1, 2):
+        loads.connected(connection)
+    loads.disconnected(1, 10)
+    assert loads.is_known(10)
+
+
+def test_a_deleted_service_has_no_load() -> None:
+    loads = Loads()
+    loads.connected(1)
+    loads.record(1, "a", report(4), 10)
+    loads.remove(HELLO)
+    loads.remove(HELLO)
+    assert loads.current(HELLO, 10) == 0
+
+
+def test_who_reports_is_known_with_its_times() -> None:
+    loads = Loads()
+    loads.connected(1, 10, "10.0.0.7")
+    loads.connected(2, 11, "10.0.0.8")
+    loads.record(2, "b", report(1), 12)
+    assert loads.reporting() == [
+        Activator("", "10.0.0.7", 10, None, None),
+        Activator("b", "10.0.0.8", 11, 12, None),
+    ]
+    loads.disconnected(2, 13)
+    assert loads.reporting()[1] == Activator("b", "", None, None, 13)

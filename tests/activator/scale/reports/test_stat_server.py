@@ -1,0 +1,132 @@
+"""Reports of activators over a real WebSocket, and other requests to that port."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from math import inf, nan
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from activator.autoscaler.concurrency import Stat
+from activator.autoscaler.wire import encode
+from activator.scale.reports.load import Loads, Name
+from activator.scale.reports.stat_server import StatServer
+from throttler.model import RevisionID
+
+HELLO = RevisionID("shop", "hello")
+
+
+class World:
+    """A server, and the loads that it has recorded."""
+
+    def __init__(self) -> None:
+        self.loads = Loads()
+        self.leads = True
+        self.busy: asyncio.Queue[list[Name]] = asyncio.Queue()
+        self.server = StatServer(self.loads, lambda: 10.0, lambda: self.leads, self.busy.put_nowait)
+        self.url = ""
+
+
+def play(scene: Callable[[World], Awaitable[None]]) -> None:
+    """Run a scene against a server on a loopback port."""
+
+    async def run() -> None:
+        world = World()
+        world.url = f"ws://127.0.0.1:{await world.server.start('127.0.0.1', 0)}"
+        try:
+            await asyncio.wait_for(scene(world), 30)
+        finally:
+            await world.server.close()
+
+    asyncio.run(run())
+
+
+def test_a_report_is_recorded_and_announced() -> None:
+    async def scene(world: World) -> None:
+        async with connect(world.url) as connection:
+            await connection.send(encode([Stat(HELLO, 1.0, 1)], "activator-1"))
+            assert await world.busy.get() == [Name("shop", "hello")]
+            assert world.loads.current(Name("shop", "hello"), 10) == 1
+            assert world.loads.is_known(10)
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [b"", b"\xff" * 100, "text", encode([Stat(HELLO, nan, 0), Stat(HELLO, -5, 0)], "a"), b"\n\x00"],
+)
+def test_noise_does_no_harm(noise: bytes | str) -> None:
+    async def scene(world: World) -> None:
+        async with connect(world.url) as connection:
+            await connection.send(noise)
+            await connection.send(encode([Stat(HELLO, inf, 1)], "activator-1"))
+            assert await world.busy.get() == [Name("shop", "hello")]
+            assert world.loads.current(Name("shop", "hello"), 10) == 0
+
+    play(scene)
+
+
+def test_a_frame_that_is_too_large_ends_its_connection_alone() -> None:
+    async def scene(world: World) -> None:
+        bad = await connect(world.url)
+        async with connect(world.url) as good:
+            with contextlib.suppress(ConnectionClosed):
+                await bad.send(bytes(17 << 20))
+            with pytest.raises(ConnectionClosed):
+                await bad.recv()
+            await good.send(encode([Stat(HELLO, 1.0, 1)], "activator-1"))
+            assert await world.busy.get()
+
+    play(scene)
+
+
+def test_a_scaler_that_does_not_lead_refuses() -> None:
+    async def scene(world: World) -> None:
+        world.leads = False
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(world.url)
+        assert refused.value.response.status_code == 503
+
+    play(scene)
+
+
+def test_a_kubelet_probe_is_responded_to() -> None:
+    async def scene(world: World) -> None:
+        world.leads = False
+        port = int(world.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: kube-probe/1.36\r\n\r\n")
+        assert b" 200 " in await reader.readline()
+        writer.close()
+
+    play(scene)
+
+
+def test_the_end_of_the_server_is_announced() -> None:
+    async def scene(world: World) -> None:
+        async with connect(world.url) as connection:
+            world.server.disconnect_all()
+            with pytest.raises(ConnectionClosed) as closed:
+                await connection.recv()
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == 1012
+
+    play(scene)
+
+
+def test_a_lost_connection_is_noticed() -> None:
+    async def scene(world: World) -> None:
+        async with connect(world.url) as connection:
+            await connection.send(encode([Stat(HELLO, 4.0, 1)], "activator-1"))
+            await world.busy.get()
+            connection.transport.abort()
+        while world.loads.activators:  # noqa: ASYNC110  # the server offers no event
+            await asyncio.sleep(0)
+        assert not world.loads.is_known(10)
+
+    play(scene)
