@@ -83,6 +83,35 @@ ROOMS: Final[dict[str, frozenset[str]]] = {
     "client": frozenset({"exchange", "http2", "message", "transport"}),
 }
 
+#: The rooms that all parts of the scaler may import.
+BELOW_PARTS: Final = frozenset({"cluster", "decisions", "reports", "settings", "workloads"})
+#: The rooms of the scaler that each room of it may import, except itself; for types too. A module
+#: of ``activator/scale/`` is a room of its own.
+SCALER_ROOMS: Final[dict[str, frozenset[str]]] = {
+    "": frozenset(),
+    "families": frozenset(),
+    "cluster": frozenset(),
+    "reports": frozenset(),
+    "listeners": frozenset(),
+    "election": frozenset({"cluster"}),
+    "settings": frozenset({"reports"}),
+    "workloads": frozenset({"cluster", "reports"}),
+    "decisions": frozenset({"families", "reports", "workloads"}),
+    "publishing": frozenset({"decisions", "reports"}),
+    "admin": frozenset({"cluster", "decisions", "families", "reports", "workloads"}),
+    "part": (
+        BELOW_PARTS := frozenset({"cluster", "decisions", "reports", "settings", "workloads"})
+    ),
+    "takeover": BELOW_PARTS | {"part"},
+    "events": BELOW_PARTS | {"part"},
+    "keda": BELOW_PARTS | {"listeners", "part", "publishing"},
+    "external_metrics": BELOW_PARTS | {"listeners", "part", "publishing"},
+    "owners": BELOW_PARTS | {"keda", "part"},
+    "parts": frozenset({"events", "external_metrics", "keda", "owners", "part", "takeover"}),
+    "scaler": BELOW_PARTS | {"admin", "election", "listeners", "part", "parts"},
+    "app": frozenset({"listeners", "scaler", "settings"}),
+}
+
 #: Packages outside the standard library: the only files that may import each, and the reason.
 QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
     "aiohttp": (
@@ -381,9 +410,9 @@ def ours(module: str) -> bool:
     return module.partition(".")[0] in PACKAGES
 
 
-def room_of(module: str) -> str:
-    """Return the room of the byte path of a module; empty for the package's own file."""
-    return module.removeprefix("activator.proxy").removeprefix(".").partition(".")[0]
+def room_of(module: str, package: str) -> str:
+    """Return the room of a package's module; empty for the package's own file."""
+    return module.removeprefix(package).removeprefix(".").partition(".")[0]
 
 
 # Imports between parts.
@@ -408,14 +437,21 @@ def test_imports_follow_the_arrows() -> None:
 
 
 def test_rooms_of_the_byte_path_import_each_other_in_one_direction() -> None:
-    expect_none(
-        f"{relative(path)}:{found.line}: {room} must not import {found.target}"
-        for path in sorted((ROOT / "activator" / "proxy").rglob("*.py"))
-        for room in [room_of(module_of(path))]
-        for found in imports_of(path)
-        if found.target.startswith("activator.proxy.")
-        and room_of(found.target) not in ROOMS[room] | {room}
-    )
+    expect_none(_wrong_rooms("activator.proxy", ROOMS))
+
+
+def test_rooms_of_the_scaler_import_each_other_in_one_direction() -> None:
+    TopologicalSorter(SCALER_ROOMS).prepare()  # raises CycleError
+    expect_none(_wrong_rooms("activator.scale", SCALER_ROOMS))
+
+
+def _wrong_rooms(package: str, rooms: dict[str, frozenset[str]]) -> Iterator[str]:
+    for path in sorted((ROOT / package.replace(".", "/")).rglob("*.py")):
+        room = room_of(module_of(path), package)
+        for found in imports_of(path):
+            inside = found.target.startswith(f"{package}.")
+            if inside and room_of(found.target, package) not in rooms[room] | {room}:
+                yield f"{relative(path)}:{found.line}: {room} must not import {found.target}"
 
 
 def test_modules_import_each_other_in_one_direction_at_run_time() -> None:

@@ -221,8 +221,8 @@ class Scaler:
         self._engine.changed(names)
 
     def _frozen(self, now: float) -> Hold:
-        if (hold := self._watch.frozen(now)) is not Hold.NONE:
-            return hold
+        if self._watch.is_stale(now):
+            return Hold.STALE
         return Hold.NONE if self._loads.is_known(now) else Hold.LOAD_UNKNOWN
 
     # -- what people read (admin.Scaler) -----------------------------------------------------------

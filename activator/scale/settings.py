@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 from activator.scale.reports.load import Name
-from activator.scale.takeover.ports import DEFAULT_RANGE
 from activator.settings import defaults, values
 from activator.settings.config import ConfigError
 from activator.settings.setting import (
@@ -40,6 +39,8 @@ LOGGING: Final = "Logs of the scaler"
 
 _SCALE: Final = (COMMAND,)
 _LEAST_PORT, _MOST_PORT = 1024, 65_535
+#: The ports of the activators for Services with route ``takeover``.
+DEFAULT_RANGE: Final = range(10_000, 11_000)
 
 
 def _port_range(text: str) -> range:

@@ -9,7 +9,7 @@ import kubernetes_validate  # type: ignore[import-untyped] # it has no types
 import pytest
 import yaml
 
-from activator.scale.takeover.ports import DEFAULT_RANGE
+from activator.scale.settings import DEFAULT_RANGE
 from tests.manifests import knative
 from tests.manifests.kubectl import kustomize_command
 from tests.manifests.kustomize import MANIFESTS, Object, build, find

@@ -14,7 +14,6 @@ from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.listing import Resource
 from activator.discovery.reflector import Objects, Reflector
-from activator.scale.decisions.plan import Hold
 
 SCALED_OBJECTS: Final = "/apis/keda.sh/v1alpha1/scaledobjects"
 AUTOSCALERS: Final = "/apis/autoscaling/v2/horizontalpodautoscalers"
@@ -91,14 +90,14 @@ class Watch:
         for reflector in self._reflectors.values():
             reflector.hurry()
 
-    def frozen(self, now: float) -> Hold:
-        """Return STALE while the watch of a needed kind fails, or is silent for too long."""
+    def is_stale(self, now: float) -> bool:
+        """Return whether the watch of a needed kind fails, or is silent for too long."""
         for resource in NEEDED:
             reflector = self._reflectors[resource.kind]
             age = now - reflector.last_sign_of_life
             if _error(reflector) or age > self._timings.inactivity:
-                return Hold.STALE
-        return Hold.NONE
+                return True
+        return False
 
     def errors(self) -> Mapping[str, str]:
         """Return the present errors of failing watches, by kind."""

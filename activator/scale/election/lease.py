@@ -8,11 +8,12 @@ tools/leaderelection, whose times these are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import Enum
 from typing import Any, Final, NamedTuple, final
 
 from activator.objects.fields import root
+from activator.scale.cluster.micro_time import micro_time
 
 #: Seconds without a renewal after which another one may take the lease.
 DURATION: Final = 15
@@ -165,8 +166,3 @@ class Election:
             "metadata": metadata,
             "spec": spec,
         }
-
-
-def micro_time(clock: datetime) -> str:
-    """Return a time as MicroTime: RFC 3339 with exactly six decimals, which Lease requires."""
-    return clock.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, Final, NamedTuple, final
 
 from activator.scale.cluster.api import MERGE_PATCH
-from activator.scale.election.lease import micro_time
+from activator.scale.cluster.micro_time import micro_time
 
 CONTROLLER: Final = "activator.dev/scale"
 #: Bytes of ``note`` that the API server takes.

@@ -6,9 +6,9 @@ The allotment is stored in the Service's slice, so it survives restarts. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, final
+from typing import NamedTuple, final
 
-DEFAULT_RANGE: Final = range(10_000, 11_000)
+from activator.scale.settings import DEFAULT_RANGE
 
 
 class Claim(NamedTuple):

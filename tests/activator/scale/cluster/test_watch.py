@@ -11,7 +11,6 @@ from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.scale.cluster.objects import Objects
 from activator.scale.cluster.watch import NEEDED, Watch
-from activator.scale.decisions.plan import Hold
 from activator.scale.part import views
 from activator.scale.workloads.services import Services
 from tests.activator.scale.world import Cluster, cluster, elapse, until
@@ -32,8 +31,8 @@ async def watching(kube: Cluster) -> AsyncIterator[tuple[Watch, Services]]:
         await server.close()
 
 
-def frozen(watch: Watch) -> Hold:
-    return watch.frozen(asyncio.get_running_loop().time())
+def is_stale(watch: Watch) -> bool:
+    return watch.is_stale(asyncio.get_running_loop().time())
 
 
 async def test_objects_are_listed_and_followed(tmp_path: Path) -> None:
@@ -52,17 +51,17 @@ async def test_an_idle_cluster_is_not_stale(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube, watching(kube) as (watch, _):
         for _ in range(20):
             await elapse(30)
-            assert frozen(watch) is Hold.NONE
+            assert not is_stale(watch)
 
 
 async def test_a_server_that_is_away_or_silent_makes_the_state_stale(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube, watching(kube) as (watch, _):
         kube.plane.go_away()
         await elapse(5)
-        assert frozen(watch) is Hold.STALE
+        assert is_stale(watch)
         assert set(watch.errors()) == {resource.kind for resource in NEEDED}
         kube.plane.come_back()
-        await until(lambda: frozen(watch) is Hold.NONE, "a fresh state", within=60)
+        await until(lambda: not is_stale(watch), "a fresh state", within=60)
         assert watch.errors() == {}
 
 
@@ -72,4 +71,4 @@ async def test_a_waiting_request_shortens_the_pause_after_a_failure(tmp_path: Pa
         await elapse(120)
         kube.plane.come_back()
         watch.hurry()
-        await until(lambda: frozen(watch) is Hold.NONE, "a fresh state", within=4)
+        await until(lambda: not is_stale(watch), "a fresh state", within=4)
