@@ -72,6 +72,7 @@ class Driver:
         cluster_domain: the suffix of hosts that name a revision.
         remove_load: called for a deleted revision, which may still have requests.
         hosts: the hosts of plain Services; None if there are none.
+        knative: whether a host may name a Revision, see ``Entries``.
 
     The caller sets ``prober`` and ``pools`` before the first revision exists.
 
@@ -95,10 +96,12 @@ class Driver:
         cluster_domain: str = "cluster.local",
         remove_load: Callable[[RevisionID], None] = lambda _: None,
         hosts: Hosts | None = None,
+        *,
+        knative: bool = True,
     ) -> None:
         self.throttler = throttler
         self.clock = clock
-        self.entries = Entries(throttler, load_for, cluster_domain, hosts)
+        self.entries = Entries(throttler, load_for, cluster_domain, hosts, knative=knative)
         self._remove_load = remove_load
         self.events = Events()
         self.autoscaler_lost: Callable[[RevisionKind], bool] = lambda _kind: False

@@ -152,6 +152,7 @@ class Runtime:
             cluster_domain=settings.cluster_domain,
             remove_load=self._reporter.remove,
             hosts=Hosts() if "services" in settings.dialect else None,
+            knative="knative" in settings.dialect,
         )
 
     def _make_cluster_config(self) -> ClusterConfig:

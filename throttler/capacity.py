@@ -83,6 +83,7 @@ class CapacityTerms:
         share: the position of this activator among the activators of the revision.
         borrow: whether the activator uses pods beyond its share once its own are full.
         by_service: whether requests go to the ClusterIP.
+        setting: the name of the field or annotation that has ``container_concurrency``.
     """
 
     container_concurrency: int
@@ -91,6 +92,7 @@ class CapacityTerms:
     share: ActivatorShare
     borrow: bool
     by_service: bool = False
+    setting: str = "containerConcurrency"
 
     @property
     def in_reach(self) -> int:
@@ -111,9 +113,9 @@ class CapacityTerms:
         pods = _pods(self.usable, "ready" if self.by_service else "usable")
         way = ", through the ClusterIP" if self.by_service else ""
         if limit == 0 and capacity:
-            return f"{pods} without limit (containerConcurrency is 0){way}"
+            return f"{pods} without limit ({self.setting} is 0){way}"
         if limit == 0:
-            return f"{pods} without a limit per pod (containerConcurrency is 0){way}"
+            return f"{pods} without a limit per pod ({self.setting} is 0){way}"
         whole = f"{pods} × {limit}"
         if self.by_service:
             divided = f" ÷ {count} activators" if count > 1 else ""

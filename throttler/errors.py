@@ -35,17 +35,23 @@ class RevisionNotFound(ActivatorError):
     Attributes:
         name: the name in the request; namespace: its namespace, empty if the request has none.
         kind: the kind of object that the request names.
+        host: the host of the request if only a host can name a Service; else None.
     """
 
     status: ClassVar[int] = 404
 
     def __init__(
-        self, name: str, namespace: str = "", kind: RevisionKind = RevisionKind.REVISION
+        self,
+        name: str,
+        namespace: str = "",
+        kind: RevisionKind = RevisionKind.REVISION,
+        host: str | None = None,
     ) -> None:
         super().__init__(f'{kind} "{name}" not found')
         self.name = name
         self.namespace = namespace
         self.kind = kind
+        self.host = host
 
 
 class RequestQueueFull(ActivatorError):

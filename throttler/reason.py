@@ -54,6 +54,7 @@ class Row:
         advice: the first step for an operator, as one sentence.
         commands: commands that show more, in a cluster. ``{namespace}`` and ``{name}`` stand for
             the revision.
+        service_meaning: replaces ``meaning`` for a plain Service; empty if that fits.
         service_advice, service_commands: replace both for a plain Service; empty if they fit.
         in_folder: replaces advice and commands if objects come from the folder ``{folder}``;
             empty if the advice fits.
@@ -67,9 +68,14 @@ class Row:
     advice: str
     commands: tuple[str, ...] = ()
     in_folder: str = ""
+    service_meaning: str = ""
     service_advice: str = ""
     service_commands: tuple[str, ...] = ()
     service_in_folder: str = ""
+
+    def title(self, *, is_service: bool) -> str:
+        """Return the meaning for a Revision, or for a plain Service."""
+        return (is_service and self.service_meaning) or self.meaning
 
     def folder_step(self, *, is_service: bool) -> str:
         """Return the advice if objects come from a folder; empty if the other advice fits."""
@@ -127,6 +133,7 @@ TABLE: Final[tuple[Row, ...]] = (
         commands=(f"kubectl get podautoscaler,pods {_PODS}",),
         in_folder="If nothing scales this revision, add its pod to an Endpoints object of the "
         "private Service, in the folder {folder}",
+        service_meaning="Kubernetes lists no pod of this Service.",
         service_commands=(_SLICES, _SERVICE),
         service_in_folder="If nothing scales this Service, add its pod to an EndpointSlice of the "
         "Service, in the folder {folder}",
@@ -144,6 +151,7 @@ TABLE: Final[tuple[Row, ...]] = (
         ),
         in_folder="Start the program at each address, or list the address of a ready one under "
         "addresses, not notReadyAddresses, in the Endpoints objects in the folder {folder}",
+        service_meaning="Kubernetes lists pods of this Service, but none is usable yet.",
         service_commands=(f"{_SLICES} -o yaml", _NAMES),
         service_in_folder="Start the program at each address. If Kubernetes' readiness counts, set "
         "`ready: true` in the EndpointSlices, in the folder {folder}",
@@ -234,6 +242,7 @@ TABLE: Final[tuple[Row, ...]] = (
         404,
         "The activator knows no such revision.",
         advice="Check whether the revision exists, and which revision the request names.",
+        service_meaning="The activator knows no such annotated Service.",
     ),
     Row(
         Reason.BAD_REQUEST,

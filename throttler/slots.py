@@ -6,15 +6,22 @@ the sets of free pods and the policy always agree with the pods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
 from throttler.balancing import policy_for
 from throttler.capacity import ActivatorShare, CapacityTerms, assign_share
 from throttler.config import RevisionConfig
 from throttler.free_pods import FreePods
+from throttler.model import RevisionKind
 from throttler.pod import PodTracker
 from throttler.ticket import ASSIGNED, Outcome, Ticket
+
+#: The field of a Revision, or the annotation of a Service, that has the limit of a pod.
+_SETTINGS: Final[Mapping[RevisionKind, str]] = {
+    RevisionKind.REVISION: "containerConcurrency",
+    RevisionKind.SERVICE: "container-concurrency",
+}
 
 
 @final
@@ -200,11 +207,12 @@ class Slots:
             ready: pods that Kubernetes lists as ready, while requests go to the ClusterIP; else
                 None.
         """
-        limit, borrow = self._config.revision.container_concurrency, self._may_borrow()
+        revision, borrow = self._config.revision, self._may_borrow()
+        limit, setting = revision.container_concurrency, _SETTINGS[revision.id.kind]
         if ready is not None:
-            return CapacityTerms(limit, ready, (), share, borrow, by_service=True)
+            return CapacityTerms(limit, ready, (), share, borrow, by_service=True, setting=setting)
         own = [number for number, pod in enumerate(self.pods) if pod.in_share]
-        return CapacityTerms(limit, len(self.pods), own, share, borrow)
+        return CapacityTerms(limit, len(self.pods), own, share, borrow, setting=setting)
 
     def count_free_pods(self) -> int:
         """Return how many usable pods have a free slot; O(pods).

@@ -14,7 +14,10 @@ def script() -> str:
     """Return the source of the module with the names that ``words.js`` imports."""
     rows = {
         row.reason.value: {
-            "meaning": row.meaning,
+            "meaning": {
+                "revision": row.title(is_service=False),
+                "service": row.title(is_service=True),
+            },
             "revision": _steps(row, is_service=False),
             "service": _steps(row, is_service=True),
             "inFolder": {

@@ -14,9 +14,13 @@ from throttler.reason import TABLE
 _ROWS: Final = {row.reason.value: row for row in TABLE}
 
 
-def meaning(reason: str) -> str:
-    """Return a reason as a sentence; empty for an unknown word, of a newer activator."""
-    return _ROWS[reason].meaning if reason in _ROWS else ""
+def meaning(reason: str, *, is_service: bool = False) -> str:
+    """Return a reason as a sentence; empty for an unknown word, of a newer activator.
+
+    Arguments:
+        is_service: whether a plain Service has the reason.
+    """
+    return _ROWS[reason].title(is_service=is_service) if reason in _ROWS else ""
 
 
 def what_to_do(

@@ -116,9 +116,9 @@ def _reason(one: Node, folder: str) -> Iterator[Fact]:
     """Yield why requests wait, or why a new one would."""
     field = "reason" if "reason" in one else "nextReason"
     reason, detail = one.text(field), one.text(f"{field}Detail", default="")
-    why = advice.meaning(reason) or reason
-    yield Fact("Reason", (f"{why} ({detail})" if detail else why,))
     is_service = status.is_service(one)
+    why = advice.meaning(reason, is_service=is_service) or reason
+    yield Fact("Reason", (f"{why} ({detail})" if detail else why,))
     names = one.text("namespace"), one.text("name")
     todo = advice.what_to_do(reason, *names, folder, is_service=is_service)
     if status.deleted(one):
@@ -164,7 +164,8 @@ def _failures(one: Node) -> Iterator[Fact]:
         reason, detail = last.text("reason"), last.text("detail", default="")
         about = f" ({detail})" if detail else ""
         text = f"{last.whole('status')} {reason}{about}, {last.number('secondsAgo'):.1f}s ago"
-        yield Fact("Last failure", (text, advice.meaning(reason), advice.page_of(reason)))
+        meaning = advice.meaning(reason, is_service=status.is_service(one))
+        yield Fact("Last failure", (text, meaning, advice.page_of(reason)))
     if (failures := one.node("failures")) is not None:
         counts = ", ".join(f"{int(count)} {reason}" for reason, count in failures.numbers())
         if counts:

@@ -52,6 +52,9 @@ class Hosts(Protocol):
     def remove(self, claim: tuple[str, str]) -> None:
         """Remove the hosts of a Service; an unknown one is no error."""
 
+    def winner(self, host: str) -> RevisionID | None:
+        """Return the Service that has exactly this host; None if none claims it."""
+
     def find(self, host: str) -> RevisionID | None:
         """Return the Service that a host without a port names; None if none does."""
 
@@ -66,6 +69,7 @@ class Entries:
         load_for: returns the load record of a revision.
         cluster_domain: the suffix of hosts that name a revision.
         hosts: the hosts of plain Services; None if there are none.
+        knative: whether a host may name a Revision. If not, an unknown host names no Service.
     """
 
     def __init__(
@@ -74,11 +78,14 @@ class Entries:
         load_for: Callable[[RevisionID], Load],
         cluster_domain: str = "cluster.local",
         hosts: Hosts | None = None,
+        *,
+        knative: bool = True,
     ) -> None:
         self._throttler = throttler
         self._load_for = load_for
         self._cluster_domain = cluster_domain
         self._hosts = hosts
+        self._knative = knative
         self._routes: dict[RevisionID, Route] = {}
         self._entries: dict[RevisionID, Entry] = {}
         # The same entries by the bytes that name them in requests.
@@ -151,6 +158,8 @@ class Entries:
         known_as = host.decode("latin-1").lower().partition(":")[0].rstrip(".")
         revision = revision_from_host(known_as, self._cluster_domain)
         service = None if self._hosts is None else self._hosts.find(known_as)
+        if service is None and not self._knative:
+            raise RevisionNotFound("", kind=RevisionKind.SERVICE, host=known_as)
         if revision is None and service is None:
             raise RevisionNotFound(name.decode("latin-1"))
         if service is None or (revision is not None and self._exists(revision)):
@@ -185,8 +194,15 @@ class Entries:
         self._by_host.clear()
 
     def route_of(self, revision: RevisionID) -> Route:
-        """Return the route of a plain Service; ``Route()`` for any other revision."""
-        return self._routes.get(revision, Route())
+        """Return the route of a plain Service; ``Route()`` for any other revision.
+
+        Its hosts are the ones that the Service has: an older Service may have one that it claims.
+        """
+        route, hosts = self._routes.get(revision, Route()), self._hosts
+        if hosts is None:
+            return route
+        own = tuple(host for host in route.hosts if hosts.winner(host) == revision)
+        return route._replace(hosts=own)
 
     def known(self, revision: RevisionID) -> Entry | None:
         """Return the entry of an existing revision that has had a request; else None."""

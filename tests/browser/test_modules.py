@@ -205,6 +205,8 @@ CASES: dict[str, list[tuple[str, Any]]] = {
     ],
     "words.js": [
         ("reasonSentence('no-endpoints', null)", "Kubernetes lists no pod of this revision."),
+        ("reasonSentence('no-endpoints', null, 'service')",
+         "Kubernetes lists no pod of this Service."),
         ("reasonSentence('probe-failing', 'refused').endsWith('fails (refused).')", True),
         ("reasonSentence('a-new-reason', null)", "a-new-reason"),
         ("eventText({kind: 'a-new-kind'})", "a-new-kind"),

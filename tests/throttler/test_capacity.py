@@ -16,6 +16,8 @@ from throttler.capacity import (
     revision_capacity,
     service_capacity,
 )
+from throttler.model import Revision, RevisionID, RevisionKind
+from throttler.throttler import Limits, Throttler
 
 
 @pytest.mark.parametrize(
@@ -194,6 +196,14 @@ def test_without_a_limit_no_pod_is_left_to_others() -> None:
 
 
 ALONE, FIRST, SECOND = ActivatorShare(), ActivatorShare(0, 2), ActivatorShare(1, 2)
+
+
+def test_the_sentence_of_a_service_names_its_annotation() -> None:
+    service = RevisionID("shop", "hello", RevisionKind.SERVICE)
+    throttler = Throttler(Limits(), lambda: 0.0)
+    throttler.set_revision(Revision(service, behind_queue_proxy=False), 0.0)
+    sentence = throttler.find(*service).statistics().capacity_terms.sentence
+    assert sentence == "0 usable pods without a limit per pod (container-concurrency is 0)"
 
 
 @pytest.mark.parametrize(

@@ -149,9 +149,9 @@ class WaitPanel {
     this.#shownText = text;
     const would = view.queued ? "" : "A new request would wait. ";
     if (reason === null && view.deleted)
-      setChildren(this.#why, "The revision was deleted: a new request would get 404.");
+      setChildren(this.#why, `The ${view.kind === "service" ? "Service" : "revision"} was deleted: a new request would get 404.`);
     else if (reason === null) setChildren(this.#why, "A new request would go to a pod at once.");
-    else setChildren(this.#why, element("code", {}, reason), ` ${would}${reasonSentence(reason, detail)}`);
+    else setChildren(this.#why, element("code", {}, reason), ` ${would}${reasonSentence(reason, detail, view.kind)}`);
     const lines = reason === null ? [] : whatToDo(reason, view, folder);
     const made = lines.map(({ text, command }) =>
       command

@@ -77,7 +77,7 @@ export class Row {
     this.#spark.draw(past?.queued ?? [], history);
     const failed = rank.now === "failing" && recent.errors > 0;
     setText(this.#why, failed ? "requests failed" : stateOf(view));
-    if (view.reason) setText(this.#because, reasonSentence(view.reason, view.reasonDetail));
+    if (view.reason) setText(this.#because, reasonSentence(view.reason, view.reasonDetail, view.kind));
     else if (trouble(view) && !failed) setText(this.#because, "A new request would wait.");
     else {
       const last = view.lastFailure ? `last ${failure(view.lastFailure)}` : "within the last minute";

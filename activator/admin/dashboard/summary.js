@@ -129,7 +129,7 @@ export class Summary {
     const { key, view, rank } = all.longest;
     const since = clockAt(rank.since, now);
     const more = alsoWaiting(all.waiting, view.reason);
-    const why = reasonSentence(view.reason ?? "", view.reasonDetail);
+    const why = reasonSentence(view.reason ?? "", view.reasonDetail, view.kind);
     this.#drawOnce([key, since, more, why].join("|"), () => [
       "In ",
       element("a", { href: toRevision(key) }, key),

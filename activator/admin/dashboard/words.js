@@ -13,17 +13,24 @@ import { AT_ZERO, DELETED, REASONS } from "./reasons.js";
 const LISTED_WARNINGS = 5;
 
 /** @typedef {{advice: string, commands: string[]}} Steps */
-/** @type {Record<string, {meaning: string, revision: Steps, service: Steps, inFolder: Record<"revision" | "service", string>}>} */
+/** @type {Record<string, {meaning: Record<"revision" | "service", string>, revision: Steps, service: Steps, inFolder: Record<"revision" | "service", string>}>} */
 const ROWS = REASONS;
 
-/** @param {string} reason @returns {string} its meaning; an unknown word is returned unchanged */
-export function meaning(reason) {
-  return ROWS[reason]?.meaning ?? reason;
+/** @param {string | undefined} kind @returns {"revision" | "service"} an older activator sends no kind: it knows no Services */
+function kindOf(kind) {
+  return kind === "service" ? "service" : "revision";
 }
 
-/** @param {string} reason @param {string | null | undefined} detail @returns {string} reason and detail as a sentence */
-export function reasonSentence(reason, detail) {
-  return detail ? `${meaning(reason).replace(/\.$/, "")} (${detail}).` : meaning(reason);
+/**
+ * Return reason and detail as a sentence; an unknown word is returned unchanged.
+ * @param {string} reason
+ * @param {string | null | undefined} detail
+ * @param {string} [kind] of the view or the event
+ * @returns {string}
+ */
+export function reasonSentence(reason, detail, kind) {
+  const meaning = ROWS[reason]?.meaning[kindOf(kind)] ?? reason;
+  return detail ? `${meaning.replace(/\.$/, "")} (${detail}).` : meaning;
 }
 
 /**
@@ -34,8 +41,7 @@ export function reasonSentence(reason, detail) {
  * @returns {{text: string, command: boolean}[]}
  */
 export function whatToDo(reason, view, folder) {
-  // An older activator sends no kind: it knows no Services.
-  const kind = view.kind === "service" ? "service" : "revision";
+  const kind = kindOf(view.kind);
   if (view.deleted) return [{ text: DELETED[kind], command: false }];
   const row = ROWS[reason];
   if (!row) return [];
@@ -112,7 +118,7 @@ const EVENT_TEXTS = {
   },
   "capacity-changed": (event) =>
     `capacity: ${event.was ?? "no limit"} → ${event.capacity ?? "no limit"}, ${event.inFlight} in flight`,
-  "queue-began": (event) => `the queue began: ${reasonSentence(event.reason, event.detail)}`,
+  "queue-began": (event) => `the queue began: ${reasonSentence(event.reason, event.detail, event.revisionKind)}`,
   "queue-ended": (event) =>
     `the queue is empty after ${finely(event.seconds)}; ${counted(event.waited, "request")} waited`,
   "failed": (event) => `${counted(event.requests, "request")} failed: ${failure(event)}`,

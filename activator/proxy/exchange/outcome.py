@@ -86,8 +86,10 @@ def respond_with_error(exchange: Ending, response: OwnResponse, ended: str, atte
         added_lines += attempts_line(attempts)
     if exchange.wait is not None:
         added_lines += exchange.wait.fields(now)
-    about = (revision.namespace, revision.name, now - exchange.ticket.arrived, attempts)
-    response = negotiate_for_revision(response, request.lines, added_lines, *about)
+    waited = now - exchange.ticket.arrived
+    response = negotiate_for_revision(
+        response, request.lines, added_lines, revision, waited, attempts
+    )
     reason = response.reason
     assert reason is not None
     if trace is not None:

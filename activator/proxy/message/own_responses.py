@@ -118,6 +118,8 @@ MISSING_HASH: Final = _error(400, response_texts.MISSING_HASH)
 
 _HASH: Final = b"\r\n" + NETWORK_HASH_START
 _SERVICE_FORM: Final = "the header Activator-Service has the form NAMESPACE/NAME"
+#: The advice for a request whose host names no Service.
+_NAME_SERVICE: Final = "name the host in activator.dev/hosts, or send Activator-Service"
 _TIMED_OUT: Final = response_texts.TIMED_OUT.encode()
 
 
@@ -143,6 +145,9 @@ def unexpected_probe(value: bytes) -> OwnResponse:
 def not_found(error: RevisionNotFound) -> OwnResponse:
     """Return the response to a request for an unknown revision, or one without its full name."""
     if error.kind is RevisionKind.SERVICE:
+        if error.host is not None:
+            text = f'no annotated Service has the host "{error.host}"'
+            return _error(404, printable(text), Reason.UNKNOWN_REVISION, _NAME_SERVICE)
         if not error.name:
             return _error(404, _SERVICE_FORM, Reason.UNKNOWN_REVISION, "")
         text = f'the activator knows no annotated Service "{error.namespace}/{error.name}"'

@@ -14,6 +14,7 @@ from typing import Final
 from activator.proxy.message.accept import prefers_json
 from activator.proxy.message.own_responses import PLAIN, OwnResponse, not_found, printable
 from throttler.errors import RevisionNotFound
+from throttler.model import RevisionID, RevisionKind
 from throttler.reason import ROWS
 
 #: The prefix of a problem type; the reason's word follows (RFC 4151). It is no URL: the response
@@ -29,8 +30,7 @@ def negotiate_for_revision(
     response: OwnResponse,
     lines: bytes,
     added_lines: bytes,
-    namespace: str,
-    revision: str,
+    revision: RevisionID,
     waited: float,
     attempts: int,
 ) -> OwnResponse:
@@ -40,7 +40,7 @@ def negotiate_for_revision(
         response: the response as plain text.
         lines: the request's header fields, each preceded by its CRLF.
         added_lines: field lines that the activator adds, each preceded by its CRLF.
-        namespace, revision: the revision of the request.
+        revision: the revision of the request.
         waited: seconds since the request arrived.
         attempts: how often the request was assigned to a pod.
     """
@@ -48,13 +48,12 @@ def negotiate_for_revision(
     if not prefers_json(lines):
         return response
     about: dict[str, str | float] = {
-        "namespace": namespace,
-        "revision": revision,
+        **_names(*revision),
         "waitedSeconds": round(max(0.0, waited), 3),
     }
     if attempts > 1:
         about["attempts"] = attempts
-    return _as_problem(response, about)
+    return _as_problem(response, about, revision.kind)
 
 
 def negotiate(response: OwnResponse, block: bytes) -> OwnResponse:
@@ -67,7 +66,9 @@ def negotiate(response: OwnResponse, block: bytes) -> OwnResponse:
     if not (response.reason and block):
         return response
     response = replace(response, fields=response.fields + _VARY)
-    return _as_problem(response, {}) if prefers_json(block) else response
+    if not prefers_json(block):
+        return response
+    return _as_problem(response, {}, RevisionKind.REVISION)
 
 
 def negotiate_not_found(error: RevisionNotFound, block: bytes) -> OwnResponse:
@@ -77,24 +78,33 @@ def negotiate_not_found(error: RevisionNotFound, block: bytes) -> OwnResponse:
         error: the revision that was not found.
         block: the request's header fields, each preceded by its CRLF.
     """
-    named = {"namespace": printable(error.namespace), "revision": printable(error.name)}
     response = not_found(error)
     response = replace(response, fields=response.fields + _VARY)
-    return (
-        _as_problem(response, named if error.namespace else {}) if prefers_json(block) else response
-    )
+    if not prefers_json(block):
+        return response
+    named = _names(printable(error.namespace), printable(error.name), error.kind)
+    return _as_problem(response, named if error.namespace else {}, error.kind)
 
 
-def _as_problem(response: OwnResponse, about: Mapping[str, str | float]) -> OwnResponse:
+def _names(namespace: str, name: str, kind: RevisionKind) -> dict[str, str]:
+    """Return the members that name a revision; ``service`` only for a plain Service."""
+    named = {"namespace": namespace, "revision": name}
+    return {**named, "service": name} if kind is RevisionKind.SERVICE else named
+
+
+def _as_problem(
+    response: OwnResponse, about: Mapping[str, str | float], kind: RevisionKind
+) -> OwnResponse:
     """Return the same response with problem details as its body.
 
     Arguments:
         about: the members that not every problem has, by name.
+        kind: of the revision, for the title.
     """
     assert response.reason is not None
     members: dict[str, str | float] = {
         "type": TYPES + response.reason.value,
-        "title": ROWS[response.reason].meaning,
+        "title": ROWS[response.reason].title(is_service=kind is RevisionKind.SERVICE),
         "status": response.status,
         "detail": printable(response.detail) or response.body.decode().rstrip("\n"),
         "reason": response.reason.value,

@@ -16,7 +16,7 @@ def test_the_script_has_each_row_and_the_special_advice():
     rows = json.loads(texts["REASONS"])
     assert {word: (row["meaning"], row["inFolder"]) for word, row in rows.items()} == {
         row.reason.value: (
-            row.meaning,
+            {"revision": row.meaning, "service": row.service_meaning or row.meaning},
             {"revision": row.in_folder, "service": row.service_in_folder or row.in_folder},
         )
         for row in TABLE

@@ -10,6 +10,7 @@ import pytest
 
 from activator.admin.views import WAITING
 from activator.console.advice import meaning, page_of, what_to_do
+from throttler.reason import TABLE, Reason
 
 ROOT = Path(__file__).parents[3]
 
@@ -44,6 +45,12 @@ def test_pods_that_are_not_ready_are_shown_container_by_container():
         "CONTAINER": ".status.containerStatuses[*].name",
         "READY": ".status.containerStatuses[*].ready",
     }
+
+
+def test_the_meaning_for_a_plain_service_names_no_revision() -> None:
+    for row in TABLE:
+        if row.reason is not Reason.AUTOSCALER_UNREACHABLE:  # of a Revision alone
+            assert "revision" not in meaning(row.reason.value, is_service=True)
 
 
 def test_names_cannot_add_to_the_command_that_is_shown():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
@@ -166,6 +167,37 @@ async def test_the_field_names_nothing_else_than_a_service(world: World) -> None
         assert not name or answer.body.rstrip() == body
     assert not pod.requests
     assert len(world.driver.entries) == 0, "invented names take no memory"
+
+
+async def test_without_knative_an_unknown_host_gets_no_text_of_knative(new_world: Any) -> None:
+    world = await new_world(knative=False)
+    pod = await served(world)
+    assert (await world.ask(asking())).status == 200
+    for host in (b"no.example.com:80", b"rev.ns.svc.cluster.local"):
+        for fields in (b"", b"Knative-Serving-Revision: rev\r\n"):
+            answer = await world.ask(asking(host, fields))
+            name = host.partition(b":")[0]
+            assert (answer.status, answer.body) == (
+                404,
+                b'no annotated Service has the host "%b"\n' % name,
+            )
+            assert answer.get(b"activator-reason") == (
+                b"unknown-revision; name the host in activator.dev/hosts, or send Activator-Service"
+            )
+    assert len(pod.requests) == 1
+    told = json.loads((await world.ask(asking(b"x", b"Accept: application/json\r\n"))).body)
+    assert told["title"] == "The activator knows no such annotated Service."
+
+
+async def test_problem_details_name_a_service_in_a_member_of_its_own(world: World) -> None:
+    json_only = b"Accept: application/json\r\n"
+    world.serve(hosts=[HOST.decode()], timeout=0.05)
+    told = json.loads((await world.ask(asking(HOST, json_only))).body)
+    assert (told["namespace"], told["service"], told["revision"]) == ("ns", "rev", "rev")
+    assert told["title"] == "Kubernetes lists no pod of this Service."
+    unknown = b"Activator-Service: ns/none\r\n" + json_only
+    told = json.loads((await world.ask(asking(HOST, unknown))).body)
+    assert (told["namespace"], told["service"], told["revision"]) == ("ns", "none", "none")
 
 
 async def test_two_names_are_refused_in_both_versions(http2: Http2World) -> None:

@@ -583,6 +583,7 @@ class World:
         unfinished_header_bytes: int = 32 << 20,
         unread_bytes: int = 128 << 20,
         idle_from_arrival: bool = False,
+        knative: bool = True,
     ) -> None:
         """Listen."""
         loop = self.loop = asyncio.get_running_loop()
@@ -590,7 +591,7 @@ class World:
         self.tasks = Tasks()
         throttler = Throttler(queue or Limits(), lambda: 0.0)
         hosts = Hosts[RevisionID]()
-        self.driver = Driver(throttler, self._load, clock=loop.time, hosts=hosts)
+        self.driver = Driver(throttler, self._load, clock=loop.time, hosts=hosts, knative=knative)
         self.driver.prober = self.prober = _Prober(self)
         unread = UnreadBytes(unread_bytes)
         self.pools = ConnectionPools(pool or PoolLimits(), self._start_task, loop.time, unread)

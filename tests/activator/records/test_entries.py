@@ -130,6 +130,16 @@ class Plain(World):
         return self.entries.find_host(host).throttler.revision.id
 
 
+def test_the_route_of_a_service_has_no_host_that_an_older_one_has() -> None:
+    world, younger = Plain(), RevisionID("default", "new", RevisionKind.SERVICE)
+    world.serve("a.example.com", "*.b.example.com")
+    world.serve("a.example.com", "c.example.com", id=younger, created="2026-02-01")
+    assert world.entries.route_of(younger).hosts == ("c.example.com",)
+    assert world.entries.route_of(SERVICE).hosts == ("a.example.com", "*.b.example.com")
+    world.entries.set_route(SERVICE, Route())
+    assert world.entries.route_of(younger).hosts == ("a.example.com", "c.example.com")
+
+
 def test_a_service_is_found_by_its_name_and_its_hosts() -> None:
     world = Plain()
     world.serve("web.example.com", "*.shop.example.com")
