@@ -74,7 +74,8 @@ ADVICE: Final[Mapping[str, Advice]] = {
         "The scaler tries again until the API server responds.", (_LEADER_LOG,)
     ),
     Hold.TWO_OWNERS.value: Advice(
-        "Delete the HPA or ScaledObject, or name it in activator.dev/owner.",
+        "Delete the HPA or ScaledObject, or name it in activator.dev/owner. Of two Services with "
+        "one workload, only the older one should have activator.dev/enabled.",
         (_OTHERS, f"{_ANNOTATE}owner=hpa"),
     ),
     Hold.LOAD_UNKNOWN.value: Advice(

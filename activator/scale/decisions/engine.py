@@ -375,10 +375,7 @@ class Engine:
         if plan is None:
             return reasons.REPLICAS_UNKNOWN, ""
         if plan.hold is Hold.TWO_OWNERS:
-            return plan.hold.value, (
-                f"{record.other_owner} scales the same workload, so no replica is removed; leave "
-                f"one of both, or name it by the annotation activator.dev/owner"
-            )
+            return plan.hold.value, reasons.two_owners(record.other_owner)
         return plan.hold.value, ""
 
     def _log_reason(self, name: Name, before: Decided | None, decided: Decided) -> None:

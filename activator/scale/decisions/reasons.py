@@ -24,7 +24,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     Problem.MISSING.value: "the workload does not exist, or has no scale subresource",
     Problem.REFUSED.value: "the API server refuses the number of replicas",
     Problem.UNAVAILABLE.value: "the API server does not respond, or responds with an error",
-    Hold.TWO_OWNERS.value: "another component scales the same workload, so no replica is removed",
+    Hold.TWO_OWNERS.value: "another component, or an older Service, scales the same workload",
     Hold.LOAD_UNKNOWN.value: "no activator reports, or one was just lost: no replica is removed",
     Hold.STALE.value: "the watch of the API server fails, so no replica is removed",
     Hold.NEW_LEADER.value: "this scaler has led for less than 60 s, so no replica is removed",
@@ -37,6 +37,25 @@ SENTENCES: Final[Mapping[str, str]] = {
 QUIET: Final = frozenset(
     {"", REPLICAS_UNKNOWN, Hold.CLOSING.value, Hold.RETRY.value, Hold.NEW_LEADER.value}
 )
+
+
+def two_owners(other: str) -> str:
+    """Return what it means that another component scales the workload.
+
+    Arguments:
+        other: the component, as in ``HorizontalPodAutoscaler hello``; an older Service of the
+            workload as in ``Service shop/hello``.
+    """
+    if other.startswith("Service "):
+        return (
+            f"{other} has the same workload and is older, so its annotations decide: this Service "
+            f"adds and removes no replicas, but its first request starts the workload; remove "
+            f"activator.dev/enabled from one of them"
+        )
+    return (
+        f"{other} scales the same workload, so no replica is removed; delete it, or name it in "
+        f"the annotation activator.dev/owner"
+    )
 
 
 def text(reason: str, detail: str) -> str:

@@ -100,9 +100,11 @@ class World:
     def actuator(self, report: Callable[[Target, Any], None]) -> Actuator:
         return Actuator(self.api, self.tasks.start, report)
 
-    def put_service(self, name: str = "hello", type: str = "", **annotations: str) -> None:
+    def put_service(
+        self, name: str = "hello", type: str = "", created: str = "", **annotations: str
+    ) -> None:
         obj = service(annotations, **({"type": type} if type else {}))
-        obj["metadata"] |= {"name": name}
+        obj["metadata"] |= {"name": name} | ({"creationTimestamp": created} if created else {})
         self.services.put(ObjectKey("Service", "shop", name), obj)
 
     def put_deployment(self, replicas: int) -> None:
@@ -216,6 +218,22 @@ async def test_another_owner_of_the_workload_is_a_reason_not_to_remove_pods() ->
     assert world.patches == []
     assert world.last.reason == "two-owners"
     assert "HPA shop/hello" in world.last.detail
+
+
+async def test_a_younger_service_of_the_workload_adds_and_removes_no_pods_and_says_so() -> None:
+    world = World(1)
+    world.put_service("newer", min_scale="5", created="2026-05-01T00:00:00Z")
+    world.engine.changed([HELLO, Name("shop", "newer")])
+    world.engine.start(world.clock())
+    world.put_ready(1)
+    await world.tick(10)
+    assert world.patches == []
+    decided = next(each for each in world.effect.decided if each.reason == "two-owners")
+    assert decided.detail == (
+        "Service shop/hello has the same workload and is older, so its annotations decide: this "
+        "Service adds and removes no replicas, but its first request starts the workload; remove "
+        "activator.dev/enabled from one of them"
+    )
 
 
 @pytest.mark.parametrize("hold", [Hold.STALE, Hold.LOAD_UNKNOWN])
