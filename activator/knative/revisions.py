@@ -91,7 +91,7 @@ def _protocol(serving: Field | None) -> AppProtocol:
 
 def _readiness(revision: Field, containers: list[Field], default: str) -> ReadinessRule:
     annotation = revision["metadata"]["annotations"].at(READINESS_POLICY_ANNOTATION)
-    policy = annotation.text(default=default)
+    policy = annotation.text().strip() or default
     if policy not in READINESS_POLICIES:
         annotation.expected(f"one of {', '.join(READINESS_POLICIES)}")
     # An invalid probe is an error under each policy, so all containers are parsed.

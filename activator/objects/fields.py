@@ -9,9 +9,11 @@ objects before Knative gets them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, TypeVar
+
+T = TypeVar("T")
 
 # Names travel into log lines, headers and URLs. Kubernetes allows at most 253 characters of a
 # smaller alphabet (RFC 1123 subdomains; RBAC objects and labels widen it to this one).
@@ -156,6 +158,32 @@ class Field:
         if type(self.value) is not int or not minimum <= self.value <= maximum:
             self.expected(f"an integer from {minimum} to {maximum}")
         return self.value
+
+
+class Problems:
+    """Collects the errors of several fields of one object, so that one report names all of them."""
+
+    def __init__(self) -> None:
+        self._errors: list[ManifestError] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._errors)
+
+    def read(self, read: Callable[[], T]) -> T | None:
+        """Return what a function reads; None if it raises ``ManifestError``, which is kept."""
+        try:
+            return read()
+        except ManifestError as error:
+            self._errors.append(error)
+            return None
+
+    def fail(self) -> None:
+        """Raise one ``ManifestError`` for all errors; do nothing without one."""
+        if not self._errors:
+            return
+        first, *others = self._errors
+        more = (f"{error.path}: {error.problem}" for error in others)
+        raise ManifestError(first.subject, first.path, "; ".join((first.problem, *more)))
 
 
 def root(obj: object, kind: str) -> Field:

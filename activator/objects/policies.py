@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from activator.objects.fields import Field
+from activator.objects.fields import Field, Problems
 from throttler.balancing import POLICIES
 from throttler.model import NO_POLICIES, HashKey, Policies
 
@@ -29,31 +29,38 @@ def parse(annotations: Field) -> Policies:
 
     Raises:
         ManifestError: a value is not allowed (the error lists the allowed ones), or a policy has no
-            hash key but needs one.
+            hash key but needs one. One error names both values. An empty value is no value.
     """
     load_balancing = annotations.at(LOAD_BALANCING)
     hash_key = annotations.at(HASH_KEY)
     if load_balancing.value is None and hash_key.value is None:
         return NO_POLICIES
-    name, key = _policy(load_balancing), _key(hash_key)
+    problems = Problems()
+    name, key = (
+        problems.read(lambda: _policy(load_balancing)),
+        problems.read(lambda: _key(hash_key)),
+    )
+    problems.fail()
+    assert name is not None
     if key is None and name and POLICIES[name].wants_key:
         hash_key.expected(f"{_KEYS}, since {LOAD_BALANCING} is {name}")
     return Policies(name, key)
 
 
 def _policy(field: Field) -> str:
-    if field.value is None:
-        return ""
     name = field.text()
+    if not name.strip():
+        return ""
     if name not in POLICIES:
         field.expected(f"one of {', '.join(POLICIES)}")
     return name
 
 
 def _key(field: Field) -> HashKey | None:
-    if field.value is None:
+    text = field.text()
+    if not text.strip():
         return None
-    found = _HEADER.fullmatch(field.text())
+    found = _HEADER.fullmatch(text)
     if found is None:
         field.expected(_KEYS)
     return HashKey(found[1].lower().encode("ascii"))

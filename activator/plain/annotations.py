@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from activator.kpa.rules import Rules
 from activator.objects import policies
-from activator.objects.fields import Field
+from activator.objects.fields import Field, Problems
 from throttler.model import NO_POLICIES, Policies
 
 PREFIX: Final = "activator.dev/"
@@ -143,14 +144,30 @@ def parse(metadata: Field) -> Annotations:
         metadata: of the Service.
 
     Raises:
-        ManifestError: a value is not allowed, or two contradict each other. The text names the
-            annotation, its value and the allowed values.
+        ManifestError: values are not allowed, or two contradict each other. The text names each
+            wrong annotation, its value and the allowed values.
+    """
+    problems = Problems()
+    found = read(metadata, problems)
+    problems.fail()
+    return found
+
+
+def read(metadata: Field, problems: Problems) -> Annotations:
+    """Return what the annotations of a Service ask for, with the default for each wrong value.
+
+    Arguments:
+        metadata: of the Service.
+        problems: gets an error for each wrong value, and for values that contradict each other.
+
+    Raises:
+        ManifestError: the annotations are no object.
     """
     annotations = metadata["annotations"]
     found = {
         row.attribute: value
         for name, row in TABLE.items()
-        if (value := row.read(annotations.at(PREFIX + name))) is not None
+        if (value := problems.read(partial(row.read, annotations.at(PREFIX + name)))) is not None
     }
     scale = {
         name[len(_SCALE) :]: found.pop(name) for name in list(found) if name.startswith(_SCALE)
@@ -159,8 +176,11 @@ def parse(metadata: Field) -> Annotations:
         scale.setdefault("target", float(concurrency))
     least, most = scale.get("min_scale", 0), scale.get("max_scale", 0)
     if 0 < most < least:
-        annotations.at(f"{PREFIX}max-scale").expected(f"0 or at least min-scale, which is {least}")
-    return Annotations(**found, scale=Rules(**scale), policies=policies.parse(annotations))
+        limit = annotations.at(f"{PREFIX}max-scale")
+        problems.read(lambda: limit.expected(f"0 or at least min-scale, which is {least}"))
+        del scale["min_scale"], scale["max_scale"]
+    chosen = problems.read(partial(policies.parse, annotations)) or NO_POLICIES
+    return Annotations(**found, scale=Rules(**scale), policies=chosen)
 
 
 def unknown(metadata: Field) -> Mapping[str, str]:

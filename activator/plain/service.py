@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from activator.objects.fields import Field, ObjectKey, identify, root
+from activator.objects.fields import Field, ObjectKey, Problems, identify, root
 from activator.plain.annotations import PREFIX, Annotations, Route, is_enabled, unknown
-from activator.plain.annotations import parse as parse_annotations
+from activator.plain.annotations import read as read_annotations
 from throttler.model import AppProtocol
 
 #: The annotation that chooses the buffered port.
@@ -88,13 +88,22 @@ def parse(obj: object) -> PlainService | None:
         obj: the object as decoded from JSON or YAML.
 
     Raises:
-        ManifestError: it opts in, and a field or an annotation is wrong.
+        ManifestError: it opts in, and a field or annotations are wrong. The text names each wrong
+            annotation.
     """
-    service = root(obj, "Service")
-    metadata, spec = service["metadata"], service["spec"]
+    metadata = root(obj, "Service")["metadata"]
     if not is_enabled(metadata):
         return None
-    asks = parse_annotations(metadata)
+    problems = Problems()
+    asks = read_annotations(metadata, problems)
+    found = problems.read(lambda: _parse(obj, asks))
+    problems.fail()
+    return found
+
+
+def _parse(obj: object, asks: Annotations) -> PlainService:
+    service = root(obj, "Service")
+    metadata, spec = service["metadata"], service["spec"]
     selector = spec["selector"]
     refused = _refused(spec, asks)
     annotation = metadata["annotations"].at(PORT)

@@ -149,6 +149,12 @@ def test_the_policy_of_the_cluster_counts_where_no_annotation_says_otherwise(
     assert revisions.parse(obj, policy).probe_suffices is (probe["readinessProbe"] is HTTP)
 
 
+def test_an_empty_policy_is_the_one_of_the_cluster() -> None:
+    obj = revision()
+    obj["metadata"]["annotations"] = {"activator.dev/readiness-policy": ""}
+    assert revisions.parse(obj, "kubernetes").readiness.value == "kubernetes-policy"
+
+
 def test_an_unknown_policy_is_refused_and_the_known_ones_are_named() -> None:
     obj = revision()
     obj["metadata"]["annotations"] = {"activator.dev/readiness-policy": "always"}

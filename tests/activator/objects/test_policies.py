@@ -36,6 +36,7 @@ def read(**annotations: Any) -> Policies:
 def test_without_annotations_there_is_no_policy() -> None:
     assert revisions.parse(revision()).policies == read() == Policies()
     assert read(load_balancing=None, hash_key=None) == Policies()
+    assert read(load_balancing="", hash_key=" ") == Policies()
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -47,7 +48,7 @@ def test_each_policy_is_read(name: str) -> None:
         assert read(load_balancing=name) == Policies(name)
 
 
-@pytest.mark.parametrize("value", ["", "Round-Robin", "fastest", 3, True, ["round-robin"], {}])
+@pytest.mark.parametrize("value", ["Round-Robin", "fastest", 3, True, ["round-robin"], {}])
 def test_another_policy_is_refused_and_the_error_names_all_that_matters(value: object) -> None:
     with pytest.raises(ManifestError) as caught:
         read(load_balancing=value)
@@ -58,7 +59,7 @@ def test_another_policy_is_refused_and_the_error_names_all_that_matters(value: o
 
 
 @pytest.mark.parametrize(
-    "value", ["", "x-user", "header:", "header:a b", "header::path", "cookie:a", "header:a\n", 1]
+    "value", ["x-user", "header:", "header:a b", "header::path", "cookie:a", "header:a\n", 1]
 )
 def test_another_hash_key_is_refused(value: object) -> None:
     with pytest.raises(ManifestError) as caught:
@@ -67,6 +68,11 @@ def test_another_hash_key_is_refused(value: object) -> None:
     assert text.startswith(f"Revision default/a: metadata.annotations[{HASH_KEY}]: expected ")
     if isinstance(value, str):
         assert text.endswith(f"header:NAME, where NAME is a header field, got {value!r}")
+
+
+def test_both_wrong_annotations_are_named() -> None:
+    with pytest.raises(ManifestError, match=r"expected one of .* expected header:NAME"):
+        read(load_balancing="best", hash_key="best")
 
 
 @pytest.mark.parametrize("name", [name for name, row in POLICIES.items() if row.wants_key])

@@ -129,6 +129,32 @@ def test_an_error_names_object_annotation_and_allowed_values(
         plain.parse(metadata(**texts))
 
 
+def test_one_error_names_all_wrong_values_of_a_service() -> None:
+    texts = {"owner": "me", "hosts": "a.com", "route": "x", "load_balancing": "y", "hash_key": "z"}
+    with pytest.raises(ManifestError) as caught:
+        plain.parse(metadata(min_scale="3", max_scale="2", **texts))
+    text = str(caught.value)
+    assert text.startswith("Service shop/hello: metadata.annotations[activator.dev/route]: ")
+    assert text.count("Service shop/hello") == 1
+    for name, value in (
+        ("route", "x"),
+        ("owner", "me"),
+        ("load-balancing", "y"),
+        ("hash-key", "z"),
+    ):
+        found = re.search(rf"metadata\.annotations\[activator\.dev/{name}\]: [^;]*", text)
+        assert found
+        assert found[0].endswith(f"got '{value}'")
+    assert "[activator.dev/max-scale]: expected 0 or at least min-scale, which is 3" in text
+    assert "hosts]" not in text
+
+
+@pytest.mark.parametrize("value", ["", " "])
+def test_an_empty_value_is_no_value(value: str) -> None:
+    names = (*TABLE, "load-balancing", "hash-key")
+    assert plain.parse(of({plain.PREFIX + name: value for name in names})) == Annotations()
+
+
 @pytest.mark.parametrize(
     ("value", "enabled"), [("true", True), ("false", False), ("", False), (None, False)]
 )

@@ -39,6 +39,16 @@ def test_a_service_that_opts_in() -> None:
     )
 
 
+def test_a_port_that_does_not_exist_is_reported_beside_other_wrong_annotations() -> None:
+    with pytest.raises(ManifestError) as caught:
+        parsed({"owner": "me", "port": "web"})
+    assert str(caught.value) == (
+        "Service shop/hello: metadata.annotations[activator.dev/owner]: expected one of self, "
+        "keda, hpa, none, got 'me'; metadata.annotations[activator.dev/port]: expected a TCP port "
+        "of the Service, which has 80, got 'web'"
+    )
+
+
 @pytest.mark.parametrize("enabled", ["false", "", None])
 def test_a_service_that_does_not_opt_in_may_be_wrong(enabled: str | None) -> None:
     assert parse(service({"enabled": enabled, "owner": "wrong"}, ports="wrong")) is None
