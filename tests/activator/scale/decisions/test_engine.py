@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from activator.objects.fields import ObjectKey
-from activator.process.tasks import Tasks
 from activator.scale.decisions.effects import Decided
-from activator.scale.decisions.engine import AGAIN, LOOK, NEW_LEADER, TICK, Engine
+from activator.scale.decisions.engine import AGAIN, LOOK, NEW_LEADER, TICK
 from activator.scale.decisions.plan import Hold, Phase
-from activator.scale.reports.load import Loads, Name, Report
-from activator.scale.workloads.actuator import Actuator, Target
-from activator.scale.workloads.rights import Rights
-from activator.scale.workloads.services import Services
+from activator.scale.reports.load import Name, Report
+from activator.scale.workloads.actuator import Target
 from tests.activator.plain.objects import deployment, service
-from tests.activator.scale.fake_api import FakeApi, status
+from tests.activator.scale.decisions.engines import EngineWorld
+from tests.activator.scale.fake_api import status
 from tests.activator.scale.world import elapse
 
 HELLO = Name("shop", "hello")
@@ -64,41 +60,15 @@ class Owners:
         return self.other
 
 
-class World:
+class World(EngineWorld):
     """An engine of one Service, in virtual time."""
 
     def __init__(self, replicas: int = 0, guard: Any = None, **annotations: str) -> None:
-        loop = asyncio.get_running_loop()
-        self.clock = loop.time
-        self.api = FakeApi(hello=replicas)
-        self.tasks = Tasks()
-        self.loads = Loads()
-        self.loads.connected(1)
-        self.services = Services(lambda name: None)
         self.effect = Recording()
-        self.hold = Hold.NONE
-        rights = Rights(
-            NoReviews(),
-            self.tasks.start,
-            self.clock,
-            lambda namespace: self.engine.renew_all(namespace),
-        )
-        self.engine = Engine(
-            self.services,
-            self.loads,
-            rights,
-            self.actuator,
-            lambda now: self.hold,
-            loop.call_at,
-            self.clock,
-            guard,
-            [self.effect],
-        )
+        super().__init__(guard, [self.effect], hello=replicas)
+        self.loads.connected(1)
         self.put_service(**annotations)
         self.put_deployment(replicas)
-
-    def actuator(self, report: Callable[[Target, Any], None]) -> Actuator:
-        return Actuator(self.api, self.tasks.start, report)
 
     def put_service(
         self, name: str = "hello", type: str = "", created: str = "", **annotations: str
@@ -140,13 +110,6 @@ class World:
     @property
     def last(self) -> Decided:
         return self.effect.decided[-1]
-
-
-class NoReviews:
-    """Refuse each check of rights."""
-
-    async def send(self, *args: Any) -> Any:
-        return status(403, "no")
 
 
 async def test_a_follower_decides_nothing() -> None:

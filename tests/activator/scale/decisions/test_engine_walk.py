@@ -15,16 +15,14 @@ import pytest
 from activator.objects.fields import ObjectKey
 from activator.plain.annotations import Route
 from activator.plain.service import PlainService
-from activator.process.tasks import Tasks
 from activator.scale.decisions.effects import Decided
-from activator.scale.decisions.engine import TICK, Engine
+from activator.scale.decisions.engine import TICK
 from activator.scale.decisions.plan import Hold
-from activator.scale.reports.load import Loads, Name, Report
-from activator.scale.workloads.actuator import Actuator, Target
-from activator.scale.workloads.rights import Rights
-from activator.scale.workloads.services import Services
+from activator.scale.reports.load import Name, Report
+from activator.scale.workloads.actuator import Target
 from tests.activator.plain.objects import deployment, endpoint, named, service, slice_of
-from tests.activator.scale.fake_api import FakeApi, path_of, status
+from tests.activator.scale.decisions.engines import EngineWorld
+from tests.activator.scale.fake_api import path_of, status
 from tests.activator.scale.world import elapse
 from tests.rows import naming
 
@@ -34,14 +32,7 @@ ACTIVATORS: Final = ("activator-1", "activator-2")
 NO_TIME: Final = -1.0
 
 
-class NoReviews:
-    """Refuse each check of rights."""
-
-    async def send(self, *args: Any) -> Any:
-        return status(403, "no")
-
-
-class Side:
+class Side(EngineWorld):
     """One engine, with its guard and its effect.
 
     Arguments:
@@ -49,38 +40,12 @@ class Side:
     """
 
     def __init__(self, decides_all: bool) -> None:
+        super().__init__(self, [self], **dict.fromkeys(WORKLOADS, 0))
         self.decides_all = decides_all
-        loop = asyncio.get_running_loop()
-        self.clock = loop.time
-        self.call_later = loop.call_later
-        self.api = FakeApi(**dict.fromkeys(WORKLOADS, 0))
-        self.tasks = Tasks()
-        self.loads = Loads()
-        self.services = Services()
-        self.hold = Hold.NONE
+        self.call_later = asyncio.get_running_loop().call_later
         self.owner = ""
         self.slices: dict[Name, float] = {}
         self.puts: dict[Name, Decided] = {}
-        rights = Rights(
-            NoReviews(),
-            self.tasks.start,
-            self.clock,
-            lambda namespace: self.engine.renew_all(namespace),
-        )
-        self.engine = Engine(
-            self.services,
-            self.loads,
-            rights,
-            self.actuator,
-            lambda now: self.hold,
-            loop.call_at,
-            self.clock,
-            self,
-            [self],
-        )
-
-    def actuator(self, report: Callable[[Target, Any], None]) -> Actuator:
-        return Actuator(self.api, self.tasks.start, report)
 
     def tick(self) -> None:
         if self.decides_all:
