@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from activator.plain.annotations import Route
 from activator.plain.service import PlainService
 from activator.records.counters import Histogram
 from activator.scale.decisions.effects import Change, Decided
@@ -48,6 +49,11 @@ class Facts(NamedTuple):
     lease: float = ACTIVATION_LEASE
     is_watched: bool = True
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether they stay as they are until an object changes."""
+        return not (self.reason or self.findings or self.service.asks.route is Route.TAKEOVER)
+
 
 class Record:
     """One Service.
@@ -88,3 +94,26 @@ class Record:
         self.renew_at = _FOREVER
         # Nothing changes before that without an event: the workload has no requests.
         self.quiet_until = _NEVER
+
+    def renew(self, facts: Facts) -> None:
+        """Record the facts as the objects have them now."""
+        known = self.facts
+        if known.target != facts.target:
+            self.failed, self.not_before = None, _NEVER
+            self.look_at = _NEVER
+        elif facts.target is not None and facts.replicas is None:
+            facts = facts._replace(replicas=known.replicas)  # no watch; the last read counts
+        self.facts = facts
+
+    def note(self, result: Result, not_before: float) -> None:
+        """Record the result of a request for replicas.
+
+        Arguments:
+            not_before: when the request may be repeated, unless the workload is asleep.
+        """
+        self.failed = result if result.problem is not None else None
+        self.concluded = None
+        self.not_before = not_before
+        self.quiet_until = _NEVER
+        if self.facts.reason and result.changed_from is not None:
+            self.facts = self.facts._replace(reason="", detail="")

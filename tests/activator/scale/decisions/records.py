@@ -1,0 +1,27 @@
+"""Records of Services without an engine, for tests of single decisions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from activator.plain import service as services
+from activator.scale.decisions.record import Facts, Record
+from activator.scale.workloads.actuator import Target
+from activator.scale.workloads.subresource import KNOWN
+from tests.activator.plain.objects import service
+
+HELLO = Target(KNOWN["deployment"], "shop", "hello")
+
+
+def facts(
+    target: Target | None = HELLO, replicas: int | None = 1, ready: int = 1, **more: Any
+) -> Facts:
+    """Return the facts about a Service; annotations are in ``asks``."""
+    found = services.parse(service(more.pop("asks", {})))
+    assert found is not None
+    return Facts(found, target, replicas, ready, **more)
+
+
+def record(**more: Any) -> Record:
+    """Return a Service that was never decided about; arguments as for ``facts``."""
+    return Record(facts(**more), now=0.0)
