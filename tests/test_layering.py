@@ -98,7 +98,7 @@ SCALER_ROOMS: Final[dict[str, frozenset[str]]] = {
     "workloads": frozenset({"cluster", "reports"}),
     "decisions": frozenset({"families", "reports", "workloads"}),
     "publishing": frozenset({"decisions", "reports"}),
-    "admin": frozenset({"cluster", "decisions", "families", "reports", "workloads"}),
+    "admin": BELOW_PARTS | {"election", "families"},
     "part": (
         BELOW_PARTS := frozenset({"cluster", "decisions", "reports", "settings", "workloads"})
     ),

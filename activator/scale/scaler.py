@@ -9,24 +9,23 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
-from activator import __version__
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.process.tasks import Tasks
 from activator.scale import part
-from activator.scale.admin import application as admin
-from activator.scale.admin import state_views, views
-from activator.scale.admin.metrics import Measured, Metrics
-from activator.scale.admin.selection import Query, select
+from activator.scale.admin import application
+from activator.scale.admin.metrics import Measured
+from activator.scale.admin.status import Status
 from activator.scale.cluster.client import ClusterApi
 from activator.scale.cluster.objects import Objects
 from activator.scale.cluster.watch import Watch
 from activator.scale.decisions.engine import TICK, Engine
+from activator.scale.decisions.pending import Pending
 from activator.scale.decisions.plan import Hold
 from activator.scale.election.leader import Candidate, Place, new_identity
 from activator.scale.listeners import http_server
@@ -58,6 +57,7 @@ class Scaler:
 
     Attributes:
         addresses: of the listeners, by name; empty before ``start``.
+        status: what the admin port shows.
     """
 
     def __init__(
@@ -71,24 +71,47 @@ class Scaler:
         self.settings = settings
         self.addresses: dict[str, str] = {}
         self._clock = loop.time
-        self._started = loop.time()
         self._tasks = Tasks()
         self._running = AsyncExitStack()
-        self._dirty: dict[Name, None] = {}
+        self._loads = Loads()
+        self._pending = Pending(lambda names: self._engine.changed(names))
         self._server = ApiServer(settings.kubeconfig or None, timings, environ)
         lease_timings = replace(timings, request=LEASE_REQUEST)
         self._lease_server = ApiServer(settings.kubeconfig or None, lease_timings, environ)
-        api = ClusterApi(self._server)
-        self._loads = Loads()
-        self._candidate = Candidate(
+        self._candidate = self._make_candidate()
+        api, services = ClusterApi(self._server), Services(self._pending.add)
+        context = self._context(api, services)
+        self._parts = Parts([make(context) for make in parts])
+        objects = Objects(part.views(services, self._parts))
+        self._watch = Watch(self._server, objects, timings)
+        self._engine = self._make_engine(api, services)
+        self._stats = StatServer(
+            self._loads, self._clock, lambda: self._candidate.leads, self._on_busy
+        )
+        self.status = Status(
+            settings,
+            Measured(self._engine, self._loads, objects, self._watch),
+            self._candidate,
+            self._stats,
+            self._parts.findings,
+            self._clock,
+        )
+
+    # -- composition -------------------------------------------------------------------------------
+
+    def _make_candidate(self) -> Candidate:
+        settings = self.settings
+        return Candidate(
             ClusterApi(self._lease_server),
             Place(settings.system_namespace, settings.lease_name, settings.pod_name),
             new_identity(settings.pod_name),
             self._on_lead,
         )
-        services = Services(self._on_change)
-        context = Context(
-            settings,
+
+    def _context(self, api: ClusterApi, services: Services) -> Context:
+        """Return what the parts may use; the engine exists later."""
+        return Context(
+            self.settings,
             api,
             services,
             self._loads,
@@ -96,31 +119,27 @@ class Scaler:
             self._tasks.start,
             self._clock,
             lambda: self._candidate.leads,
-            self._on_changes,
+            self._pending.update,
         )
-        self._parts = Parts([make(context) for make in parts])
-        self._objects = Objects(part.views(services, self._parts))
-        self._watch = Watch(self._server, self._objects, timings)
-        self._engine = Engine(
+
+    def _make_engine(self, api: ClusterApi, services: Services) -> Engine:
+        rights = Rights(
+            api,
+            self._tasks.start,
+            self._clock,
+            lambda namespace: self._engine.renew_all(namespace),
+        )
+        return Engine(
             services,
             self._loads,
-            Rights(
-                api,
-                self._tasks.start,
-                self._clock,
-                lambda namespace: self._engine.renew_all(namespace),
-            ),
+            rights,
             lambda report: Actuator(api, self._tasks.start, report),
             self._frozen,
-            loop.call_at,
+            asyncio.get_running_loop().call_at,
             self._clock,
             self._parts,
             self._parts.effects,
         )
-        self._stats = StatServer(
-            self._loads, self._clock, lambda: self._candidate.leads, self._on_busy
-        )
-        self._metrics = Metrics(Measured(self._engine, self._loads, self._objects, self._watch))
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -149,13 +168,13 @@ class Scaler:
                 self.addresses |= await self._running.enter_async_context(each.listeners())
 
     async def _listen(self, name: str, host: str, port: int) -> None:
-        make = admin.create_metrics_app if name == "metrics" else self._admin_app
+        if name == "metrics":
+            app = application.create_metrics_app(self.status)
+        else:
+            app = application.create_app(self.status, self.settings.admin_hosts)
         sock = http_server.listen(host, port, f"--{name}-port")
-        await self._running.enter_async_context(http_server.serving(make(self), sock))
+        await self._running.enter_async_context(http_server.serving(app, sock))
         self.addresses[name] = http_server.address(sock)
-
-    def _admin_app(self, scaler: Scaler) -> object:
-        return admin.create_app(scaler, self.settings.admin_hosts)
 
     async def run(self) -> None:
         """Follow the cluster, take part in the election and decide, until cancelled."""
@@ -194,7 +213,7 @@ class Scaler:
         """Begin to decide when this process leads and knows all objects, or stop."""
         now = self._clock()
         if leads and self._watch.synced:
-            self._dirty.clear()
+            self._pending.clear()
             self._engine.start(now)
             logger.info("deciding about %d Services", len(list(self._engine)))
         elif not leads:
@@ -206,75 +225,10 @@ class Scaler:
             self._watch.hurry()
         self._engine.busy(names)
 
-    def _on_change(self, name: Name) -> None:
-        """Decide about a changed Service, once all changes of this turn are known."""
-        if not self._dirty:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._dirty[name] = None
-
-    def _on_changes(self, names: Iterable[Name]) -> None:
-        for name in names:
-            self._on_change(name)
-
-    def _flush(self) -> None:
-        names, self._dirty = self._dirty, {}
-        self._engine.changed(names)
-
     def _frozen(self, now: float) -> Hold:
         if self._watch.is_stale(now):
             return Hold.STALE
         return Hold.NONE if self._loads.is_known(now) else Hold.LOAD_UNKNOWN
-
-    # -- what people read (admin.Scaler) -----------------------------------------------------------
-
-    def readiness(self) -> str:
-        """See admin.Scaler."""
-        if not self._candidate.leads:
-            return f"not the leader; the leader is {self._candidate.holder or 'not known'}"
-        return "" if self._watch.synced else "the first lists of objects are not complete"
-
-    def leader(self) -> views.LeaderView:
-        """See admin.Scaler."""
-        candidate = self._candidate
-        return views.LeaderView(
-            self.settings.pod_name, candidate.leads, candidate.holder, candidate.error
-        )
-
-    def state(self) -> state_views.ScalerView:
-        """See admin.Scaler."""
-        now, rejected = self._clock(), self._objects.rejected
-        return state_views.ScalerView(
-            self.leader(),
-            self.settings.system_namespace,
-            __version__,
-            round(now - self._started, 1),
-            self.readiness() or None,
-            state_views.activators(self._loads.reporting(), now),
-            state_views.watches(self._watch.ages(now), self._watch.errors()),
-            state_views.objects(rejected),
-            len(rejected),
-            self.settings.dashboard_url or None,
-        )
-
-    def services(self, query: Query) -> views.ServicesView:
-        """See admin.Scaler."""
-        now, findings = self._clock(), self._parts.findings
-        selection = select(self._engine, self._loads, query, now)
-        return views.services(self.leader(), selection, self._loads, findings, now)
-
-    def service(self, name: Name) -> views.ServiceView | None:
-        """See admin.Scaler."""
-        record = self._engine.get(name)
-        if record is None:
-            return None
-        found = self._parts.findings(name)
-        return views.service(name, record, self._loads, found, self._clock())
-
-    def metrics(self) -> bytes:
-        """See admin.Scaler."""
-        return self._metrics.render(
-            self._clock(), leads=self._candidate.leads, garbled=self._stats.garbled
-        )
 
 
 @asynccontextmanager

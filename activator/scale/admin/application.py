@@ -64,58 +64,17 @@ def create_app(scaler: Scaler, hosts: Collection[str]) -> Starlette:
     Arguments:
         hosts: names that requests may name, in addition to localhost and any address.
     """
-
-    files = page.files()
-
-    async def index(request: Request) -> Response:
-        if "text/html" in request.headers.get("accept", ""):  # a browser
-            return assets.answer(request, files[page.INDEX])
-        text = _INDEX.format(pod=scaler.leader().pod)
-        return PlainTextResponse(text, headers={"Vary": "Accept"})
-
-    async def file(request: Request) -> Response:
-        if (found := files.get(request.path_params["path"])) is None:
-            raise HTTPException(404)
-        return assets.answer(request, found)
-
-    async def state(request: Request) -> Response:
-        return Response(views.encode(scaler.state()), media_type=JSON_TYPE)
-
-    async def healthz(request: Request) -> Response:
-        return PlainTextResponse("ok\n")
-
-    async def readyz(request: Request) -> Response:
-        reason = scaler.readiness()
-        return PlainTextResponse(f"{reason or 'leader'}\n", 503 if reason else 200)
-
-    async def services(request: Request) -> Response:
-        try:
-            query = selection.parse(request.query_params)
-        except ValueError as error:
-            return problem(400, str(error))
-        return Response(views.encode(scaler.services(query)), media_type=JSON_TYPE)
-
-    async def service(request: Request) -> Response:
-        name = Name(request.path_params["namespace"], request.path_params["name"])
-        found = scaler.service(name)
-        leader = scaler.leader()
-        if found is not None:
-            return Response(views.encode(found), media_type=JSON_TYPE)
-        if not leader.leads:
-            holder = leader.holder or "not known"
-            return problem(503, f"This scaler does not lead. The leader is {holder}.")
-        return problem(404, f"No Service {name.namespace}/{name.name} opts in.")
-
+    handlers = _Handlers(scaler)
     return Starlette(
         routes=[
-            Route("/", index),
-            Route("/dashboard/{path:path}", file),
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
-            Route("/api/v1/scaler", state),
-            Route("/api/v1/services", services),
-            Route("/api/v1/services/{namespace}/{name}", service),
-            _metrics_route(scaler),
+            Route("/", handlers.index),
+            Route("/dashboard/{path:path}", handlers.file),
+            Route("/healthz", handlers.healthz),
+            Route("/readyz", handlers.readyz),
+            Route("/api/v1/scaler", handlers.state),
+            Route("/api/v1/services", handlers.services),
+            Route("/api/v1/services/{namespace}/{name}", handlers.service),
+            Route("/metrics", handlers.metrics),
         ],
         middleware=[Middleware(SecurityHeaders), Middleware(OwnHosts, names=hosts)],
         exception_handlers={HTTPException: on_http_exception},
@@ -125,14 +84,61 @@ def create_app(scaler: Scaler, hosts: Collection[str]) -> Starlette:
 def create_metrics_app(scaler: Scaler) -> Starlette:
     """Return the application of the metrics port."""
     return Starlette(
-        routes=[_metrics_route(scaler)],
+        routes=[Route("/metrics", _Handlers(scaler).metrics)],
         middleware=[Middleware(SecurityHeaders)],
         exception_handlers={HTTPException: on_http_exception},
     )
 
 
-def _metrics_route(scaler: Scaler) -> Route:
-    async def metrics(request: Request) -> Response:
-        return Response(scaler.metrics(), media_type=METRICS_TYPE)
+class _Handlers:
+    """The response to each path."""
 
-    return Route("/metrics", metrics)
+    def __init__(self, scaler: Scaler) -> None:
+        self._scaler = scaler
+        self._files = page.files()
+
+    async def index(self, request: Request) -> Response:
+        if "text/html" in request.headers.get("accept", ""):  # a browser
+            return assets.answer(request, self._files[page.INDEX])
+        text = _INDEX.format(pod=self._scaler.leader().pod)
+        return PlainTextResponse(text, headers={"Vary": "Accept"})
+
+    async def file(self, request: Request) -> Response:
+        if (found := self._files.get(request.path_params["path"])) is None:
+            raise HTTPException(404)
+        return assets.answer(request, found)
+
+    async def healthz(self, request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def readyz(self, request: Request) -> Response:
+        reason = self._scaler.readiness()
+        return PlainTextResponse(f"{reason or 'leader'}\n", 503 if reason else 200)
+
+    async def state(self, request: Request) -> Response:
+        return _json(self._scaler.state())
+
+    async def services(self, request: Request) -> Response:
+        try:
+            query = selection.parse(request.query_params)
+        except ValueError as error:
+            return problem(400, str(error))
+        return _json(self._scaler.services(query))
+
+    async def service(self, request: Request) -> Response:
+        name = Name(request.path_params["namespace"], request.path_params["name"])
+        found = self._scaler.service(name)
+        if found is not None:
+            return _json(found)
+        leader = self._scaler.leader()
+        if not leader.leads:
+            holder = leader.holder or "not known"
+            return problem(503, f"This scaler does not lead. The leader is {holder}.")
+        return problem(404, f"No Service {name.namespace}/{name.name} opts in.")
+
+    async def metrics(self, request: Request) -> Response:
+        return Response(self._scaler.metrics(), media_type=METRICS_TYPE)
+
+
+def _json(view: views.View) -> Response:
+    return Response(views.encode(view), media_type=JSON_TYPE)

@@ -211,7 +211,7 @@ class Running:
     @property
     def leads(self) -> bool:
         """Whether this scaler decides."""
-        return self.scaler.readiness() == ""
+        return self.scaler.status.readiness() == ""
 
     @asynccontextmanager
     async def activator(self, name: str = "activator-1") -> AsyncIterator[Activator]:

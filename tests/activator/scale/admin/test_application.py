@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.activator.scale.world import cluster, elapse, leader, scaler
+from tests.activator.scale.world import cluster, elapse, leader
 
 
 async def test_pages_and_errors(tmp_path: Path) -> None:
@@ -20,18 +20,6 @@ async def test_pages_and_errors(tmp_path: Path) -> None:
         assert (missing.status_code, missing.json()["status"]) == (404, 404)
         assert "No Service shop/missing opts in." in missing.json()["detail"]
         assert (await running.get("/nothing")).status_code == 404
-
-
-async def test_a_follower_names_the_leader(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as kube:
-        await kube.add()
-        async with leader(kube, "scale-1"), scaler(kube, "scale-2") as second:
-            await elapse(5)
-            ready = await second.get("/readyz")
-            assert (ready.status_code, "the leader is scale-1" in ready.text) == (503, True)
-            gone = await second.get("/api/v1/services/shop/hello")
-            assert gone.status_code == 503
-            assert "The leader is scale-1." in gone.json()["detail"]
 
 
 async def test_a_foreign_host_name_is_refused(tmp_path: Path) -> None:
