@@ -24,11 +24,13 @@ from tests import fork_server
 
 pytest_plugins = ("tests.tracing",)
 
-# The duration of an example has no meaning on a busy machine.
+# The duration of an example has no meaning on a busy machine. Each run tries other examples, so
+# that few of them are enough.
 settings.register_profile(
     "any machine",
     settings.default,
     deadline=None,
+    max_examples=40,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("any machine")

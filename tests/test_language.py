@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import argparse
 import ast
-import io
 import re
 import subprocess
-import tokenize
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -230,28 +228,59 @@ def _bare(text: str) -> str:
     return " ".join(re.sub(r"^ *(?:[-*]|\d+\.|#+|>) +|[*]{1,2}", "", text).split())
 
 
+#: String literals and comments; names that end in a prefix of strings are no part of them.
+_LITERAL: Final = re.compile(
+    r"""(?P<string>(?:\b[rbfu]{1,2})?(?:"{3}(?:[^"\\]|\\.|"(?!""))*"{3}"""
+    r"""|'{3}(?:[^'\\]|\\.|'(?!''))*'{3}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))"""
+    r"""|(?P<comment>\#[^\n]*)""",
+    re.DOTALL | re.IGNORECASE,
+)
+_LOGS: Final = re.compile(rf"\.(?:{'|'.join(sorted(_LOG_CALLS))})\(")
+
+
 def python_texts(source: str) -> Iterator[Text]:
-    """Yield docstrings, comments and the texts of log calls of a module."""
-    tree = ast.parse(source)
+    """Yield docstrings, comments and the texts of log calls of a module.
+
+    To parse all modules would take five times as long: only those with log calls are parsed.
+    """
+    begun, words, last = 0, list[str](), -1
+    line, counted = 1, 0
+    for found in _LITERAL.finditer(source):
+        line, counted = line + source.count("\n", counted, found.start()), found.start()
+        if found.lastgroup == "comment":
+            if found[0].startswith(("# type:", "# noqa")):
+                continue
+            if line != last + 1:
+                yield Text(begun, _bare(" ".join(words)))
+                begun, words = line, []
+            words.append(found[0].lstrip("#: "))
+            last = line
+        elif found[0].endswith('"""') and _is_docstring(source, found.start()):
+            text: str = ast.literal_eval(found[0])
+            for paragraph in re.split(r"\n\s*\n", text):
+                yield Text(line, _bare(" ".join(paragraph.split())))
+    yield Text(begun, _bare(" ".join(words)))
+    if _LOGS.search(source):
+        yield from _log_texts(ast.parse(source))
+
+
+def _is_docstring(source: str, start: int) -> bool:
+    """Return whether a string begins the module, or the block under a line with a colon."""
+    *lines, here = source[max(0, start - 2000) : start].split("\n")
+    if here.strip():
+        return False
+    before = (line.strip() for line in reversed(lines))
+    code = (line.partition("  #")[0] for line in before if line and not line.startswith("#"))
+    return next(code, ":").endswith(":")
+
+
+def _log_texts(tree: ast.Module) -> Iterator[Text]:
     for node in ast.walk(tree):
         match node:
-            case ast.Module() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
-                for paragraph in re.split(r"\n\s*\n", ast.get_docstring(node) or ""):
-                    begins = node.body[0].lineno if node.body else 1
-                    yield Text(begins, _bare(" ".join(paragraph.split())))
             case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]) if name in _LOG_CALLS:
                 for part in ast.walk(first):
                     if isinstance(part, ast.Constant) and isinstance(part.value, str):
                         yield Text(first.lineno, part.value)
-    begun, words, last = 0, list[str](), -1
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT and not token.string.startswith(("# type:", "# noqa")):
-            if token.start[0] != last + 1:
-                yield Text(begun, _bare(" ".join(words)))
-                begun, words = token.start[0], []
-            words.append(token.string.lstrip("#: "))
-            last = token.start[0]
-    yield Text(begun, _bare(" ".join(words)))
 
 
 TEXTS: Final[Mapping[str, Callable[[str], Iterator[Text]]]] = {

@@ -16,6 +16,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import pytest
+
 from tests.guards import expect_none
 from throttler.health import TRANSITIONS, PodEvent, PodState
 
@@ -373,8 +375,16 @@ def module_of(path: Path) -> str:
 MODULES: Final = frozenset(map(module_of, sources()))
 
 
+@cache
 def tree_of(path: Path) -> ast.Module:
+    """Return the syntax of a file; the tests share it."""
     return ast.parse(path.read_text(), str(path))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def release_trees() -> Iterator[None]:
+    yield
+    tree_of.cache_clear()
 
 
 @cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -16,6 +17,12 @@ Rule = Callable[[str], list[str]]
 
 #: A comment behind a slice that says why its start is never beyond its stop.
 _ORDERED: Final = re.compile(r"# ordered: \S+")
+
+
+@lru_cache(maxsize=1)
+def _tree(source: str) -> ast.Module:
+    """Return the syntax of a file; all rules look at one file before the next."""
+    return ast.parse(source)
 
 
 def _functions(tree: ast.AST) -> Iterator[Function]:
@@ -44,7 +51,7 @@ def slices(source: str) -> list[str]:
     """
     lines = source.splitlines()
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_tree(source)):
         if not isinstance(node, ast.Slice) or _is_ordered(node):
             continue
         if not _ORDERED.search(lines[node.lineno - 1]):
@@ -70,7 +77,7 @@ def exception_names(source: str) -> list[str]:
     mypyc gives the name the first type, and raises TypeError when another one is bound.
     """
     found = []
-    for function in _functions(ast.parse(source)):
+    for function in _functions(_tree(source)):
         bound: dict[str, str] = {}
         for node in _own(function):
             if not isinstance(node, ast.ExceptHandler) or node.name is None:
@@ -97,7 +104,7 @@ def narrowed_attributes(source: str, others: frozenset[str] = frozenset()) -> li
     Arguments:
         others: names of attributes that other modules declare as one type or another.
     """
-    tree = ast.parse(source)
+    tree = _tree(source)
     unions = union_attributes(source) | others
     return [line for function in _functions(tree) for line in _narrowed_in(function, unions)]
 
@@ -105,7 +112,7 @@ def narrowed_attributes(source: str, others: frozenset[str] = frozenset()) -> li
 def union_attributes(source: str) -> frozenset[str]:
     """Return the names of attributes that are declared as one type or another."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_tree(source)):
         if isinstance(node, ast.AnnAssign) and "|" in ast.unparse(node.annotation):
             target = node.target
             found.add(target.attr if isinstance(target, ast.Attribute) else ast.unparse(target))
@@ -203,7 +210,7 @@ _PROTOCOL: Final = re.compile(r"(typing\.|asyncio\.)?(Buffered)?Protocol")
 
 def callbacks(source: str) -> list[str]:
     """Flag a protocol of a stream that lacks a callback and has no asyncio class as its base."""
-    tree = ast.parse(source)
+    tree = _tree(source)
     classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     found = []
     for node in classes.values():
@@ -235,7 +242,7 @@ def exception_defaults(source: str) -> list[str]:
     mypyc sets such defaults when it makes an instance, but not for a class that derives from
     BaseException: reading the attribute raises AttributeError.
     """
-    tree = ast.parse(source)
+    tree = _tree(source)
     classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     return [
         f"{line.lineno}: a default of the exception {node.name} that is no ClassVar"
@@ -265,7 +272,7 @@ def set_operators(source: str) -> list[str]:
     """
     return [
         f"{node.lineno}: {ast.unparse(node)} may be another kind of set than declared"
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(_tree(source))
         if isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.Sub | ast.BitAnd | ast.BitOr | ast.BitXor)
         and _is_view(node.right)
@@ -290,6 +297,24 @@ RULES: Final[tuple[Rule, ...]] = (
 # Interpreted classes that inherit from compiled ones.
 
 
+_NAME: Final = re.compile(r"\w+")
+#: The bases of a class, up to the first bracket that ends.
+_BASES: Final = re.compile(r"^[ \t]*class\s+\w+(?:\[[^]]*\])?\s*\(([^)]*)\)", re.MULTILINE)
+_IMPORTS: Final = re.compile(
+    r"^[ \t]*(?:from\s+([\w.]+)\s+import\s+(\([^)]*\)|[^\n]*)|import\s+([^\n]+))", re.MULTILINE
+)
+
+
+def _imported(source: str, modules: frozenset[str]) -> set[str]:
+    """Return the words of all imports that may lead to one of the modules."""
+    words = set()
+    for module, names, whole in _IMPORTS.findall(source):
+        if module in modules or any(f"{module}.{name}" in modules for name in _NAME.findall(names)):
+            words |= set(_NAME.findall(names))
+        words |= set(_NAME.findall(whole))
+    return words
+
+
 def inheritors(source: str, compiled: frozenset[str]) -> list[str]:
     """Flag classes of an interpreted file that inherit from a class of a compiled module.
 
@@ -297,7 +322,9 @@ def inheritors(source: str, compiled: frozenset[str]) -> list[str]:
         compiled: the modules of the table. A class with such a base raises TypeError when it is
             made.
     """
-    tree = ast.parse(source)
+    if not set(_NAME.findall(" ".join(_BASES.findall(source)))) & _imported(source, compiled):
+        return []  # to parse all files would take long
+    tree = _tree(source)
     whole: dict[str, str] = {}  # what a name stands for, with its module
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):

@@ -26,7 +26,7 @@ from throttler.rendezvous import AT_ONCE, MEMO_KEYS, PER_PICK, Rendezvous
 from throttler.ticket import Ticket
 
 POLICIES = Policies("hash", HashKey(b"x-user"))
-KEYS = 20_000
+KEYS = 8_000
 
 
 def world(container_concurrency: int = 0, **more: Any) -> One:
@@ -81,10 +81,10 @@ def test_only_the_share_of_a_pod_that_comes_or_goes_moves(pods: int) -> None:
 def test_pods_get_about_equally_many_keys(pods: int, most: float) -> None:
     one = world()
     one.healthy(addresses(pods))
-    shares = Counter(pods_for(one, range(30_000)))
+    shares = Counter(pods_for(one, range(12_000)))
     assert len(shares) == pods
-    assert max(shares.values()) <= most * 30_000 / pods
-    assert min(shares.values()) >= 30_000 / pods / most
+    assert max(shares.values()) <= most * 12_000 / pods
+    assert min(shares.values()) >= 12_000 / pods / most
 
 
 def test_all_activators_agree_whatever_came_before() -> None:
@@ -224,7 +224,7 @@ ranges = st.tuples(st.integers(0, 140), st.integers(1, 150)).map(
 )
 
 
-@settings(unhurried, max_examples=40)
+@settings(unhurried, max_examples=15)
 @given(st.lists(st.tuples(ranges, st.integers(0, 20)), max_size=4), ranges)
 def test_many_pods_at_a_time_end_in_the_same_choice(
     history: list[tuple[range, int]], last: range

@@ -219,7 +219,7 @@ HEADS = st.lists(
 ).map(b"".join)
 
 
-@settings(deadline=None, max_examples=1000)
+@settings(deadline=None, max_examples=400)
 @given(HEADS)
 def test_both_readers_find_the_same_end_of_the_head(rest):
     """The strict reader accepts no head with a bare LF. So the end is the first empty line by

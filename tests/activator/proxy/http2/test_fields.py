@@ -321,7 +321,7 @@ def test_trailers_pass_but_for_what_has_no_place_there():
     refused(read_trailers, [(b"A", b"b")])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(
     st.lists(
         st.tuples(

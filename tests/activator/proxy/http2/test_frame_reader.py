@@ -141,7 +141,7 @@ FRAMES = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(FRAMES, max_size=6), st.lists(st.integers(0, 2000), max_size=6), st.booleans())
 def test_each_frame_is_reported_for_all_cuts_of_the_bytes(sent, cuts, preface):
     data = b"".join(each.serialize() for each in sent)
@@ -153,7 +153,7 @@ def test_each_frame_is_reported_for_all_cuts_of_the_bytes(sent, cuts, preface):
     assert told_of(*(data[at : at + 1] for at in range(len(data)))) == expected
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(
     st.lists(
         st.tuples(

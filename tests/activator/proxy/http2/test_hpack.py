@@ -142,7 +142,7 @@ VALUES = st.binary(max_size=40) | st.sampled_from([b"", b"/", b"x" * 126, b"x" *
 LISTS = st.lists(st.tuples(NAMES, VALUES, st.booleans()), max_size=8)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.lists(st.tuples(LISTS, st.booleans(), st.none() | st.integers(0, 4096)), max_size=12))
 def test_what_the_library_encodes(blocks):
     encoder, decoder = hpack.Encoder(), Decoder()
@@ -156,7 +156,7 @@ def test_what_the_library_encodes(blocks):
             assert sensitive or not isinstance(field, NeverIndexed)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=200)
 @given(
     st.lists(
         st.binary(max_size=24)

@@ -118,7 +118,7 @@ TOKENS = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=200)
 @given(st.lists(st.one_of(TOKENS, st.binary(max_size=3)), max_size=30).map(b"".join))
 def test_garbage_is_refused_or_read_alike_in_whole_and_in_single_bytes(wire):
     def outcome(*pieces: bytes) -> object:

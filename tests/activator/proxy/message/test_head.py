@@ -90,7 +90,7 @@ def is_mistakable(name: bytes) -> bool:
     )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(LINES, min_size=1, max_size=4))
 def test_heads_are_split_by_the_rules_and_keep_each_byte(heads):
     for known, names, start in (
@@ -109,7 +109,7 @@ def has_its_place(line: bytes) -> bool:
     return line.partition(b":")[0].lower() in (b"host", b"date", b"content-length")
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(LINES, min_size=1, max_size=4))
 def test_a_remembered_line_says_what_it_said_first(heads):
     for lines in heads:

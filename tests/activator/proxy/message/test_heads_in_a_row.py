@@ -101,14 +101,14 @@ def response_alone(head: bytes) -> Response:
     return read_response(head, to_head=False)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.lists(HEADS, min_size=2, max_size=8))
 def test_a_request_is_judged_the_same_whatever_came_before(heads):
     in_a_row = [outcome(request_of, head) for head in heads]
     assert in_a_row == [outcome(request_alone, head) for head in heads]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.lists(RESPONSES, min_size=2, max_size=8))
 def test_a_response_is_judged_the_same_whatever_came_before(heads):
     in_a_row = [outcome(response_of, head) for head in heads]
@@ -125,7 +125,7 @@ def verdict(check: Callable[[bytes], object], head: bytes) -> bool:
     return True
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.lists(HEADS, min_size=2, max_size=8))
 def test_what_a_new_parser_refuses_is_refused_whatever_is_known(heads):
     for head in heads:
@@ -141,7 +141,7 @@ def as_llhttp_knows(head: bytes) -> bytes:
     return head.replace(b" HTTP/1.5\r\n", b" HTTP/1.1\r\n", 1)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.lists(RESPONSES, min_size=2, max_size=8))
 def test_what_a_new_parser_refuses_of_a_response_is_refused_whatever_is_known(heads):
     for head in heads:
@@ -149,7 +149,7 @@ def test_what_a_new_parser_refuses_of_a_response_is_refused_whatever_is_known(he
             assert not verdict(response_of, head)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.lists(HEADS, min_size=2, max_size=8))
 def test_the_parser_that_is_used_again_says_what_a_new_one_says(heads):
     for head in heads:
