@@ -270,7 +270,7 @@ class Engine:
             return
         frozen = self._frozen(now) if frozen is None else frozen
         seen = self._observer.seen(name, facts, now, frozen)
-        plan = record.planner.decide(facts.service.asks, seen, now)
+        plan = record.planner.decide(self._observer.asks(facts, seen), seen, now)
         if record.other_owner != seen.other_owner:
             record.other_owner, record.concluded = seen.other_owner, None
         if plan.replicas is not None and (not facts.replicas or now >= record.not_before):

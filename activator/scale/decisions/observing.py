@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, final
 
-from activator.plain.annotations import Route
+from activator.plain.annotations import Annotations, Route
 from activator.scale.decisions.effects import Guard
 from activator.scale.decisions.plan import Hold, Seen
 from activator.scale.decisions.record import Facts, Record
 from activator.scale.decisions.sharing import Sharing
 from activator.scale.reports.load import Loads, Name, ServiceLoad
+from activator.scale.workloads.actuator import Target
 
 _NEVER: Final = float("-inf")
 
@@ -50,10 +52,10 @@ class Observer:
             stable, panic, current, last_busy = self._load(self._loads.of(name), now)
         else:
             stable, panic, current, last_busy = self._sum(sharing, now)
-            elder = min(sharing, key=self._age)
-            if elder != name:
+            eldest = self._eldest(facts.target)
+            if eldest != name:
                 decides = False
-                other = f"Service {'/'.join(elder)}"
+                other = f"Service {'/'.join(eldest)}"
         slice_since = None
         if facts.service.asks.route is Route.TAKEOVER:
             slice_since = self._guard.slice_since(name, now)
@@ -61,6 +63,25 @@ class Observer:
             *(current, stable, panic, last_busy, frozen, facts.replicas, facts.ready),
             *(other, slice_since, facts.lease, decides),
         )
+
+    def asks(self, facts: Facts, seen: Seen) -> Annotations:
+        """Return what the annotations of a Service ask for.
+
+        Any Service starts a shared workload, but always with the replicas of the oldest one.
+
+        Arguments:
+            seen: as ``seen`` returns it.
+        """
+        asks = facts.service.asks
+        if seen.decides or seen.replicas:
+            return asks
+        assert facts.target is not None
+        eldest = self._records[self._eldest(facts.target)]
+        return replace(asks, scale=eldest.facts.service.asks.scale)
+
+    def _eldest(self, target: Target) -> Name:
+        """Return the oldest Service of a workload, which decides about its replicas."""
+        return min(self._sharing.of(target), key=self._age)
 
     def _sum(self, names: Sequence[Name], now: float) -> tuple[float, float, float, float]:
         """Return as ``_load``, for several Services."""

@@ -6,9 +6,12 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from activator.scale.cluster.api import ApiResponse, ApiUnreachable
+
+#: Requests at one moment of virtual time; more of them are a loop, in which time does not pass.
+MOST_AT_ONCE: Final = 100
 
 Step = ApiResponse | ApiUnreachable | Callable[[], None]
 
@@ -25,6 +28,7 @@ class FakeApi:
         replicas: by path.
         requests: method and path of all requests; patches: the bodies of PATCHes.
         script: what happens to the next requests: an error, or a call before the response.
+        looped: whether there were more than `MOST_AT_ONCE` requests at one moment.
     """
 
     def __init__(self, **replicas: int) -> None:
@@ -33,16 +37,18 @@ class FakeApi:
         self.requests: list[tuple[str, str]] = []
         self.patches: list[Any] = []
         self.script: deque[Step] = deque()
+        self.looped = False
+        self._moment, self._at_once = 0.0, 0
 
     async def send(
         self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
     ) -> ApiResponse:
         """See Api."""
         self.requests.append((method, path))
+        await self._pause()
         if method == "PATCH":
             assert content_type == "application/merge-patch+json"
             self.patches.append(json.loads(body))
-        await asyncio.sleep(0)
         step = self.script.popleft() if self.script else None
         if isinstance(step, ApiUnreachable):
             raise step
@@ -61,6 +67,14 @@ class FakeApi:
         metadata = {"name": "w", "resourceVersion": str(self.version), "uid": "u"}
         spec = {"replicas": replicas} if replicas else {}
         return ApiResponse(200, json.dumps({"metadata": metadata, "spec": spec}).encode())
+
+    async def _pause(self) -> None:
+        """Let other tasks run. A loop of requests gets a second, so that no test hangs."""
+        now = asyncio.get_running_loop().time()
+        self._at_once = self._at_once + 1 if now == self._moment else 1
+        self._moment = now
+        self.looped = self.looped or self._at_once > MOST_AT_ONCE
+        await asyncio.sleep(1.0 if self._at_once > MOST_AT_ONCE else 0)
 
     def set(self, path: str, replicas: int) -> None:
         """Change an object, as any component may."""

@@ -280,3 +280,15 @@ async def test_a_change_is_logged_and_counted_with_its_rule(
     assert world.engine.counters.changes == {"cold-start": 1}
     record = next(each for each in caplog.records if "0 -> 1" in each.getMessage())
     assert (record.service_namespace, record.service_name) == ("shop", "hello")  # type: ignore[attr-defined] # extra
+
+
+async def test_a_workload_of_two_services_starts_with_the_replicas_of_the_oldest() -> None:
+    world = World(min_scale="2")
+    young = Name("shop", "young")
+    world.put_service("young", target="deployment/hello", initial_scale="5")
+    world.engine.start(world.clock())
+    world.put_ready(0)
+    world.engine.changed([young])
+    world.busy(name=young)
+    await elapse(0.01)
+    assert world.patches == [2]

@@ -253,6 +253,7 @@ class Walk:
             self.each(Side.tick)
             await elapse(0.01)
             quiet, full = (side.state() for side in self.sides)
+            assert not any(side.api.looped for side in self.sides), "a loop of requests"
             assert quiet == full, f"at {now:.0f}: {_difference(quiet, full)}"
             self.pace = self.chance.choice((0.05, 1.0)) if self.chance.random() < 0.1 else self.pace
         return spared
@@ -263,7 +264,8 @@ class Walk:
 @pytest.mark.untraced
 async def test_no_decision_is_missed() -> None:
     spared = 0
-    for seed in range(6, 14):
+    # 411 and 852: two Services start one workload at the same moment.
+    for seed in (*range(6, 12), 411, 852):
         with naming("seed", seed):
             spared += await Walk(seed).run(300)
     assert spared > 300, "the walk must show something"
