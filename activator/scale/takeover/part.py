@@ -84,13 +84,13 @@ class TakingOver:
         self._names.add(name)
         # Without a plan nothing wakes the workload, but clients get the reason.
         takes_over = plan.takes_over if plan is not None else not decided.ready
-        self._takeovers.put(service, takes_over=takes_over)
+        self._takeovers.put(service, now, takes_over=takes_over)
         self._poke()
 
     def remove(self, name: Name, now: float) -> None:
         """See effects.Effect."""
         self._names.discard(name)
-        self._takeovers.remove(name)
+        self._takeovers.remove(name, now)
         self._poke()
 
     def start(self, now: float) -> None:
@@ -102,7 +102,7 @@ class TakingOver:
     def stop(self, now: float) -> None:
         """See effects.Effect: the next leader decides about all Services."""
         self._leads = False
-        self._takeovers.stop()
+        self._takeovers.stop(now)
         self._names.clear()
 
     def _poke(self) -> None:

@@ -5,10 +5,15 @@ The allotment is stored in the Service's slice, so it survives restarts. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, final
 
 from activator.scale.settings import DEFAULT_RANGE
+
+
+#: Seconds for which only its last Service may get a released port. Proxies follow slices late, so
+#: clients of that Service still connect to it, and each activator keeps it open for 10 s.
+REST: Final = 15.0
 
 
 class Claim(NamedTuple):
@@ -23,13 +28,28 @@ class Claim(NamedTuple):
     service: str
 
 
+class _Free(NamedTuple):
+    """A port that no slice stores: its last Service, and until when only that one may get it."""
+
+    service: str
+    until: float
+
+
 class PortsExhausted(Exception):
-    """Every port of the range is allotted; the text says how to get more."""
+    """Every port of the range is allotted; the text says how to get more.
+
+    Attributes:
+        until: when a released port may be allotted again, in seconds; inf if none is released.
+    """
+
+    def __init__(self, text: str, until: float) -> None:
+        super().__init__(text)
+        self.until = until
 
 
 @final
 class Ports:
-    """The allotted ports.
+    """The allotted ports. Times are seconds, monotonic.
 
     Arguments:
         numbers: the range to allot from. A stored port outside it stays in use.
@@ -39,16 +59,20 @@ class Ports:
         self._numbers = numbers
         self._claims: dict[int, set[Claim]] = {}
         self._of: dict[str, tuple[int, Claim]] = {}
-        # In the order of use: a port that was released last is used last.
-        self._free: dict[int, None] = dict.fromkeys(numbers)
+        # Ports without a claim, in the order of use: a port that was released last is used last.
+        self._free: dict[int, _Free] = dict.fromkeys(numbers, _Free("", float("-inf")))
 
-    def put(self, claim: Claim, port: int) -> None:
+    def put(self, claim: Claim, port: int, now: float) -> None:
         """Record the port that a slice has stored."""
-        self.remove(claim.service)
+        if port == self._of.get(claim.service, (0,))[0]:
+            self._claims[port].discard(self._of[claim.service][1])
+        else:
+            self.remove(claim.service, now)
         self._claims.setdefault(port, set()).add(claim)
         self._of[claim.service] = port, claim
+        self._free.pop(port, None)
 
-    def remove(self, service: str) -> None:
+    def remove(self, service: str, now: float) -> None:
         """Release the port of a Service; an unknown Service is no error."""
         port, claim = self._of.pop(service, (0, None))
         if claim is not None:
@@ -56,7 +80,7 @@ class Ports:
             if not self._claims[port]:
                 del self._claims[port]
                 if port in self._numbers:
-                    self._free[port] = None
+                    self._free[port] = _Free(service, now + REST)
 
     def of(self, service: str) -> int | None:
         """Return the port of a Service; None if it has none, or if an older slice has it."""
@@ -75,32 +99,31 @@ class Ports:
             if min(self._claims[port]) != claim
         }
 
-    def allot(self, service: str, created: str = "") -> int:
+    def allot(self, service: str, now: float, created: str = "") -> int:
         """Return the port of a Service; a new one if it has none of its own.
 
         Arguments:
             created: as for ``Claim``, of a slice that exists; empty before there is one.
 
         Raises:
-            PortsExhausted: every port of the range is allotted.
+            PortsExhausted: every port of the range is allotted, or was released a moment ago.
         """
         if (known := self.of(service)) is not None:
             return known
-        self.remove(service)
-        while self._free:
-            port = next(iter(self._free))
-            del self._free[port]
-            if port not in self._claims:
-                # Before its slice exists a claim is the youngest of all.
-                self.put(Claim(created or "~", service), port)
+        port = self._usable(service, now)
+        self.remove(service, now)
+        # Before its slice exists a claim is the youngest of all.
+        self.put(Claim(created or "~", service), port, now)
+        return port
+
+    def _usable(self, service: str, now: float) -> int:
+        """Return a port that a Service may get; without a rest that is the first one."""
+        for port, free in self._free.items():
+            if free.until <= now or free.service == service:
                 return port
         numbers = self._numbers
         raise PortsExhausted(
             f"all {len(numbers)} ports from {numbers.start} to {numbers.stop - 1} are allotted; "
-            f"widen --takeover-ports, or use route shared"
+            f"widen --takeover-ports, or use route shared",
+            min((free.until for free in self._free.values()), default=float("inf")),
         )
-
-    def restore(self, claims: Iterable[tuple[Claim, int]]) -> None:
-        """Record the ports of all slices, as after a start."""
-        for claim, port in claims:
-            self.put(claim, port)

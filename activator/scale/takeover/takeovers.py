@@ -88,7 +88,7 @@ class Takeovers:
         self._activators: Mapping[Family, Sequence[Activator]] = {}
         self._due: dict[Key, None] = {}
         self._later: list[tuple[float, Key]] = []
-        self._starved: dict[Name, str] = {}
+        self._starved: dict[Name, PortsExhausted] = {}
         self._moved: dict[Name, str] = {}
         # Slices of unknown Services, and since when; None before the first look.
         self._orphans: dict[Key, float | None] = {}
@@ -109,7 +109,7 @@ class Takeovers:
             key: None for key, each in self._slices.items() if each.owner not in self._wishes
         }
 
-    def stop(self) -> None:
+    def stop(self, now: float) -> None:
         """Write nothing more, and let all slices stay: the next leader decides about them."""
         self._started = False
         self._due.clear()
@@ -118,9 +118,9 @@ class Takeovers:
         for table in (self._wishes, self._kept, self._moved, self._starved):
             table.clear()
         for key, each in list(self._slices.items()):
-            self._check(key, each)
+            self._check(key, each, now)
 
-    def put(self, service: PlainService, *, takes_over: bool) -> None:
+    def put(self, service: PlainService, now: float, *, takes_over: bool) -> None:
         """Record what a Service with route ``takeover`` needs.
 
         Arguments:
@@ -137,9 +137,9 @@ class Takeovers:
                 self._slices.setdefault(_key(name, family), SliceRecord(name, family))
             for family in Family:
                 self._orphans.pop(_key(name, family), None)
-            self._touch(name)
+            self._touch(name, now)
 
-    def remove(self, name: Name) -> None:
+    def remove(self, name: Name, now: float) -> None:
         """Record that a Service is deleted, or does not have route ``takeover`` any more."""
         self._kept.discard(name)
         self._moved.pop(name, None)
@@ -147,7 +147,7 @@ class Takeovers:
         self._wishes.pop(name, None)
         for family in Family:
             self._orphans.pop(_key(name, family), None)
-        self._touch(name)
+        self._touch(name, now)
 
     def keep(self, name: Name) -> None:
         """Leave the slices of a Service as they are: its annotations cannot be read."""
@@ -184,7 +184,7 @@ class Takeovers:
             return None
         if record.seen is not None and uid in ("", record.seen.uid):
             record.gone(now)
-            self._check(_key(record.owner, record.family), record)
+            self._check(_key(record.owner, record.family), record, now)
         return record.owner
 
     # -- writes ------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class Takeovers:
             self._due.setdefault(heappop(self._later)[1])
         for name in self._sweep[-_COMPARED:]:
             if (wish := self._wishes.get(name)) is not None and wish.takes_over:
-                self._touch(name)
+                self._touch(name, now)
         del self._sweep[-_COMPARED:]
         for _ in range(min(len(self._due), _COMPARED) if self._started else 0):
             key = next(iter(self._due))
@@ -207,9 +207,11 @@ class Takeovers:
                 heappush(self._later, (record.not_before, key))
             elif (stays := self._stays(key, record, now)) > now:
                 heappush(self._later, (stays, key))
-            elif write := self._write(key, record):
+            elif write := self._write(key, record, now):
                 record.writes = True
                 return write
+            elif record.owner in self._starved:
+                heappush(self._later, (self._starved[record.owner].until, key))
         return None
 
     def next(self) -> float:
@@ -240,7 +242,7 @@ class Takeovers:
         record.writes = False
         if outcome is Outcome.DONE:
             record.succeeded(write.content, now)
-        self._check(write.key, record)
+        self._check(write.key, record, now)
         return record.owner
 
     # -- state -------------------------------------------------------------------------------------
@@ -277,7 +279,7 @@ class Takeovers:
         if name in self._moved:
             found.append(Finding(Reason.PORT_CONFLICT, self._moved[name]))
         if name in self._starved:
-            found.append(Finding(Reason.PORTS_EXHAUSTED, self._starved[name]))
+            found.append(Finding(Reason.PORTS_EXHAUSTED, str(self._starved[name])))
         for family in wish.families:
             if not self._activators.get(family):
                 note = f"no activator with an {family.value} address is ready to take over"
@@ -303,17 +305,17 @@ class Takeovers:
             record = self._slices[key] = SliceRecord(owner, parts[1])
             self._orphans[key] = now
         if record.observe(stored(slice_.value), now, is_own=is_own):
-            self._note_port(record)
-            self._check(key, record)
+            self._note_port(record, now)
+            self._check(key, record, now)
         return owner
 
-    def _note_port(self, record: SliceRecord) -> None:
+    def _note_port(self, record: SliceRecord, now: float) -> None:
         """Record the port that a slice stores, unless this leader has allotted another one."""
         seen, service = record.seen, _text(record.owner)
         if seen is None or not seen.port or record.holder is not Holder.SCALER:
             return
         if not self._started or self._ports.of(service) in (None, seen.port):
-            self._ports.put(Claim(seen.created, service), seen.port)
+            self._ports.put(Claim(seen.created, service), seen.port, now)
             winner, *losers = self._ports.claims(seen.port)
             for loser in losers:
                 name = Name(*loser.service.split("/", 1))
@@ -321,7 +323,7 @@ class Takeovers:
                     f"the older takeover slice of Service {winner.service} has port {seen.port}, "
                     f"so this Service gets another one"
                 )
-                self._touch(name)
+                self._touch(name, now)
 
     def _stays(self, key: Key, record: SliceRecord, now: float) -> float:
         """Return until when a slice must not be deleted."""
@@ -332,34 +334,34 @@ class Takeovers:
             since = self._orphans[key] = now
         return since + ORPHAN_STAYS
 
-    def _touch(self, name: Name) -> None:
+    def _touch(self, name: Name, now: float) -> None:
         """Compare the slices of a Service as soon as possible."""
         for family in Family:
             key = _key(name, family)
             if (record := self._slices.get(key)) is not None:
-                self._check(key, record)
+                self._check(key, record, now)
 
-    def _check(self, key: Key, record: SliceRecord) -> None:
+    def _check(self, key: Key, record: SliceRecord, now: float) -> None:
         """Compare a slice as soon as possible; remove the record of one that nothing needs."""
         if record.owner not in self._wishes and record.holder is not Holder.SCALER:
             if not record.writes:
                 self._slices.pop(key, None)
                 self._orphans.pop(key, None)
-                self._release(record.owner)
+                self._release(record.owner, now)
         elif not record.writes:
             self._due.setdefault(key)
 
-    def _release(self, name: Name) -> None:
+    def _release(self, name: Name, now: float) -> None:
         """Release the port of a Service whose slices are gone."""
         if any(_key(name, family) in self._slices for family in Family):
             return
-        self._ports.remove(_text(name))
+        self._ports.remove(_text(name), now)
         for starved in list(self._starved):
-            self._touch(starved)
+            self._touch(starved, now)
 
-    def _write(self, key: Key, record: SliceRecord) -> Write | None:
+    def _write(self, key: Key, record: SliceRecord, now: float) -> Write | None:
         """Return the request that makes a slice what it must be; None if it is."""
-        wanted = self._wanted(record)
+        wanted = self._wanted(record, now)
         if wanted is _Leave.ABSENT and record.seen is not None:
             return Write(key, slice_requests.delete(*key, record.seen))
         if isinstance(wanted, _Leave):
@@ -371,7 +373,7 @@ class Takeovers:
             return None
         return Write(key, slice_requests.change(wanted, record.seen), content)
 
-    def _wanted(self, record: SliceRecord) -> Mapping[str, Any] | _Leave:
+    def _wanted(self, record: SliceRecord, now: float) -> Mapping[str, Any] | _Leave:
         """Return what a slice must be."""
         wish, name = self._wishes.get(record.owner), record.owner
         if record.holder is Holder.FOREIGN or (wish is None and name in self._kept):
@@ -382,9 +384,10 @@ class Takeovers:
         if wish.takes_over and not activators and record.seen is not None:
             return _Leave.AS_IS
         try:
-            port = self._ports.allot(_text(name), record.seen.created if record.seen else "")
+            created = record.seen.created if record.seen else ""
+            port = self._ports.allot(_text(name), now, created)
         except PortsExhausted as error:
-            self._starved[name] = str(error)
+            self._starved[name] = error
             return _Leave.AS_IS
         self._starved.pop(name, None)
         return slice_object(wish.service, record.family, port, activators)

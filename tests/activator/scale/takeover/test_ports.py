@@ -7,45 +7,61 @@ import random
 
 import pytest
 
-from activator.scale.takeover.ports import Claim, Ports, PortsExhausted
+from activator.scale.takeover.ports import REST, Claim, Ports, PortsExhausted
+
+#: Every port that was released at 0 may be allotted again.
+NOW = REST
 
 
 def test_each_service_gets_a_port_and_keeps_it() -> None:
     ports = Ports(range(10, 20))
-    assert [ports.allot(name) for name in ("a", "b", "a")] == [10, 11, 10]
+    assert [ports.allot(name, NOW) for name in ("a", "b", "a")] == [10, 11, 10]
 
 
 def test_a_restart_keeps_all_ports() -> None:
     ports = Ports(range(10, 13))
-    ports.restore([(Claim("2026", "a"), 11), (Claim("2026", "b"), 5000)])
+    ports.put(Claim("2026", "a"), 11, 0)
+    ports.put(Claim("2026", "b"), 5000, 0)
     assert (ports.of("a"), ports.of("b"), ports.of("c")) == (11, 5000, None)
-    assert [ports.allot(name) for name in ("a", "b", "c", "d")] == [11, 5000, 10, 12]
+    assert [ports.allot(name, NOW) for name in ("a", "b", "c", "d")] == [11, 5000, 10, 12]
 
 
 def test_a_released_port_is_used_last() -> None:
     ports = Ports(range(10, 13))
-    ports.allot("a")
-    ports.remove("a")
-    assert [ports.allot(name) for name in ("b", "c", "d")] == [11, 12, 10]
+    ports.allot("a", NOW)
+    ports.remove("a", 0)
+    assert [ports.allot(name, NOW) for name in ("b", "c", "d")] == [11, 12, 10]
 
 
 def test_an_exhausted_range_is_an_error_that_says_what_to_do() -> None:
     ports = Ports(range(10, 12))
-    ports.allot("a"), ports.allot("b")
+    ports.allot("a", NOW), ports.allot("b", NOW)
     with pytest.raises(PortsExhausted, match="all 2 ports from 10 to 11 are allotted; widen"):
-        ports.allot("c")
-    ports.remove("a")
-    assert ports.allot("c") == 10
+        ports.allot("c", NOW)
+    ports.remove("a", 0)
+    assert ports.allot("c", NOW) == 10
+
+
+def test_a_released_port_rests_before_another_service_gets_it() -> None:
+    ports = Ports(range(10, 12))
+    ports.allot("a", 0), ports.allot("b", 0)
+    ports.remove("a", 100)
+    with pytest.raises(PortsExhausted) as caught:
+        ports.allot("c", 100 + REST - 0.1)
+    assert caught.value.until == 100 + REST
+    assert ports.allot("a", 101) == 10
+    ports.remove("a", 102)
+    assert ports.allot("c", 102 + REST) == 10
 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_of_two_slices_with_one_port_the_older_has_it(order: int) -> None:
     ports = Ports(range(10, 13))
     for claim in [Claim("2026-02", "young"), Claim("2026-01", "old")][::order]:
-        ports.put(claim, 10)
+        ports.put(claim, 10, 0)
     assert (ports.of("old"), ports.of("young")) == (10, None)
     assert ports.conflicts() == {"young": "old"}
-    assert ports.allot("young", "2026-02") == 11
+    assert ports.allot("young", NOW, "2026-02") == 11
     assert ports.conflicts() == {}
 
 
@@ -57,23 +73,23 @@ def test_no_two_services_ever_have_one_port(seed: int) -> None:
         name = chance.choice(names)
         match chance.randrange(3):
             case 0:
-                ports.remove(name)
+                ports.remove(name, 0)
             case 1:
-                ports.put(Claim(str(chance.randrange(4)), name), chance.randrange(8, 18))
+                ports.put(Claim(str(chance.randrange(4)), name), chance.randrange(8, 18), 0)
             case _:
                 with contextlib.suppress(PortsExhausted):
-                    assert ports.allot(name) == ports.of(name)
+                    assert ports.allot(name, NOW) == ports.of(name)
         used = [port for each in names if (port := ports.of(each)) is not None]
         assert len(used) == len(set(used))
     for each in names:
-        ports.remove(each)
-    assert sorted(ports.allot(each) for each in names[:6]) == list(range(10, 16))
+        ports.remove(each, 0)
+    assert sorted(ports.allot(each, NOW) for each in names[:6]) == list(range(10, 16))
 
 
 def test_the_claims_to_a_port_begin_with_the_one_that_wins() -> None:
     ports = Ports()
     old, young = Claim("2026-01-01T00:00:00Z", "b/b"), Claim("2026-01-02T00:00:00Z", "a/a")
     for claim in (young, old):
-        ports.put(claim, 10_005)
+        ports.put(claim, 10_005, 0)
     assert ports.claims(10_005) == [old, young]
     assert ports.claims(10_006) == []

@@ -28,7 +28,7 @@ class World:
         self.takeovers = Takeovers()
         self.takeovers.set_activators({Family.IPV4: (A,)})
         for n in range(services):
-            self.takeovers.put(parsed(f"s{n}"), takes_over=True)
+            self.takeovers.put(parsed(f"s{n}"), 0.0, takes_over=True)
         self.changed: list[Name] = []
         self.news = asyncio.Event()
         self.leads = True

@@ -71,7 +71,7 @@ class Scaler:
             slice_since=self.takeovers.in_place_since(HELLO, now),
         )
         plan = self.planner.decide(world.asks, seen, now)
-        self.takeovers.put(world.service, takes_over=plan.takes_over)
+        self.takeovers.put(world.service, world.now, takes_over=plan.takes_over)
         if plan.replicas is not None and world.chance.random() > 0.2:
             world.scale(plan.replicas)
         while (write := self.takeovers.due(now)) is not None:

@@ -11,7 +11,7 @@ from activator.plain.service import PlainService
 from activator.plain.service import parse as parse_service
 from activator.scale.decisions.findings import Reason
 from activator.scale.reports.load import Name
-from activator.scale.takeover.ports import Ports
+from activator.scale.takeover.ports import REST, Ports
 from activator.scale.takeover.slice_record import (
     CONTESTED_PAUSE,
     DOUBT,
@@ -56,7 +56,7 @@ class World:
         return self
 
     def put(self, takes_over: bool, **fields: Any) -> World:
-        self.takeovers.put(parsed(**fields), takes_over=takes_over)
+        self.takeovers.put(parsed(**fields), self.now, takes_over=takes_over)
         return self
 
     def due(self) -> Write | None:
@@ -221,8 +221,14 @@ def test_a_service_that_opts_out_loses_its_slice_and_releases_its_port() -> None
     world.put(True, name="other")
     assert world.write() == []
     assert world.reasons(Name("shop", "other")) == [Reason.PORTS_EXHAUSTED]
-    world.takeovers.remove(HELLO)
-    assert world.settle() == ["DELETE", "POST"]
+    world.takeovers.remove(HELLO, world.now)
+    assert world.settle() == ["DELETE"]
+    # Until proxies have the change, clients of the first Service connect to its port.
+    world.now += REST - 0.1
+    assert world.write() == []
+    assert world.reasons(Name("shop", "other")) == [Reason.PORTS_EXHAUSTED]
+    world.now += 0.1
+    assert world.settle() == ["POST"]
     assert world.reasons(Name("shop", "other")) == []
     assert list(world.api.slices) == [("shop", "other-activator")]
     assert world.takeovers.findings(HELLO) == ()
@@ -232,7 +238,7 @@ def test_a_service_that_opts_out_during_a_write_loses_its_slice_too() -> None:
     world = World().started().put(True)
     write = world.due()
     assert write is not None
-    world.takeovers.remove(HELLO)
+    world.takeovers.remove(HELLO, world.now)
     assert world.write() == []
     response = world.api.handle(*write.request)
     world.takeovers.done(write, response.status, response.decoded(), "", world.now)
@@ -269,7 +275,7 @@ def test_a_restart_reads_the_ports_back_from_the_slices() -> None:
     for name in ("a", "b", "c"):
         first.put(True, name=name)
         first.settle()
-    first.takeovers.remove(Name("shop", "a"))
+    first.takeovers.remove(Name("shop", "a"), first.now)
     first.settle()
     before = {key: obj["ports"] for key, obj in first.api.slices.items()}
     again = World(first.api)
@@ -312,7 +318,7 @@ def test_a_leader_that_stops_leaves_the_slices_and_may_lead_again() -> None:
         world.takeovers.set_activators({Family.IPV4: (A, B) if stops % 2 else (A, C)})
         write = world.due()
         assert write is not None
-        world.takeovers.stop()
+        world.takeovers.stop(world.now)
         assert world.due() is None
         assert world.takeovers.next() == float("inf")
         response = world.api.handle(*write.request)
@@ -331,7 +337,7 @@ def test_a_scaler_that_leads_again_takes_over_the_ports_of_the_leader_between() 
     write = first.due()
     assert write is not None
     first.takeovers.done(write, 403, None, "no", first.now)
-    first.takeovers.stop()
+    first.takeovers.stop(first.now)
     second = World(first.api).started().put(True, name="other")
     second.settle()
     second.put(True).settle()
