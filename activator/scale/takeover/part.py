@@ -8,6 +8,7 @@ from typing import final
 from activator.objects.fields import ObjectKey
 from activator.plain.annotations import Route
 from activator.scale.decisions.effects import Decided
+from activator.scale.decisions.plan import Phase, Plan
 from activator.scale.part import Context, Part
 from activator.scale.reports.load import Name
 from activator.scale.takeover.activators import Activators
@@ -78,14 +79,26 @@ class TakingOver:
         if service.is_broken:
             self._takeovers.keep(name)
             return
-        if service.asks.route is not Route.TAKEOVER or service.port is None:
+        if service.port is None or not (
+            service.asks.route is Route.TAKEOVER or self._is_needed(name, plan)
+        ):
             self.remove(name, now)
             return
         self._names.add(name)
         # Without a plan nothing wakes the workload, but clients get the reason.
         takes_over = plan.takes_over if plan is not None else not decided.ready
+        takes_over = takes_over or service.asks.route is not Route.TAKEOVER
         self._takeovers.put(service, now, takes_over=takes_over)
         self._poke()
+
+    def _is_needed(self, name: Name, plan: Plan | None) -> bool:
+        """Return whether the slice of a Service without the route must stay for now.
+
+        Its clients come through the slice during a cold start, until pods are ready.
+        """
+        if plan is None or not self._takeovers.lists_activators(name):
+            return False
+        return plan.phase is Phase.STARTING or (plan.phase is Phase.ASLEEP and plan.active)
 
     def remove(self, name: Name, now: float) -> None:
         """See effects.Effect."""

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple, final
 
 from activator.scale.settings import DEFAULT_RANGE
 
-
 #: Seconds for which only its last Service may get a released port. Proxies follow slices late, so
 #: clients of that Service still connect to it, and each activator keeps it open for 10 s.
 REST: Final = 15.0

@@ -266,6 +266,11 @@ class Takeovers:
             times.append(min(since))
         return max(times, default=None)
 
+    def lists_activators(self, name: Name) -> bool:
+        """Return whether a takeover slice of a Service has endpoints."""
+        records = (self._slices.get(_key(name, family)) for family in Family)
+        return any(record is not None and record.listed for record in records)
+
     def port_of(self, name: Name) -> int | None:
         """Return the port that is allotted to a Service; None if it has none."""
         return self._ports.of(_text(name))

@@ -66,6 +66,21 @@ async def test_the_activators_take_over_while_no_pod_is_ready(tmp_path: Path) ->
             assert asleep - await taken >= 2
 
 
+async def test_the_slice_stays_during_a_cold_start_if_the_route_changes(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kube:
+        await list_activators(kube, "10.1.0.1")
+        await kube.add(route="takeover")
+        async with leader(kube) as running, running.activator() as activator:
+            await activator.report(1)
+            await until(lambda: kube.replicas() == 1, "a replica", within=4)
+            await kube.annotate(route="shared")
+            await elapse(10)
+            assert await addresses(kube) == ["10.1.0.1"]
+            await kube.set_ready("hello", 1)
+            await elapse(2)
+            assert await find(kube) is None
+
+
 async def since_taken(kube: Cluster) -> float:
     """Return when the slice lists activators again."""
     while not await addresses(kube):
