@@ -22,8 +22,10 @@ CONTEST: Final = 60.0
 #: Seconds after which an API server certainly does not carry out a request whose response was
 #: lost (``--request-timeout`` of kube-apiserver).
 DOUBT: Final = 60.0
-#: Seconds between two writes of a contested slice.
-CONTESTED_PAUSE: Final = 10.0
+#: Seconds until a contested slice is written again, by the number of its changes. A Service without
+#: a pod is unreachable that long, so the first pauses are short. One that lasts must cost little.
+CONTESTED_PAUSES: Final = ((15, 10.0), (10, 3.0), (MOST_EDITS, 0.8))
+_MOST_KEPT: Final = CONTESTED_PAUSES[0][0]
 
 
 class Holder(Enum):
@@ -155,9 +157,11 @@ class SliceRecord:
 
     def _edited(self, now: float) -> None:
         recent = [at for at in self._edits if now - at < CONTEST]
-        self._edits = (*recent[1 - MOST_EDITS :], now)
-        if len(self._edits) >= MOST_EDITS:
-            self.not_before = now + CONTESTED_PAUSE
+        self._edits = (*recent[1 - _MOST_KEPT :], now)
+        for count, pause in CONTESTED_PAUSES:
+            if len(self._edits) >= count:
+                self.not_before = now + pause
+                return
 
 
 def _is_older(seen: Stored, known: Stored) -> bool:

@@ -13,7 +13,7 @@ from activator.scale.decisions.findings import Reason
 from activator.scale.reports.load import Name
 from activator.scale.takeover.ports import REST, Ports
 from activator.scale.takeover.slice_record import (
-    CONTESTED_PAUSE,
+    CONTESTED_PAUSES,
     DOUBT,
     FIRST_RETRY,
     LAST_RETRY,
@@ -489,13 +489,30 @@ def test_a_slice_that_another_component_keeps_changing_is_written_at_intervals()
         world.watch()
     assert written == [["PATCH"]] * MOST_EDITS + [[]]
     assert world.reasons() == [Reason.SLICE_CONTESTED]
-    world.now += CONTESTED_PAUSE
+    world.now += CONTESTED_PAUSES[-1][1]
     assert world.settle() == ["PATCH"]
     world.now += 60
     world.api.edit(*KEY, lambda obj: obj.update(endpoints=[]))
     world.watch()
     assert world.settle() == ["PATCH"]
     assert world.reasons() == []
+
+
+def test_a_slice_that_is_deleted_again_and_again_is_back_within_a_second_at_first() -> None:
+    world = World().started().put(True)
+    world.settle()
+    absent = []
+    end = world.now + 60
+    while world.now < end:
+        world.api.delete(*KEY)
+        world.watch()
+        deleted = world.now
+        while not world.settle():
+            world.now += 0.1
+        absent.append(world.now - deleted)
+        world.now += 0.5
+    assert max(absent[:9]) < 1
+    assert len(absent) < 20, "a contest that lasts must cost little"
 
 
 def test_a_write_that_something_between_changes_is_not_repeated_at_once() -> None:
