@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from activator.scale.cluster.api import ApiResponse, ApiUnreachable
+from tests.activator.scale.world import elapse
 
 #: Requests at one moment of virtual time; more of them are a loop, in which time does not pass.
 MOST_AT_ONCE: Final = 100
@@ -74,7 +75,9 @@ class FakeApi:
         self._at_once = self._at_once + 1 if now == self._moment else 1
         self._moment = now
         self.looped = self.looped or self._at_once > MOST_AT_ONCE
-        await asyncio.sleep(1.0 if self._at_once > MOST_AT_ONCE else 0)
+        if self._at_once > MOST_AT_ONCE:
+            await elapse(1.0)
+        await asyncio.sleep(0)
 
     def set(self, path: str, replicas: int) -> None:
         """Change an object, as any component may."""
