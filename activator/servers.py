@@ -24,7 +24,7 @@ from activator.admin.application import create_app, create_metrics_app
 from activator.admin.event_feed import EventFeed
 from activator.admin.profiling import create_profiling_app
 from activator.process.tasks import Tasks
-from activator.proxy.client.listener import QuietServer, data_server, listen
+from activator.proxy.client.listener import GatedServer, data_server, listen
 from activator.proxy.client.service_ports import ServicePorts
 from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings
@@ -55,7 +55,7 @@ class Servers:
         """
         settings = runtime.settings
         self._runtime = runtime
-        self._tasks: dict[QuietServer, asyncio.Task[None]] = {}
+        self._tasks: dict[GatedServer, asyncio.Task[None]] = {}
         self._lifespan = AsyncExitStack()
         secure = metrics_tls(settings)
         self._sockets = _listen(settings)
@@ -99,7 +99,7 @@ class Servers:
         gc.collect()
         gc.freeze()
 
-    async def _serve(self, server: QuietServer, *sockets: socket.socket) -> None:
+    async def _serve(self, server: GatedServer, *sockets: socket.socket) -> None:
         task = asyncio.create_task(server.serve(list(sockets)))  # noqa: TID251 # held in _tasks
         self._tasks[server] = task
         while not server.started:
@@ -274,7 +274,7 @@ class _AdminGate:
         """See listener.Gate. The listener checks again by itself."""
 
 
-def _asgi_server(app: Any, most: int) -> QuietServer:
+def _asgi_server(app: Any, most: int) -> GatedServer:
     """Return the server of a port that is not for traffic.
 
     Arguments:
@@ -292,7 +292,7 @@ def _asgi_server(app: Any, most: int) -> QuietServer:
         timeout_graceful_shutdown=2,
         server_header=False,
     )
-    return QuietServer(config, _AdminGate(arrivals, most), arrivals)
+    return GatedServer(config, _AdminGate(arrivals, most), arrivals)
 
 
 def _address(sock: socket.socket) -> str:

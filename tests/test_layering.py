@@ -219,6 +219,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         frozenset(
             {
                 "activator/servers.py",
+                "activator/process/quiet_server.py",
                 "activator/proxy/client/listener.py",
                 "activator/scale/listeners/http_server.py",
             }

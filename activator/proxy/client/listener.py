@@ -7,15 +7,15 @@ the protocol class.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, cast
 
 import uvicorn
 
 from activator.process.keepalive import SocketKind, find_dead
+from activator.process.quiet_server import QuietServer
 from activator.process.tasks import Tasks
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.proxy import Proxy
@@ -28,12 +28,11 @@ BACKLOG = 4096
 _LAST_HANDSHAKES = 1.0
 
 
-class QuietServer(uvicorn.Server):
-    """uvicorn's server with three differences.
+class GatedServer(QuietServer):
+    """uvicorn's server with two further differences.
 
-    It has no signal handlers, since ``app`` has them for the process. Its listeners can pause. Some
-    of its sockets may have a certificate, where uvicorn has one for all or none. The connections of
-    all sockets end together.
+    Its listeners can pause. Some of its sockets may have a certificate, where uvicorn has one for
+    all or none. The connections of all sockets end together.
 
     Arguments:
         config: uvicorn's configuration.
@@ -49,37 +48,11 @@ class QuietServer(uvicorn.Server):
     def __init__(
         self, config: uvicorn.Config, gate: Gate, arrivals: Tasks, *, pausing: bool = True
     ) -> None:
-        self._stop = asyncio.Event()
         super().__init__(config)
         self._pausing = pausing
         self.secure: dict[socket.socket, ssl.SSLContext] = {}
         self._gate = gate
         self._arrivals = arrivals
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone."""
-        yield
-
-    @property
-    def should_exit(self) -> bool:
-        """Whether the server stops; setting it to True wakes ``main_loop`` at once."""
-        return self._stop.is_set()
-
-    @should_exit.setter
-    def should_exit(self, value: bool) -> None:
-        if value:
-            self._stop.set()
-        else:
-            self._stop.clear()
-
-    async def main_loop(self) -> None:
-        """Wait until the server stops.
-
-        uvicorn's own loop runs ten times a second for each server. It checks whether to stop, and
-        renews the Date field. ``Services.date`` renews that field here.
-        """
-        await self._stop.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """See uvicorn.Server."""
@@ -107,7 +80,7 @@ class QuietServer(uvicorn.Server):
         )
 
 
-def data_server(proxy: Proxy) -> QuietServer:
+def data_server(proxy: Proxy) -> GatedServer:
     """Return the server for the data ports.
 
     ``serve(sockets=…)`` runs it until ``should_exit`` is set. After that it runs until the last
@@ -135,7 +108,7 @@ def data_server(proxy: Proxy) -> QuietServer:
         backlog=BACKLOG,
     )
     pausing = not proxy.files.shares.roomy
-    return QuietServer(config, proxy, proxy.arrivals, pausing=pausing)
+    return GatedServer(config, proxy, proxy.arrivals, pausing=pausing)
 
 
 def service_listener(proxy: Proxy, sock: socket.socket, port: Port) -> Listener:

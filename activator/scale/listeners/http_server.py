@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import uvicorn
+
+from activator.process.quiet_server import QuietServer
 
 #: Seconds for which responses under way may last after the end of the server.
 _LAST_RESPONSES = 2
@@ -17,33 +19,6 @@ _LAST_RESPONSES = 2
 
 class ListenError(Exception):
     """An address cannot be bound. The text names the address, the cause and the setting."""
-
-
-class _Server(uvicorn.Server):
-    """uvicorn's server, without signal handlers and without a timer."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        self._stop = asyncio.Event()
-        super().__init__(config)
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone."""
-        yield
-
-    @property
-    def should_exit(self) -> bool:
-        """Whether the server stops; setting it to True wakes ``main_loop`` at once."""
-        return self._stop.is_set()
-
-    @should_exit.setter
-    def should_exit(self, value: bool) -> None:
-        if value:
-            self._stop.set()
-
-    async def main_loop(self) -> None:
-        """Wait until the server stops; uvicorn's own loop runs ten times a second."""
-        await self._stop.wait()
 
 
 def listen(host: str, port: int, setting: str) -> socket.socket:
@@ -82,7 +57,7 @@ async def serving(
     )
     config.load()
     config.ssl = tls  # uvicorn itself reads files, once
-    server = _Server(config)
+    server = QuietServer(config)
     task = asyncio.create_task(server.serve([sock]))  # noqa: TID251 # awaited below
     try:
         yield
