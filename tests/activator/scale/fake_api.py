@@ -14,12 +14,30 @@ from tests.activator.scale.world import elapse
 #: Requests at one moment of virtual time; more of them are a loop, in which time does not pass.
 MOST_AT_ONCE: Final = 100
 
-Step = ApiResponse | ApiUnreachable | Callable[[], None]
+Step = ApiResponse | ApiUnreachable | Callable[[], None] | None
 
 
 def status(code: int, message: str = "") -> ApiResponse:
     """Return a Status object, as the API server sends errors."""
     return ApiResponse(code, json.dumps({"kind": "Status", "message": message}).encode())
+
+
+class Script(deque[Step]):
+    """What happens to the next requests: an error, a call before the response, or nothing."""
+
+    def next(self) -> ApiResponse | None:
+        """Return the response that the next step prescribes; None to respond as usual.
+
+        Raises:
+            ApiUnreachable: the step says so.
+        """
+        step = self.popleft() if self else None
+        if isinstance(step, ApiUnreachable):
+            raise step
+        if step is None or isinstance(step, ApiResponse):
+            return step
+        step()
+        return None
 
 
 class FakeApi:
@@ -28,7 +46,7 @@ class FakeApi:
     Attributes:
         replicas: by path.
         requests: method and path of all requests; patches: the bodies of PATCHes.
-        script: what happens to the next requests: an error, or a call before the response.
+        script: what happens to the next requests.
         looped: whether there were more than `MOST_AT_ONCE` requests at one moment.
     """
 
@@ -37,7 +55,7 @@ class FakeApi:
         self.version = 1
         self.requests: list[tuple[str, str]] = []
         self.patches: list[Any] = []
-        self.script: deque[Step] = deque()
+        self.script = Script()
         self.looped = False
         self._moment, self._at_once = 0.0, 0
 
@@ -50,13 +68,8 @@ class FakeApi:
         if method == "PATCH":
             assert content_type == "application/merge-patch+json"
             self.patches.append(json.loads(body))
-        step = self.script.popleft() if self.script else None
-        if isinstance(step, ApiUnreachable):
-            raise step
-        if isinstance(step, ApiResponse):
-            return step
-        if step is not None:
-            step()
+        if (response := self.script.next()) is not None:
+            return response
         if path not in self.replicas:
             return status(404, "not found")
         if method == "PATCH":

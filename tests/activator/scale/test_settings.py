@@ -7,8 +7,7 @@ import pytest
 
 from activator.scale.reports.load import Name
 from activator.scale.settings import SETTINGS, ScaleSettings, load
-from activator.settings.config import ConfigError
-from activator.settings.setting import REQUIRED, Derived, markdown
+from activator.settings.setting import REQUIRED, ConfigError, Derived, markdown
 
 ROOT = Path(__file__).parents[3]
 NAMESPACE = {"SYSTEM_NAMESPACE": "activator"}

@@ -10,10 +10,9 @@ from itertools import count
 from typing import Any
 
 from activator.lab.control_plane.merge_patch import merge
-from activator.scale.cluster.api import ApiResponse, ApiUnreachable
-from tests.activator.scale.fake_api import status
+from activator.scale.cluster.api import ApiResponse
+from tests.activator.scale.fake_api import Script, status
 
-Step = ApiResponse | ApiUnreachable | Callable[[], None] | None
 Event = tuple[str, Any]
 
 
@@ -24,7 +23,7 @@ class SliceApi:
         slices: the objects, by namespace and name.
         requests: method and path of all requests.
         events: what a watch sends next, as ``(type, object)``.
-        script: what happens to the next requests: an error, or a call before the response.
+        script: what happens to the next requests.
         pause: awaited before each request that comes over the network.
     """
 
@@ -32,7 +31,7 @@ class SliceApi:
         self.slices: dict[tuple[str, str], Any] = {}
         self.requests: list[tuple[str, str]] = []
         self.events: deque[Event] = deque()
-        self.script: deque[Step] = deque()
+        self.script = Script()
         self.pause: Callable[[], Awaitable[None]] | None = None
         self._versions = count(1)
 
@@ -51,13 +50,8 @@ class SliceApi:
             ApiUnreachable: the script says so.
         """
         self.requests.append((method, path))
-        step = self.script.popleft() if self.script else None
-        if isinstance(step, ApiUnreachable):
-            raise step
-        if isinstance(step, ApiResponse):
-            return step
-        if step is not None:
-            step()
+        if (response := self.script.next()) is not None:
+            return response
         parts = path.split("/")
         assert parts[:5] == ["", "apis", "discovery.k8s.io", "v1", "namespaces"]
         assert parts[6] == "endpointslices"
