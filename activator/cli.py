@@ -15,8 +15,8 @@ import click
 
 from activator.scale import settings as scale_settings
 from activator.scale.settings import ScaleSettings
-from activator.settings.config import ConfigError, Settings, load, settings_of
-from activator.settings.setting import Setting
+from activator.settings.config import Settings, load, settings_of
+from activator.settings.setting import ConfigError, Setting
 
 OK: Final = 0
 FAILED: Final = 1

@@ -4,7 +4,7 @@
 know the effects of a setting.
 """
 
-# ruff: noqa: RUF009 - setting() wraps dataclasses.field, which the linter cannot see
+# ruff: noqa: RUF009 - _setting() wraps dataclasses.field, which the linter cannot see
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from activator.scale.reports.load import Name
 from activator.settings import defaults, values
-from activator.settings.config import ConfigError
 from activator.settings.setting import (
     REQUIRED,
+    Default,
     Derived,
     Setting,
     Sources,
-    find,
+    find_all,
     markdown,
     rows,
     setting,
 )
 from activator.settings.values import Kind
+
+T = TypeVar("T")
 
 COMMAND: Final = "scale"
 
@@ -37,7 +39,7 @@ IDENTITY: Final = "Identity of the scaler"
 TAKEOVER: Final = "Takeover"
 LOGGING: Final = "Logs of the scaler"
 
-_SCALE: Final = (COMMAND,)
+_PORTS: Final = ("stat_port", "grpc_port", "external_metrics_port", "metrics_port", "admin_port")
 _LEAST_PORT, _MOST_PORT = 1024, 65_535
 #: The ports of the activators for Services with route ``takeover``.
 DEFAULT_RANGE: Final = range(10_000, 11_000)
@@ -74,6 +76,29 @@ def _own_activators(sources: Sources) -> str:
     return f"{sources.known.get('system_namespace', 'default')}/activator-service"
 
 
+def _setting(
+    kind: Kind[T],
+    variable: str,
+    section: str,
+    default: Default,
+    meaning: str,
+    reason: str,
+    *,
+    empty_is_value: bool = False,
+) -> T:
+    """Return a field with its row, which this one command reads."""
+    return setting(
+        kind,
+        variable,
+        section,
+        default,
+        meaning,
+        reason,
+        commands=(COMMAND,),
+        empty_is_value=empty_is_value,
+    )
+
+
 # One row is one block; the formatter would put each argument on a line of its own.
 # fmt: off
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,158 +108,136 @@ class ScaleSettings:
     Port 0 means any free port.
     """
 
-    bind: str = setting(
+    bind: str = _setting(
         values.ADDRESS, "ACTIVATOR_BIND", LISTENERS, "0.0.0.0",
         "Address of the listeners for activators, KEDA and metrics.",
         "The activators and KEDA are on other nodes.",
-        commands=_SCALE,
     )
-    stat_port: int = setting(
+    stat_port: int = _setting(
         values.PORT, "ACTIVATOR_STAT_PORT", LISTENERS, "8080",
         "Port of the WebSocket on which the activators report their load.",
         "The port of Knative's autoscaler, and of the default of `--scaler-url`.",
-        commands=_SCALE,
     )
-    grpc_port: int = setting(
+    grpc_port: int = _setting(
         values.PORT, "ACTIVATOR_GRPC_PORT", LISTENERS, "6000",
         "Port on which KEDA calls this scaler over gRPC.",
         "A ScaledObject names it in `scalerAddress`.",
-        commands=_SCALE,
     )
-    grpc_tls_cert: str = setting(
+    grpc_tls_cert: str = _setting(
         values.TEXT, "ACTIVATOR_GRPC_TLS_CERT", LISTENERS, "",
         "File with the certificate of KEDA's port in PEM, the server's first; empty for no TLS.",
         "KEDA and the scaler are usually in one network; a TriggerAuthentication has KEDA's side.",
-        commands=_SCALE,
     )
-    grpc_tls_key: str = setting(
+    grpc_tls_key: str = _setting(
         values.TEXT, "ACTIVATOR_GRPC_TLS_KEY", LISTENERS, "",
         "File with the private key of KEDA's port in PEM, not encrypted.",
         "It belongs to `--grpc-tls-cert`.",
-        commands=_SCALE,
     )
-    grpc_tls_client_ca: str = setting(
+    grpc_tls_client_ca: str = _setting(
         values.TEXT, "ACTIVATOR_GRPC_TLS_CLIENT_CA", LISTENERS, "",
         "File with the CA certificates that sign KEDA's client certificate in PEM; empty to "
         "require no client certificate.",
         "It needs `--grpc-tls-cert`.",
-        commands=_SCALE,
     )
-    external_metrics_port: int | None = setting(
+    external_metrics_port: int | None = _setting(
         OPTIONAL_PORT, "ACTIVATOR_EXTERNAL_METRICS_PORT", LISTENERS, "",
         "Port on which the API server reads the metrics of HorizontalPodAutoscalers "
         "(external.metrics.k8s.io), over TLS; empty for none.",
         "A cluster has one server of this API group: an adapter may have it already.",
-        commands=_SCALE,
     )
-    external_metrics_tls_cert: str = setting(
+    external_metrics_tls_cert: str = _setting(
         values.TEXT, "ACTIVATOR_EXTERNAL_METRICS_TLS_CERT", LISTENERS, "",
         "File with the certificate of the port for external metrics in PEM; empty for one that the "
         "scaler makes and signs itself.",
         "An APIService with `insecureSkipTLSVerify` needs no certificate of a CA.",
-        commands=_SCALE,
     )
-    external_metrics_tls_key: str = setting(
+    external_metrics_tls_key: str = _setting(
         values.TEXT, "ACTIVATOR_EXTERNAL_METRICS_TLS_KEY", LISTENERS, "",
         "File with the private key of the port for external metrics in PEM, not encrypted.",
         "It belongs to `--external-metrics-tls-cert`.",
-        commands=_SCALE,
     )
-    external_metrics_client_ca: str = setting(
+    external_metrics_client_ca: str = _setting(
         values.TEXT, "ACTIVATOR_EXTERNAL_METRICS_CLIENT_CA", LISTENERS, "",
         "File with the CA certificates that sign the API server's client certificate in PEM; empty "
         "to require no client certificate.",
         "The loads of Services are no secret. The ConfigMap "
         "`kube-system/extension-apiserver-authentication` has the CA certificates.",
-        commands=_SCALE,
     )
-    metrics_port: int = setting(
+    metrics_port: int = _setting(
         values.METRICS_PORT, "METRICS_PROMETHEUS_PORT", LISTENERS, "9090",
         "Port on which Prometheus finds /metrics.",
         "The port of the activators' metrics.",
-        commands=_SCALE,
     )
-    admin_port: int = setting(
+    admin_port: int = _setting(
         values.PORT, "ACTIVATOR_ADMIN_PORT", LISTENERS, "8081",
         "Port of /healthz, of /readyz (200 on the leader alone), of the API and of the page.",
         "8080 is the port for the activators.",
-        commands=_SCALE,
     )
-    admin_bind: str = setting(
+    admin_bind: str = _setting(
         values.ADDRESS, "ACTIVATOR_ADMIN_BIND", LISTENERS, defaults.BIND,
         "Address of the admin listener.",
         "The kubelet sends its health checks to the pod's address. The API is read-only.",
-        commands=_SCALE,
     )
-    admin_hosts: tuple[str, ...] = setting(
+    admin_hosts: tuple[str, ...] = _setting(
         values.HOSTS, "ACTIVATOR_ADMIN_HOSTS", LISTENERS, "",
         "Host names, separated by commas, that requests to the admin port may name, in addition to "
         "localhost and any address; a request with another host gets 421.",
         "It prevents DNS rebinding: a web page must not read the admin port through a name that "
         "points to this machine.",
-        commands=_SCALE,
     )
 
-    dashboard_url: str = setting(
+    dashboard_url: str = _setting(
         values.url("http", "https", empty="no link"), "ACTIVATOR_DASHBOARD_URL", LISTENERS, "",
         "Address of an activator's dashboard for browsers, to which the scaler's page links.",
         "Only a person knows the address by which a browser reaches it.",
-        commands=_SCALE,
     )
 
-    pod_name: str = setting(
+    pod_name: str = _setting(
         values.OBJECT_NAME, "POD_NAME", IDENTITY, defaults.HOST_NAME,
         "Name of this pod. The leader sets the label `activator.dev/leader` on it.",
         "The host name of a pod is its name.",
-        commands=_SCALE,
     )
-    system_namespace: str = setting(
+    system_namespace: str = _setting(
         values.DNS_LABEL, "SYSTEM_NAMESPACE", IDENTITY, REQUIRED,
         "Namespace of this pod and of the Lease.",
         "Two scalers with different Leases would both write replicas.",
-        commands=_SCALE,
     )
-    lease_name: str = setting(
+    lease_name: str = _setting(
         values.OBJECT_NAME, "ACTIVATOR_LEASE_NAME", IDENTITY, "activator-scale",
         "Name of the Lease by which the scalers choose their leader.",
         "The name in the Role of the manifests.",
-        commands=_SCALE,
     )
-    kubeconfig: str = setting(
+    kubeconfig: str = _setting(
         values.TEXT, "KUBECONFIG", IDENTITY, "",
         "File with the access to the Kubernetes API. Without one, the scaler uses the pod's "
         "service account, and outside of a cluster ~/.kube/config.",
         "In a cluster the pod's service account is sufficient.",
-        commands=_SCALE, empty_is_value=True,
+        empty_is_value=True,
     )
 
-    activators: Name = setting(
+    activators: Name = _setting(
         SERVICE, "ACTIVATOR_ACTIVATORS", TAKEOVER,
         Derived("SYSTEM_NAMESPACE/activator-service", _own_activators),
         "The Service whose EndpointSlices list the activators. Their addresses become endpoints "
         "of the Services with route `takeover`.",
         "The Service of the manifests.",
-        commands=_SCALE,
     )
-    takeover_ports: range = setting(
+    takeover_ports: range = _setting(
         PORT_RANGE, "ACTIVATOR_TAKEOVER_PORTS", TAKEOVER,
         f"{DEFAULT_RANGE.start}-{DEFAULT_RANGE.stop - 1}",
         "Ports of the activators, one for each Service with route `takeover`.",
         "Room for 1,000 Services, below the ports that the kernel gives to connections.",
-        commands=_SCALE,
     )
 
-    log_format: str = setting(
+    log_format: str = _setting(
         values.choice("auto", "json", "console"), "ACTIVATOR_LOG_FORMAT", LOGGING, "auto",
         "JSON lines or readable lines; auto chooses readable lines if stderr is a terminal.",
         "Right in a pod and in a terminal alike.",
-        commands=_SCALE,
     )
-    log_level: str = setting(
+    log_level: str = _setting(
         values.choice("debug", "info", "warning", "error"), "ACTIVATOR_LOG_LEVEL", LOGGING, "info",
         "Lowest severity in the log.",
         "One line per change of replicas.",
-        commands=_SCALE,
     )
 
 
@@ -262,26 +265,19 @@ def load(
         ConfigError: lists all wrong and all missing settings, or two equal ports.
     """
     sources = Sources(COMMAND, flags, environ, resolv_conf)
-    problems: list[str] = []
-    for row in SETTINGS:
-        try:
-            sources.known[row.name] = find(row, sources)
-        except ValueError as error:
-            problems.append(str(error))
-    if problems:
-        raise ConfigError(problems)
-    settings = ScaleSettings(**sources.known)
-    if problems := _shared_ports(settings) + _tls(settings):
-        raise ConfigError(problems)
-    return settings
+    return ScaleSettings(**find_all(SETTINGS, sources, _contradictions))
 
 
-def _shared_ports(settings: ScaleSettings) -> list[str]:
+def _contradictions(known: Mapping[str, Any]) -> list[str]:
+    """Return one sentence for each contradiction; the values are by the names of settings."""
+    return _shared_ports(known) + _tls(known)
+
+
+def _shared_ports(known: Mapping[str, Any]) -> list[str]:
     used: dict[int, str] = {}
     problems = []
-    ports = ("stat_port", "grpc_port", "external_metrics_port", "metrics_port", "admin_port")
-    for name in ports:
-        port = getattr(settings, name)
+    for name in _PORTS:
+        port = known[name]
         if port and port in used:
             problems.append(
                 f"{used[port]} and {name} are both {port}: give each its own port, or 0 to pick a "
@@ -291,17 +287,16 @@ def _shared_ports(settings: ScaleSettings) -> list[str]:
     return problems
 
 
-def _tls(settings: ScaleSettings) -> list[str]:
+def _tls(known: Mapping[str, Any]) -> list[str]:
     problems = []
-    metrics = settings.external_metrics_tls_cert, settings.external_metrics_tls_key
-    if bool(metrics[0]) != bool(metrics[1]):
+    if bool(known["external_metrics_tls_cert"]) != bool(known["external_metrics_tls_key"]):
         problems.append(
             "external_metrics_tls_cert and external_metrics_tls_key belong together: give both or "
             "neither."
         )
-    if bool(settings.grpc_tls_cert) != bool(settings.grpc_tls_key):
+    if bool(known["grpc_tls_cert"]) != bool(known["grpc_tls_key"]):
         problems.append("grpc_tls_cert and grpc_tls_key belong together: give both or neither.")
-    elif settings.grpc_tls_client_ca and not settings.grpc_tls_cert:
+    elif known["grpc_tls_client_ca"] and not known["grpc_tls_cert"]:
         problems.append("grpc_tls_client_ca needs grpc_tls_cert and grpc_tls_key: give them, too.")
     return problems
 

@@ -27,7 +27,7 @@ from activator.settings.setting import (
     REQUIRED,
     Setting,
     Sources,
-    find,
+    find_all,
     markdown,
     rows,
     setting,
@@ -559,14 +559,6 @@ SETTINGS: Final[tuple[Setting, ...]] = rows(Settings)
 """The table, in the order of the fields; a default may depend on rows above it only."""
 
 
-class ConfigError(ValueError):
-    """Wrong settings; ``problems`` has one sentence for each of them."""
-
-    def __init__(self, problems: list[str]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(problems))
-
-
 def settings_of(command: str) -> tuple[Setting, ...]:
     """Return the rows that one command reads."""
     return tuple(row for row in SETTINGS if command in row.commands)
@@ -591,16 +583,7 @@ def load(
         ConfigError: lists all wrong and all missing settings; without any, all contradictions.
     """
     sources = Sources(command, flags, environ, resolv_conf)
-    problems: list[str] = []
-    for row in SETTINGS:
-        try:
-            sources.known[row.name] = find(row, sources)
-        except ValueError as error:
-            problems.append(str(error))
-    problems = problems or contradictions(sources.known)
-    if problems:
-        raise ConfigError(problems)
-    return Settings(command=command, **sources.known)
+    return Settings(command=command, **find_all(SETTINGS, sources, contradictions))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ Knative's counterpart: the envconfig library, which does this by struct tags.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import EllipsisType
@@ -145,6 +145,40 @@ def rows(settings: type[DataclassInstance]) -> tuple[Setting, ...]:
     """Return the rows of a dataclass's fields, in their order."""
     carrying = (made for made in fields(settings) if _ROW in made.metadata)
     return tuple(replace(made.metadata[_ROW], name=made.name) for made in carrying)
+
+
+class ConfigError(ValueError):
+    """Wrong settings; ``problems`` has one sentence for each of them."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(problems))
+
+
+def find_all(
+    table: Iterable[Setting],
+    sources: Sources,
+    contradictions: Callable[[Mapping[str, Any]], list[str]],
+) -> dict[str, Any]:
+    """Return the value of each setting, by its name.
+
+    Arguments:
+        table: the rows; a default may depend on rows above it only.
+        sources: of the values; ``known`` gets them.
+        contradictions: returns one sentence for each contradiction between values.
+
+    Raises:
+        ConfigError: lists all wrong and all missing settings; without any, all contradictions.
+    """
+    problems = []
+    for row in table:
+        try:
+            sources.known[row.name] = find(row, sources)
+        except ValueError as error:
+            problems.append(str(error))
+    if problems := problems or contradictions(sources.known):
+        raise ConfigError(problems)
+    return sources.known
 
 
 def find(row: Setting, sources: Sources) -> Any:

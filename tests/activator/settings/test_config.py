@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from activator.settings.config import SETTINGS, ConfigError, Settings, load, settings_of
-from activator.settings.setting import COMMANDS, REQUIRED, Derived, markdown
+from activator.settings.config import SETTINGS, Settings, load, settings_of
+from activator.settings.setting import COMMANDS, REQUIRED, ConfigError, Derived, markdown
 
 ROOT = Path(__file__).parents[3]
 KNATIVE = {"POD_NAME": "activator-x", "POD_IP": "10.0.0.9", "SYSTEM_NAMESPACE": "knative-serving"}

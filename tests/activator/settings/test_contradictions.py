@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from activator.settings.config import ConfigError, Settings, load
+from activator.settings.config import Settings, load
+from activator.settings.setting import ConfigError
 
 NOWHERE = Path("/nowhere/resolv.conf")
 

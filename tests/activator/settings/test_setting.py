@@ -107,3 +107,17 @@ def test_markdown_has_a_table_for_each_section_and_tells_defaults_apart():
     assert "run, local: 80; demo: 81" in text
     assert "| `--name` NAME | `TOY_NAME` | required | run | Name. | None. |" in text
     assert "| from the port |" in text
+
+
+def test_all_wrong_settings_are_one_error_and_contradictions_come_after_them():
+    def refuse(known):
+        return [f"{known['port']} contradicts {known['name']}"]
+
+    wrong = sources(flags={"port": "x"})
+    with pytest.raises(setting.ConfigError) as caught:
+        setting.find_all([PORT, NAME], wrong, refuse)
+    assert [problem.split(" ")[0] for problem in caught.value.problems] == ["port", "name"]
+    with pytest.raises(setting.ConfigError, match=r"^80 contradicts toy$"):
+        setting.find_all([PORT, NAME], sources(flags={"name": "toy"}), refuse)
+    found = setting.find_all(setting.rows(Toy), sources(flags={"name": "toy"}), lambda known: [])
+    assert found == {"port": 80, "name": "toy", "url": "at:80"}
