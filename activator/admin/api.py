@@ -1,6 +1,6 @@
 """Convert the throttler's state of revisions and pods to the JSON values of the admin API.
 
-Pure: it changes nothing, and knows neither HTTP nor a clock. views.py has the types;
+Pure: it changes nothing, and knows neither HTTP nor a clock. ``views`` has the types;
 ``activator status`` and ``activator explain`` read the values. Values from outside stay plain
 strings; the program that displays them escapes them. Knative has no counterpart.
 """
@@ -10,13 +10,16 @@ from __future__ import annotations
 from typing import cast
 
 from activator.admin.staleness import warnings_of
-from activator.admin.views import (
+from activator.admin.views.cold_starts import ColdStartView
+from activator.admin.views.pods import PodView, ProbeView
+from activator.admin.views.revisions import (
     CapacityBreakdown,
-    ColdStartView,
     FailureView,
-    PodView,
-    ProbeView,
     RevisionDetailView,
+    RevisionIdentity,
+    RevisionPods,
+    RevisionRequests,
+    RevisionSettings,
     RevisionView,
     RouteView,
 )
@@ -55,44 +58,12 @@ def revision_view(
         autoscaler_lost: as for throttler.wait_reason.waiting_reason.
         failures: the failed requests of the revision.
     """
-    revision, statistics = throttler.revision, throttler.statistics()
-    service = statistics.service
-    limited = revision.container_concurrency > 0
-    reason, detail = None, ""
-    if statistics.waiting:
-        reason, detail = waiting_reason(throttler, autoscaler_lost)
+    statistics = throttler.statistics()
     return {
-        "namespace": revision.id.namespace,
-        "name": revision.id.name,
-        "kind": revision.id.kind.value,
-        "uid": revision.uid,
-        "deleted": throttler.deleted,
-        "containerConcurrency": revision.container_concurrency,
-        "protocol": revision.protocol.value,
-        "timeoutSeconds": _whole(revision.timeout),
-        "readinessRule": revision.readiness.value,
-        "loadBalancing": policy_name(revision),
-        "hashKey": _text(revision.policies.hash_key),
-        "capacity": statistics.capacity if limited or not statistics.capacity else None,
-        "capacityBreakdown": _breakdown(statistics.capacity_terms),
-        "inFlight": statistics.in_flight,
-        "queued": statistics.waiting,
-        "oldestWaiterSeconds": _ago(statistics.oldest_arrival, now),
-        "queueDepth": statistics.queue_depth,
-        "heldBytes": statistics.queued_bytes,
-        "reason": reason.value if reason else None,
-        "reasonDetail": detail or None,
-        "lastFailure": _failure(failures, now),
-        "forecast": {
-            "startSeconds": _rounded(statistics.start),
-            "drainSecondsPerRequest": _rounded(_per_request(statistics)),
-            "expectedWaitSeconds": _rounded(throttler.expected_wait(now)),
-        },
-        "reachableHealthyPods": statistics.in_reach,
-        "activatorIndex": statistics.share.index,
-        "activatorCount": statistics.share.count,
-        "clusterIP": pod_view(throttler, service, now) if service else None,
-        "pods": [pod_view(throttler, pod, now) for pod in statistics.pods],
+        **_identity(throttler),
+        **_settings(throttler.revision),
+        **_requests(throttler, statistics, now, autoscaler_lost, failures),
+        **_pods(throttler, statistics, now),
     }
 
 
@@ -131,6 +102,69 @@ def detail_view(
         "objectWarnings": warnings_of(source, revision, has_pods=has_pods),
         "coldStarts": seen,
         "wakeUps": seen,
+    }
+
+
+def _identity(throttler: RevisionThrottler) -> RevisionIdentity:
+    revision = throttler.revision
+    return {
+        "namespace": revision.id.namespace,
+        "name": revision.id.name,
+        "kind": revision.id.kind.value,
+        "uid": revision.uid,
+        "deleted": throttler.deleted,
+    }
+
+
+def _settings(revision: Revision) -> RevisionSettings:
+    return {
+        "containerConcurrency": revision.container_concurrency,
+        "protocol": revision.protocol.value,
+        "timeoutSeconds": _whole(revision.timeout),
+        "readinessRule": revision.readiness.value,
+        "loadBalancing": policy_name(revision),
+        "hashKey": _text(revision.policies.hash_key),
+    }
+
+
+def _requests(
+    throttler: RevisionThrottler,
+    statistics: Statistics,
+    now: float,
+    autoscaler_lost: bool,
+    failures: Failures,
+) -> RevisionRequests:
+    limited = throttler.revision.container_concurrency > 0
+    reason, detail = None, ""
+    if statistics.waiting:
+        reason, detail = waiting_reason(throttler, autoscaler_lost)
+    return {
+        "capacity": statistics.capacity if limited or not statistics.capacity else None,
+        "capacityBreakdown": _breakdown(statistics.capacity_terms),
+        "inFlight": statistics.in_flight,
+        "queued": statistics.waiting,
+        "oldestWaiterSeconds": _ago(statistics.oldest_arrival, now),
+        "queueDepth": statistics.queue_depth,
+        "heldBytes": statistics.queued_bytes,
+        "reason": reason.value if reason else None,
+        "reasonDetail": detail or None,
+        "lastFailure": _failure(failures, now),
+        "forecast": {
+            "startSeconds": _rounded(statistics.start),
+            "drainSecondsPerRequest": _rounded(_per_request(statistics)),
+            "expectedWaitSeconds": _rounded(throttler.expected_wait(now)),
+        },
+    }
+
+
+def _pods(throttler: RevisionThrottler, statistics: Statistics, now: float) -> RevisionPods:
+    service = statistics.service
+    return {
+        "reachableHealthyPods": statistics.in_reach,
+        "activatorIndex": statistics.share.index,
+        "activatorCount": statistics.share.count,
+        "clusterIP": pod_view(throttler, service, now) if service else None,
+        "pods": [pod_view(throttler, pod, now) for pod in statistics.pods],
     }
 
 

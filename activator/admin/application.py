@@ -39,7 +39,8 @@ from activator.admin.staleness import (
     watches_view,
 )
 from activator.admin.streaming import encode, in_order, in_turns, json_pieces
-from activator.admin.views import ActivatorView, RevisionView
+from activator.admin.views.activators import ActivatorView
+from activator.admin.views.revisions import RevisionView
 from activator.build import running
 from activator.driver import Driver
 from activator.records.source_status import SourceStatus

@@ -18,7 +18,7 @@ from operator import add, sub
 from typing import Final, NamedTuple, Protocol
 
 from activator.admin.streaming import in_order
-from activator.admin.views import PastView, RevisionPastView
+from activator.admin.views.history import PastView, RevisionPastView
 from activator.records.counters import OUTCOMES
 from activator.records.entries import Entry
 from throttler.model import RevisionID, RevisionKind
@@ -82,7 +82,7 @@ class Series:
         return bool(self._rings) and self.last >= window.first
 
     def view(self, window: Window) -> PastView:
-        """Return the JSON values, see views.py."""
+        """Return the JSON values, see views/history.py."""
         outcomes = {name: self._values(name, window) for name in OUTCOMES if name in self._rings}
         return {
             "queued": self._values("queued", window),

@@ -1,6 +1,6 @@
 """Make the OpenAPI document of the admin port: its paths, parameters and responses.
 
-The schemas follow from views.py, so they cannot differ from the responses. Must not know how the
+The schemas follow from ``views``, so they cannot differ from the responses. Must not know how the
 responses are made. https://spec.openapis.org/oas/v3.1.0
 """
 
@@ -11,7 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from activator.admin import problems, views
+from activator.admin import problems
+from activator.admin.views.history import HistoryView
+from activator.admin.views.responses import ProblemView, RevisionsView
+from activator.admin.views.revisions import RevisionDetailView
 
 OPENAPI: Final = "3.1.0"
 
@@ -26,8 +29,8 @@ def document(version: str) -> dict[str, Any]:
         version: version of the activator.
     """
     types = (
-        *(views.RevisionsView, views.RevisionDetailView, views.HistoryView),
-        views.ProblemView,
+        *(RevisionsView, RevisionDetailView, HistoryView),
+        ProblemView,
     )
     _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
     return {

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from activator.admin.views import AutoscalerView, ManifestsView, ObjectWarningView, WatchView
+from activator.admin.views.activators import AutoscalerView
+from activator.admin.views.source import ManifestsView, ObjectWarningView, WatchView
 from activator.records.source_status import ObjectWarning, SourceStatus
 from throttler.model import RevisionID
 

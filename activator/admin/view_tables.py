@@ -1,6 +1,6 @@
 """Make the tables of docs/reference.md about the responses of the admin API.
 
-``python -m activator.admin.view_tables`` prints them, from the types of views.py and the rules of
+``python -m activator.admin.view_tables`` prints them, from the types of ``views`` and the rules of
 the throttler.
 """
 
@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any, Final, get_args, get_type_hints
 
-from activator.admin import views
+from activator.admin.views.activators import ActivatorView, AutoscalerView
+from activator.admin.views.cold_starts import ColdStartView, PhasesView
+from activator.admin.views.history import HistoryView, RevisionPastView
+from activator.admin.views.pods import PodView, ProbeView
+from activator.admin.views.revisions import (
+    CapacityBreakdown,
+    FailureView,
+    ForecastView,
+    RevisionView,
+    RouteView,
+)
+from activator.admin.views.source import ManifestsView, ObjectWarningView, WatchView
 from throttler.pod_rule import VERDICTS
 from throttler.reason import Reason
 
@@ -17,22 +28,22 @@ _REASONS: Final = frozenset(reason.value for reason in Reason)
 
 #: The tables in the order of docs/reference.md: heading of the first column, and the type.
 TABLES: Final = (
-    ("field of a revision", views.RevisionView),
-    ("field of `capacityBreakdown`", views.CapacityBreakdown),
-    ("field of `lastFailure`", views.FailureView),
-    ("field of `forecast`", views.ForecastView),
-    ("field of `probe`", views.ProbeView),
-    ("field of `route`", views.RouteView),
-    ("field of a pod", views.PodView),
-    ("field of `activator`", views.ActivatorView),
-    ("field of one of `objectWarnings`", views.ObjectWarningView),
-    ("field of one of `watches`", views.WatchView),
-    ("field of `manifests`", views.ManifestsView),
-    ("field of `autoscaler`", views.AutoscalerView),
-    ("field of a cold start", views.ColdStartView),
-    ("phase: until", views.PhasesView),
-    ("field of the history", views.HistoryView),
-    ("field of a revision's history", views.RevisionPastView),
+    ("field of a revision", RevisionView),
+    ("field of `capacityBreakdown`", CapacityBreakdown),
+    ("field of `lastFailure`", FailureView),
+    ("field of `forecast`", ForecastView),
+    ("field of `probe`", ProbeView),
+    ("field of `route`", RouteView),
+    ("field of a pod", PodView),
+    ("field of `activator`", ActivatorView),
+    ("field of one of `objectWarnings`", ObjectWarningView),
+    ("field of one of `watches`", WatchView),
+    ("field of `manifests`", ManifestsView),
+    ("field of `autoscaler`", AutoscalerView),
+    ("field of a cold start", ColdStartView),
+    ("phase: until", PhasesView),
+    ("field of the history", HistoryView),
+    ("field of a revision's history", RevisionPastView),
 )
 
 
@@ -50,7 +61,7 @@ def rules() -> str:
 
 def _fields(view: Any) -> Iterator[tuple[str, str]]:
     for name, hint in get_type_hints(view, include_extras=True).items():
-        _, meta = get_args(hint)  # the type, and the result of views.says
+        _, meta = get_args(hint)  # the type, and the result of says
         closed = (meta.extra_json_schema or {}).get("enum", ())
         yield name, "".join((*_words(closed), meta.description or ""))
 

@@ -7,7 +7,8 @@ from typing import Annotated, TypedDict
 
 import pytest
 
-from activator.admin import view_tables, views
+from activator.admin import view_tables
+from activator.admin.views.fields import says
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference.md").read_text()
 HINT = "python -m activator.admin.view_tables prints what belongs there"
@@ -24,8 +25,8 @@ def test_the_reference_has_the_rules() -> None:
 
 def test_a_field_is_listed_with_its_closed_set() -> None:
     class View(TypedDict):
-        plain: Annotated[int, views.says("how many")]
-        word: Annotated[str | None, views.says("which", ("a", "b", None))]
+        plain: Annotated[int, says("how many")]
+        word: Annotated[str | None, says("which", ("a", "b", None))]
 
     assert view_tables.table("field", View).splitlines()[2:] == [
         "| `plain` | how many |",

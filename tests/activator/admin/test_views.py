@@ -6,16 +6,26 @@ from typing import Annotated, get_args, get_type_hints, is_typeddict
 
 import msgspec
 
-from activator.admin import views
+from activator.admin.views import (
+    activators,
+    cold_starts,
+    fields,
+    history,
+    pods,
+    responses,
+    revisions,
+    source,
+)
 from tests.guards import expect_none
 from throttler.reason import Reason
 
-VIEWS = [each for each in vars(views).values() if is_typeddict(each)]
+MODULES = (activators, cold_starts, history, pods, responses, revisions, source)
+VIEWS = {each for module in MODULES for each in vars(module).values() if is_typeddict(each)}
 
 
 def test_each_field_says_what_it_means() -> None:
     expect_none(
-        f"activator/admin/views.py: {view.__name__}.{name} has no description"
+        f"{view.__module__}: {view.__name__}.{name} has no description"
         for view in VIEWS
         for name, hint in get_type_hints(view, include_extras=True).items()
         if not get_args(hint)[1].description
@@ -23,11 +33,11 @@ def test_each_field_says_what_it_means() -> None:
 
 
 def test_a_closed_set_is_one_to_clients_as_well() -> None:
-    said = Annotated[str | None, views.says("why", (Reason.AT_CAPACITY, "other", None))]
+    said = Annotated[str | None, fields.says("why", (Reason.AT_CAPACITY, "other", None))]
     schema = msgspec.json.schema(said)
     assert schema["enum"] == ["at-capacity", "other", None]
-    assert "enum" not in msgspec.json.schema(Annotated[str, views.says("anything")])
+    assert "enum" not in msgspec.json.schema(Annotated[str, fields.says("anything")])
 
 
 def test_for_what_a_request_waits_it_can_fail() -> None:
-    assert set(views.WAITING) < set(views.FAILING)
+    assert set(fields.WAITING) < set(fields.FAILING)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from activator.admin.views import WAITING
+from activator.admin.views.fields import WAITING
 from activator.console.advice import meaning, page_of, what_to_do
 from throttler.reason import TABLE, Reason
 

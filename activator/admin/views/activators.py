@@ -1,0 +1,71 @@
+"""Define the fields of the activator that responds."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+from activator.admin.views.fields import says
+from activator.admin.views.source import ManifestsView, ObjectWarningView, WatchView
+from activator.build import Build
+
+
+class AutoscalerView(TypedDict):
+    """The link to an autoscaler: Knative's, or `activator scale`."""
+
+    connected: Annotated[bool, says("whether the connection to the autoscaler is open")]
+    ageSeconds: Annotated[
+        float | None,
+        says(
+            "time since the activator last received something from the autoscaler, usually at most"
+            " 4 s; since the start if it never did"
+        ),
+    ]
+    lastSentSecondsAgo: Annotated[
+        float | None, says("time since the last report to the autoscaler; `null` if there was none")
+    ]
+    lastError: Annotated[
+        str | None, says("why the last dial or connection failed; `null` if none failed")
+    ]
+
+
+class ActivatorView(TypedDict):
+    """The activator that responds."""
+
+    podName: Annotated[str, says("name of the activator's pod")]
+    version: Annotated[str, says("version of the activator")]
+    build: Annotated[
+        str,
+        says(
+            "`pure` if the source runs as it is, `compiled` if it runs as extension modules", Build
+        ),
+    ]
+    uptimeSeconds: Annotated[float, says("time since the start of the process")]
+    ready: Annotated[bool, says("whether `GET /readyz` responds 200")]
+    notReadyReason: Annotated[str | None, says("why the activator is not ready; `null` if it is")]
+    manifestErrors: Annotated[
+        dict[str, str],
+        says("present errors in the files of `--manifests`, by path"),
+    ]
+    objectWarnings: Annotated[
+        list[ObjectWarningView],
+        says(
+            "the valid objects that have no effect, such as Endpoints without a label; at most 100"
+        ),
+    ]
+    watches: Annotated[
+        dict[str, WatchView],
+        says("the watches of a cluster, by kind of objects; empty without a cluster"),
+    ]
+    manifests: Annotated[
+        ManifestsView | None, says("the folder of `--manifests`; `null` without it")
+    ]
+    autoscaler: Annotated[
+        AutoscalerView | None, says("the link to Knative's autoscaler; `null` without one")
+    ]
+    scaler: Annotated[
+        AutoscalerView | None,
+        says("the link to `activator scale`, which scales Services; `null` without one"),
+    ]
+    scalerPage: Annotated[
+        str | None, says("address of the scaler's page for browsers; `null` if it is not set")
+    ]

@@ -1,0 +1,243 @@
+"""Define the fields of a revision, in the list of all revisions and alone."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+from activator.admin.views.cold_starts import ColdStartView
+from activator.admin.views.fields import FAILING, KIND, WAITING, says
+from activator.admin.views.pods import PodView, ProbeView
+from activator.admin.views.source import ObjectWarningView
+from throttler.balancing import POLICIES
+from throttler.model import AppProtocol, ReadinessRule
+
+
+class CapacityBreakdown(TypedDict):
+    """The terms of `capacity`."""
+
+    way: Annotated[
+        str,
+        says(
+            "`pods` if requests go to pods; `cluster-ip` if the pods are not reachable, and "
+            "requests go to the ClusterIP",
+            ("pods", "cluster-ip"),
+        ),
+    ]
+    pods: Annotated[
+        int,
+        says(
+            "number of usable pods; with the ClusterIP, number of pods that Kubernetes lists as "
+            "ready"
+        ),
+    ]
+    limitPerPod: Annotated[
+        int | None, says("maximum of concurrent requests of one pod; `null` is no limit")
+    ]
+    activators: Annotated[int, says("number of activators that share these pods; 0 if unknown")]
+    ownPods: Annotated[int, says("how many of `pods` are in this activator's own share")]
+    borrows: Annotated[
+        bool, says("whether the activator uses pods beyond its share when its own pods are full")
+    ]
+    sentence: Annotated[str, says("the same terms as an equation, for people")]
+
+
+class ForecastView(TypedDict):
+    """How long a request would wait."""
+
+    startSeconds: Annotated[
+        float | None,
+        says(
+            "median of the last 15 starts, from the first request that found no listed pod to the "
+            "first usable pod. A start counts if a request waited less than a minute before it; "
+            "`null` before the first"
+        ),
+    ]
+    drainSecondsPerRequest: Annotated[
+        float | None,
+        says(
+            "time between two requests that leave the queue, with as many requests in flight as "
+            "now; `null` if unknown, or if no request is in flight"
+        ),
+    ]
+    expectedWaitSeconds: Annotated[
+        float | None,
+        says(
+            "time that a new request would wait. `Retry-After` of a refusal is based on it; `null`"
+            " if unknown, for example just after the only pod was lost"
+        ),
+    ]
+
+
+class FailureView(TypedDict):
+    """A failed request."""
+
+    secondsAgo: Annotated[float, says("time since the request ended")]
+    status: Annotated[
+        int, says("status that the client got; the pod's own if the response was aborted")
+    ]
+    reason: Annotated[str, says("the reason, as in `Activator-Reason`", FAILING)]
+    detail: Annotated[
+        str | None, says("more about the reason, for people, for example the error of a pod")
+    ]
+
+
+class RevisionIdentity(TypedDict):
+    """Which revision it is."""
+
+    namespace: Annotated[str, says("namespace of the Revision object")]
+    name: Annotated[str, says("name of the Revision object")]
+    kind: Annotated[str, says(KIND)]
+    uid: Annotated[
+        str, says("uid of the Revision object; the same name with another uid is another revision")
+    ]
+    deleted: Annotated[
+        bool,
+        says(
+            "whether the Revision object is gone. Queued requests and requests in flight may "
+            "finish, a new request gets 404"
+        ),
+    ]
+
+
+class RevisionSettings(TypedDict):
+    """What the objects of a revision ask for."""
+
+    containerConcurrency: Annotated[
+        int, says("maximum of concurrent requests of one pod; 0 is no limit")
+    ]
+    protocol: Annotated[str, says("protocol of the pods", AppProtocol)]
+    timeoutSeconds: Annotated[
+        float, says("time-out from the arrival of a request to the end of its response")
+    ]
+    readinessRule: Annotated[
+        str,
+        says(
+            "what makes a pod usable: `probe` if the activator's probe is enough. All others also "
+            "require Kubernetes to list it as ready",
+            ReadinessRule,
+        ),
+    ]
+    loadBalancing: Annotated[
+        str,
+        says(
+            "the policy that picks a pod for a request, see [which pod](#which-pod); by "
+            "annotation, or by `containerConcurrency`",
+            POLICIES,
+        ),
+    ]
+    hashKey: Annotated[
+        str | None,
+        says("the part of a request by which `hash` picks a pod; `null` without the annotation"),
+    ]
+
+
+class RevisionRequests(TypedDict):
+    """The requests of a revision, and how many it may have."""
+
+    capacity: Annotated[
+        int | None,
+        says(
+            "maximum of concurrent requests from this activator, over all usable pods; `null` is "
+            "no limit"
+        ),
+    ]
+    capacityBreakdown: Annotated[CapacityBreakdown, says("the terms of the capacity, see below")]
+    inFlight: Annotated[int, says("requests in flight")]
+    queued: Annotated[int, says("requests in the queue")]
+    oldestWaiterSeconds: Annotated[
+        float | None,
+        says(
+            "time for which the first request of the queue has waited; `null` if the queue is empty"
+        ),
+    ]
+    queueDepth: Annotated[int, says("maximum of queued requests")]
+    heldBytes: Annotated[int, says("bytes of queued requests in memory")]
+    reason: Annotated[
+        str | None,
+        says("why requests wait; `null` if the queue is empty", (*WAITING, None)),
+    ]
+    reasonDetail: Annotated[
+        str | None,
+        says("more about the reason, for people, for example the error of a probe"),
+    ]
+    lastFailure: Annotated[
+        FailureView | None,
+        says(
+            "the last request that got an error response of the activator, or whose response was "
+            "aborted; `null` if there was none since the start"
+        ),
+    ]
+    forecast: Annotated[ForecastView, says("how long a request would wait, see below")]
+
+
+class RevisionPods(TypedDict):
+    """The pods of a revision, and this activator's share of them."""
+
+    reachableHealthyPods: Annotated[int, says("healthy pods that this activator can reach")]
+    activatorIndex: Annotated[
+        int,
+        says(
+            "index of this activator's own share of the pods, from 0; -1 if it is not among the "
+            "activators of the revision"
+        ),
+    ]
+    activatorCount: Annotated[int, says("number of activators of the revision; 0 if unknown")]
+    clusterIP: Annotated[
+        PodView | None,
+        says(
+            "the ClusterIP of the private Service, with the fields of a pod, while pods are not "
+            "reachable by their own addresses; `usable` if it gets requests"
+        ),
+    ]
+    pods: Annotated[list[PodView], says("all known pods, sorted by address")]
+
+
+class RevisionView(RevisionIdentity, RevisionSettings, RevisionRequests, RevisionPods):
+    """A revision with its limits, its requests and its pods."""
+
+
+class RouteView(TypedDict):
+    """How requests reach a plain Service."""
+
+    hosts: Annotated[list[str], says("its hosts, with its names in the cluster")]
+    port: Annotated[
+        int | None,
+        says("port on which the activator listens for this Service alone; `null` for none"),
+    ]
+    reconnect: Annotated[
+        bool,
+        says("whether new connections reach the pods, so that clients of the port reconnect"),
+    ]
+
+
+class RevisionDetailView(RevisionView):
+    """A revision with more fields, in the response for one revision."""
+
+    tls: Annotated[
+        bool,
+        says("whether pods of a plain Service serve TLS; certificates are not verified"),
+    ]
+    probe: Annotated[ProbeView, says("how the activator probes a pod, see below")]
+    route: Annotated[
+        RouteView | None, says("how requests reach a plain Service, see below; else `null`")
+    ]
+    nextReason: Annotated[
+        str | None,
+        says("why a new request would wait; `null` if it would not", (*WAITING, None)),
+    ]
+    nextReasonDetail: Annotated[str | None, says("more about it, as in `reasonDetail`")]
+    failures: Annotated[
+        dict[str, int],
+        says("number of failures since the start, by reason; `lastFailure` is the last of them"),
+    ]
+    objectWarnings: Annotated[
+        list[ObjectWarningView],
+        says(
+            "warnings about the objects of this revision. While no object lists a pod of it, also "
+            "about Endpoints of its namespace that name no revision"
+        ),
+    ]
+    coldStarts: Annotated[list[ColdStartView], says("the last ten cold starts, the newest first")]
+    wakeUps: Annotated[
+        list[ColdStartView], says("deprecated alias of `coldStarts`", deprecated=True)
+    ]
