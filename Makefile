@@ -57,6 +57,7 @@ $(VENV)/tools/kubectl: tests/manifests/kubectl.txt | $(STAMP)
 # More workers than cores: many tests wait for processes, or for time to pass.
 test: check $(VENV)/tools/kubectl  ## Run the checks above, then all tests, then the coverage gate
 ifeq ($(PYTEST_ARGS),)
+	@$(BIN)/python -m tests.bytecode
 	$(BIN)/pytest -n 4 --dist worksteal --cov --cov-report=
 	$(BIN)/python -m tests.coverage_gate
 else

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 from activator.build import running
 from tests import fork_server
 
-pytest_plugins = ("tests.tracing",)
+pytest_plugins = ("tests.tracing", "tests.watchdog")
 
 # The duration of an example has no meaning on a busy machine. Each run tries other examples, so
 # that few of them are enough.

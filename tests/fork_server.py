@@ -16,23 +16,29 @@ import json
 import os
 import resource
 import runpy
+import select
 import selectors
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import threading
 from asyncio.streams import FlowControlMixin
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from subprocess import Popen
 from typing import IO, Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-#: The programs that it starts.
+#: The programs that it starts. It loads a program of benchmarks at its first start.
 PROGRAMS: Final = ("activator", "activator.lab.pod", "activator.lab.end_with_stdin")
+BENCHMARKS: Final = tuple(
+    f"benchmarks.{name}" for name in ("arrivals", "crowd", "mixed.pod", "slow_pod")
+)
 #: The modules that they load, also at a later time.
 _LOADED: Final = (
     *("activator.app", "activator.cli", "activator.lab.pod"),
@@ -48,6 +54,7 @@ File = int | IO[Any] | None
 #: Linux alone has handles of processes.
 _CAN_FORK: Final = hasattr(os, "pidfd_open")
 REAL_START: Final = asyncio.create_subprocess_exec
+REAL_POPEN: Final = subprocess.Popen
 
 
 class Forked:
@@ -118,13 +125,78 @@ async def start(program: str, *arguments: str, **options: Any) -> Forked | Proce
     Arguments:
         options: stdin, stdout, stderr, cwd, env and start_new_session.
     """
-    option, name = (*arguments, "", "")[:2]
-    if _CAN_FORK and (program, option) == (sys.executable, "-m") and name in PROGRAMS:
-        return await _fork(*arguments[1:], **options)
-    return await REAL_START(program, *arguments, **options)
+    if not _can_fork(program, *arguments):
+        return await REAL_START(program, *arguments, **options)
+    channel, (to, *back) = _fork(*arguments[1:], **options)
+    forked = Forked(channel)
+    forked.stdin = None if to is None else await _writer(to)
+    forked.stdout, forked.stderr = [None if one is None else await _reader(one) for one in back]
+    return forked
 
 
-async def _fork(
+def popen(command: Sequence[str], **options: Any) -> ForkedPopen | Popen[Any]:
+    """Start a program as ``subprocess.Popen`` does; fork if it is one of PROGRAMS.
+
+    Arguments:
+        options: stdin, stdout, stderr, cwd, env and start_new_session; a fork has text as well.
+    """
+    if not options.get("text") or not _can_fork(*command):
+        return REAL_POPEN(command, **options)
+    del options["text"]
+    return ForkedPopen(*_fork(*command[2:], **options))
+
+
+class ForkedPopen:
+    """A process of the fork server, with the interface of ``subprocess.Popen`` for text."""
+
+    def __init__(self, channel: socket.socket, ends: Sequence[int | None]) -> None:
+        data, (self._handle,), _, _ = socket.recv_fds(channel, _NUMBER.size, 1)
+        (self.pid,) = _NUMBER.unpack(data)
+        self.returncode: int | None = None
+        self._channel = channel
+        self._waiting = threading.Lock()
+        to, *back = ends
+        self.stdin = None if to is None else os.fdopen(to, "w")
+        self.stdout, self.stderr = [None if one is None else os.fdopen(one) for one in back]
+
+    def send_signal(self, number: int) -> None:
+        with self._waiting:
+            if self.returncode is None:
+                signal.pidfd_send_signal(self._handle, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def poll(self) -> int | None:
+        try:
+            return self.wait(0.0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            waiting = select.poll()  # other than select.select, it takes any number of a file
+            waiting.register(self._channel, select.POLLIN)
+            if not waiting.poll(None if timeout is None else timeout * 1000):
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+            with self._waiting:
+                data = self._channel.recv(_NUMBER.size)
+                self._channel.close()
+                os.close(self._handle)
+                assert data, "the fork server has ended"
+                (self.returncode,) = _NUMBER.unpack(data)
+        return int(self.returncode)
+
+
+def _can_fork(program: str, option: str = "", name: str = "", *_: str) -> bool:
+    known = name in PROGRAMS or name in BENCHMARKS
+    return _CAN_FORK and (program, option) == (sys.executable, "-m") and known
+
+
+def _fork(
     *command: str,
     stdin: File = None,
     stdout: File = None,
@@ -132,7 +204,8 @@ async def _fork(
     cwd: Path | str | None = None,
     env: Mapping[str, str] | None = None,
     start_new_session: bool = False,
-) -> Forked:
+) -> tuple[socket.socket, list[int | None]]:
+    """Return the channel of a new process, and this process' ends of its pipes."""
     request = {
         "command": command,
         "cwd": os.getcwd() if cwd is None else str(cwd),
@@ -141,7 +214,8 @@ async def _fork(
         "files": resource.getrlimit(resource.RLIMIT_NOFILE),
     }
     ours, theirs = socket.socketpair()
-    ends = [_end(number, file) for number, file in enumerate((stdin, stdout, stderr))]
+    files = list(enumerate((stdin, stdout, stderr)))
+    ends = [_end(number, file) for number, file in files]
     passed = [file for file, _ in ends]
     try:
         message = json.dumps(request).encode()
@@ -150,11 +224,7 @@ async def _fork(
         theirs.close()
         for one in passed:
             os.close(one)
-    forked = Forked(ours)
-    to, *back = [kept for _, kept in ends]
-    forked.stdin = None if to is None else await _writer(to)
-    forked.stdout, forked.stderr = [None if one is None else await _reader(one) for one in back]
-    return forked
+    return ours, [kept for _, kept in ends]
 
 
 def _end(number: int, file: File) -> tuple[int, int | None]:
@@ -189,7 +259,7 @@ def _server() -> socket.socket:
     """Start the server of this process; it ends when this process ends."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        process = subprocess.Popen(
+        process = REAL_POPEN(
             [sys.executable, "-m", "tests.fork_server"],
             cwd=ROOT,
             env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
@@ -222,11 +292,12 @@ def _serve(requests: socket.socket) -> dict[str, Any] | None:
             if not message:
                 return None
             channel, *standard = files
+            request: dict[str, Any] = json.loads(message)
+            _load_program(request["command"][0])
             pid = os.fork()
             if pid == 0:
                 selector.close()
                 requests.close()
-                request: dict[str, Any] = json.loads(message)
                 _become(request, standard)
                 return request
             for file in standard:
@@ -266,6 +337,16 @@ def _reset_signals() -> None:
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@cache
+def _load_program(name: str) -> None:
+    """Load the modules of a program of benchmarks; it has loaded the other modules."""
+    if name in BENCHMARKS:
+        import_module(name)
+        del sys.modules[name]  # it runs as __main__
+        gc.collect()
+        gc.freeze()
 
 
 def main() -> None:

@@ -6,8 +6,9 @@ import asyncio
 import os
 import re
 import signal
+import subprocess
 import sys
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,26 @@ async def test_signals_open_files_and_session_are_those_of_the_start(
     assert facts[0][0] is own
     forked, real = kinds
     assert forked <= real
+
+
+def test_a_process_with_blocking_pipes_ends_as_a_real_one(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", *LOCAL, str(tmp_path)]
+    ends: list[object] = []
+    for start in (fork_server.popen, fork_server.REAL_POPEN):
+        process = start(
+            command, stdin=PIPE, stdout=DEVNULL, stderr=PIPE, text=True, start_new_session=True
+        )
+        assert process.stdin is not None
+        assert process.stderr is not None
+        with process.stdin, process.stderr:
+            listening = next(line for line in process.stderr if "listening: " in line)
+            assert process.poll() is None
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0)
+            process.terminate()
+            rest = process.stderr.read()
+        ends.append((process.wait(), process.poll(), process.returncode))
+        assert '"http"' in listening
+        assert "ended; " in rest
+        process.kill()  # it has ended: nothing happens
+    assert ends == [(0, 0, 0)] * 2

@@ -61,7 +61,7 @@ ROOMS: Final[tuple[str, ...]] = (
     "manifests/monitoring/grafana/*.py",
     "tests/activator/lab/*.py",
     *(f"tests/{name}.py" for name in ("conftest", "fork_server", "guards", "ports", "process")),
-    *(f"tests/{name}.py" for name in ("rows", "tracing")),
+    *(f"tests/{name}.py" for name in ("bytecode", "rows", "tracing", "watchdog")),
     *(f"tests/test_{name}.py" for name in ("docs", "fork_server", "layering", "reasons", "rows")),
     "tests/activator/admin/*.py",
     "tests/activator/autoscaler/*.py",

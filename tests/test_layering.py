@@ -340,6 +340,7 @@ SKIPS: Final[dict[str, tuple[int, str]]] = {
     "tests/fuzz/test_fuzz.py": (2, "one test for the compiled build, one for the source"),
     "tests/manifests/test_kubectl.py": (1, "it tests the skip"),
     "tests/programs.py": (1, "a missing program; an error in CI"),
+    "tests/test_bytecode.py": (1, "PYTHONDONTWRITEBYTECODE is set"),
     "tests/test_programs.py": (1, "it tests the skip"),
     "tests/throttler/test_balancing.py": (1, "for the source, which make test runs"),
     "tests/throttler/test_rendezvous.py": (1, "for the source, which make test runs"),

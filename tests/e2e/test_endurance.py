@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from benchmarks.mixed.kinds import KINDS
 from benchmarks.mixed.traffic import MixedTraffic, mixed_traffic
 from benchmarks.process import raise_file_limit
 from benchmarks.report import middle
+from tests import fork_server
 
 pytestmark = pytest.mark.e2e
 
@@ -35,6 +37,12 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give each of several parallel tests its own folder of logs."""
     for module in (process, activator, helpers):
         monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
+
+
+@pytest.fixture(autouse=True)
+def forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start activators, pods and clients by forks, as other tests do."""
+    monkeypatch.setattr(subprocess, "Popen", fork_server.popen)
 
 
 def test_requests_are_held_for_clients_that_are_there_and_for_no_others(tmp_path: Path) -> None:

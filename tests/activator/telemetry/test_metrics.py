@@ -330,12 +330,12 @@ def test_each_autoscaler_is_a_peer_of_its_own(world):
         assert value(world, "kn_activator_stats_conn_errors_total", **labels) == losses
 
 
-def test_ten_thousand_made_up_methods_and_revisions_make_one_series(world):
+def test_thousands_of_made_up_methods_and_revisions_make_one_series(world):
     entry = world.entry(world.revision())
     chance = random.Random(1)
     entry.counters.server_of((b"BREW", 1, 200)).duration.observe(1)
     before = scrape(world)
-    for _ in range(10_000):
+    for _ in range(2_000):
         made_up = chance.randbytes(6).hex().encode()
         entry.counters.server_of((made_up, 1, 200)).duration.observe(0.25)
         with pytest.raises(Exception, match="not found"):
@@ -348,7 +348,7 @@ def test_ten_thousand_made_up_methods_and_revisions_make_one_series(world):
         if name == "http_server_request_duration_seconds_sum"
         and ("http_request_method", "_OTHER") in labels
     }
-    assert total == {1 + 10_000 * 0.25}
+    assert total == {1 + 2_000 * 0.25}
 
 
 @pytest.mark.parametrize(
