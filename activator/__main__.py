@@ -14,10 +14,10 @@ import sys
 
 
 def main() -> int:
-    """Run the command that the arguments of this process name; see activator.cli.main."""
+    """Run the command that the arguments of this process name; see activator.cli.main.main."""
     if sys.argv[1:2] != ["status"]:  # it serves nothing, and is no container's first process
         signal.signal(signal.SIGTERM, _end)
-    from activator.cli import main as run_command
+    from activator.cli.main import main as run_command
 
     return run_command()
 

@@ -41,7 +41,7 @@ BENCHMARKS: Final = tuple(
 )
 #: The modules that they load, also at a later time.
 _LOADED: Final = (
-    *("activator.app", "activator.cli", "activator.lab.pod"),
+    *("activator.app", "activator.cli.main", "activator.lab.pod"),
     *("activator.discovery.kubernetes", "activator.discovery.manifests"),
     *("anyio.streams.memory", "anyio.streams.tls"),
 )

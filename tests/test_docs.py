@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from activator.cli import cli
+from activator.cli.main import cli
 from activator.scale.external_metrics.objects import METRIC
 from activator.scale.families import names as scale_metrics
 from activator.scale.settings import SETTINGS as SCALE_SETTINGS

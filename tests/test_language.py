@@ -31,8 +31,9 @@ GLOSSARY: Final = "docs/glossary.md"
 ROOMS: Final[tuple[str, ...]] = (
     "*.md",
     "activator/admin/*.py",
-    *(f"activator/{name}.py" for name in ("__main__", "app", "build", "cli", "driver")),
+    *(f"activator/{name}.py" for name in ("__main__", "app", "build", "driver")),
     *(f"activator/{name}.py" for name in ("runtime", "servers")),
+    "activator/cli/*.py",
     "activator/objects/*.py",
     "activator/probing/*.py",
     "activator/proxy/http2/*.py",

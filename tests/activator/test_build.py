@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from activator import __version__, build, cli
+from activator import __version__, build
 from activator.build import COMPILED, INTERPRETED, Build
+from activator.cli.main import main
 from tests.conftest import on_uvloop
 from tests.process import ANY_PORTS, activator
 
@@ -66,7 +67,7 @@ def test_a_build_is_compiled_only_if_each_module_is(monkeypatch):
 
 
 def test_the_command_prints_version_build_and_python(capsys):
-    assert cli.main(["version"]) == 0
+    assert main(["version"]) == 0
     python = ".".join(map(str, sys.version_info[:3]))
     expected = f"activator {__version__}, {build.running().value} build, Python {python}"
     assert capsys.readouterr().out.startswith(expected)
@@ -74,7 +75,7 @@ def test_the_command_prints_version_build_and_python(capsys):
 
 def test_the_command_imports_no_module_of_the_table():
     check = (
-        "import sys; from activator.cli import main; main(['version']); "
+        "import sys; from activator.cli.main import main; main(['version']); "
         "from activator.build import COMPILED; sys.exit(len({*COMPILED} & {*sys.modules}))"
     )
     environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}

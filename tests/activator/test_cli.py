@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import respx
 
-from activator import cli
+from activator.cli import main as cli
 from activator.lab import command as lab_command
 from activator.scale import settings as scale_settings
 from activator.settings.config import Settings, settings_of
@@ -154,7 +154,7 @@ def test_the_first_page_names_each_command(capsys):
 
 def test_help_imports_nothing_heavy():
     check = (
-        "import sys; from activator.cli import main; status = main(['local', '--help']);"
+        "import sys; from activator.cli.main import main; status = main(['local', '--help']);"
         "heavy = {'httpx', 'rich', 'structlog', 'uvicorn', 'starlette', 'kubernetes_asyncio',"
         " 'asyncio', 'yaml', 'activator.app'} & set(sys.modules);"
         "sys.exit(str(heavy) if heavy else status)"

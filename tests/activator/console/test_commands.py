@@ -235,7 +235,7 @@ def server():
 PROGRAM = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from activator.cli import main
+from activator.cli.main import main
 sys.exit(main())
 """
 

@@ -1,0 +1,1 @@
+"""The command line: the commands, their options, their help and their exit statuses."""

@@ -1,0 +1,90 @@
+"""Makes a command whose options are settings, and reports all wrong ones at once.
+
+Options come from the tables in activator/settings/config.py and activator/scale/settings.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from activator.cli.help import Command
+from activator.cli.statuses import MISUSED
+from activator.scale import settings as scale_settings
+from activator.scale.settings import ScaleSettings
+from activator.settings.config import Settings, load, settings_of
+from activator.settings.setting import ConfigError, Setting
+
+
+class SettingsCommand(Command):
+    """A command whose options are settings, shown in help under the headings of the table."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one block of options for each section, then the options that are no settings."""
+        assert self.name is not None
+        sections: dict[str, list[tuple[str, str]]] = {}
+        rows = {row.name: row for row in _rows(self.name)}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            row = rows.get(param.name or "")
+            if record is not None:
+                sections.setdefault(row.section if row else "Other", []).append(record)
+        for section, records in sections.items():
+            with formatter.section(section):
+                formatter.write_dl(records)
+
+
+def _rows(command: str) -> tuple[Setting, ...]:
+    """Return the settings of a command; the scaler is a program of its own, with its own table."""
+    own = command == scale_settings.COMMAND
+    return scale_settings.SETTINGS if own else settings_of(command)
+
+
+def _options(command: str) -> list[click.Parameter]:
+    return [_option(row, command) for row in _rows(command)]
+
+
+def _option(row: Setting, command: str) -> click.Option:
+    default = row.default_text(command)
+    shown = default if default == "required" else f"default: {default or 'none'}"
+    return click.Option(
+        [row.flag, row.name],
+        type=click.STRING,  # the table parses it, so that flag and variable accept the same
+        metavar=row.kind.metavar,
+        help=f"{row.meaning} [{row.variable}; {shown}]",
+    )
+
+
+def command(
+    name: str, help_text: str, epilog: str, extra: Sequence[click.Parameter] = ()
+) -> Callable[[Callable[..., int]], SettingsCommand]:
+    """Return a decorator for a function of (settings, **extra) that returns an exit status."""
+
+    def decorate(function: Callable[..., int]) -> SettingsCommand:
+        def callback(**given: Any) -> int:
+            others = {str(option.name): given.pop(str(option.name)) for option in extra}
+            settings = _settings(name, given)
+            return MISUSED if settings is None else function(settings, **others)
+
+        params = [*_options(name), *extra]
+        return SettingsCommand(name, None, callback, params, help_text, epilog)
+
+    return decorate
+
+
+def _settings(command: str, flags: dict[str, str | None]) -> Settings | ScaleSettings | None:
+    """Return the settings; on errors print them and return None."""
+    try:
+        if command == scale_settings.COMMAND:
+            return scale_settings.load(flags)
+        return load(command, flags)
+    except ConfigError as error:
+        count = len(error.problems)
+        what = "a setting is" if count == 1 else f"{count} settings are"
+        click.echo(f"activator {command}: {what} wrong or missing:", err=True)
+        for problem in error.problems:
+            click.echo(f"  {problem}", err=True)
+        click.echo(f"All settings: activator {command} --help", err=True)
+        return None

@@ -1,0 +1,73 @@
+"""Defines the commands that need no running activator: version and lab."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from activator.cli.help import Command
+from activator.cli.statuses import OK
+
+
+@click.command("version", cls=Command, epilog="\b\nExit status:\n    0  shown\n")
+def version() -> int:
+    """Print the version, the build and the Python version.
+
+    A pure build runs the source. A compiled build runs extension modules made of the same source:
+    see docs/how-to/build.md.
+
+    \b
+    Example:
+      activator version    activator 0.1.0, compiled build, Python 3.13.7
+    """
+    from activator.build import description
+
+    click.echo(f"activator {description()}")
+    return OK
+
+
+@click.command(
+    "lab",
+    cls=Command,
+    epilog="""\b
+Exit status:
+    0  each scenario passed, or the list was shown
+    1  a scenario failed, see its timeline
+    2  there is no such scenario, or options contradict each other
+  130  ended by Ctrl-C; no process is left
+""",
+)
+@click.argument("words", nargs=-1, metavar="[SCENARIO]...")
+@click.option("--list", "as_list", is_flag=True, help="Print numbers, names and titles; end.")
+@click.option("--keep", is_flag=True, help="Leave one scenario running, with switches to turn.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document at the end.")
+def lab(words: Sequence[str], as_list: bool, keep: bool, as_json: bool) -> int:
+    """Replay failures of real clusters on this machine.
+
+    There are scenarios with Knative: failing probes, restarts of containers, stale Endpoints. The
+    others need no Knative: cold start, rollout, and outages of the API server.
+    Each one starts an activator, pods and a toy kubelet as processes on loopback addresses, and
+    causes the failure. It prints a timeline of Kubernetes, the activator and the client, and
+    whether the result is correct. All scenarios take four minutes.
+
+    \b
+    Examples:
+      activator lab                    run all scenarios
+      activator lab 1 stale-endpoints  run two, by number and by name
+      activator lab --list             list the scenarios
+      activator lab 5 --keep           keep one running: turn switches and send requests
+
+    \b
+    For scripts:
+      activator lab --json | jq -r '.scenarios[] | select(.passed | not) | .name'
+    """
+    from activator.lab.command import Misuse, run, show_list
+
+    if as_list:
+        show_list()
+        return OK
+    try:
+        return run(words, keep=keep, as_json=as_json)
+    except Misuse as error:
+        raise click.UsageError(str(error)) from None
