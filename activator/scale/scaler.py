@@ -127,7 +127,7 @@ class Scaler:
             api,
             self._tasks.start,
             self._clock,
-            lambda namespace: self._engine.renew_all(namespace),
+            lambda namespace: self._pending.update(self._engine.names(namespace)),
         )
         return Engine(
             services,
@@ -205,20 +205,30 @@ class Scaler:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK)
-            began = time.thread_time()
-            self._engine.tick(self._clock())
-            self._engine.counters.ticks.observe(time.thread_time() - began)
+            spent, began = 0.0, time.thread_time()
+            for _ in self._engine.ticking(self._clock()):
+                spent += time.thread_time() - began
+                await asyncio.sleep(0)
+                began = time.thread_time()
+            self._engine.counters.ticks.observe(spent + time.thread_time() - began)
 
     def _on_lead(self, leads: bool) -> None:
         """Begin to decide when this process leads and knows all objects, or stop."""
-        now = self._clock()
         if leads and self._watch.synced:
             self._pending.clear()
-            self._engine.start(now)
-            logger.info("deciding about %d Services", len(list(self._engine)))
+            self._tasks.start(self._start())
         elif not leads:
-            self._engine.stop(now)
+            self._engine.stop(self._clock())
             self._stats.disconnect_all()
+
+    async def _start(self) -> None:
+        """Begin to decide, in steps."""
+        for _ in self._engine.starting(self._clock()):
+            await asyncio.sleep(0)
+        if self._candidate.leads:
+            # The records of the Services are no garbage either, see _begin.
+            gc.freeze()
+            logger.info("deciding about %d Services", len(list(self._engine)))
 
     def _on_busy(self, names: list[Name]) -> None:
         if self._watch.errors():

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from enum import Enum
+from typing import Final, Protocol, TypeVarTuple
 
 from activator.scale.decisions.changes import Changes
 from activator.scale.decisions.conclusions import conclude, log_reason
@@ -28,6 +29,8 @@ from activator.scale.workloads.subresource import Problem
 
 logger = logging.getLogger(__name__)
 
+Arguments = TypeVarTuple("Arguments")
+
 #: Seconds between two decisions about all Services, as in Knative.
 TICK: Final = 2.0
 #: Seconds for which a new leader removes no replicas: it has no history, and the activators
@@ -39,11 +42,21 @@ LOOK: Final = 10.0
 AGAIN: Final = 30.0
 #: Seconds between two clean-ups of loads that no Service has.
 _PRUNE: Final = 60.0
+#: Services of one step, which takes about 2 ms. Other tasks run between two steps.
+STEP: Final = 50
 
 #: One object for all: thousands of Services have these times.
 _NEVER: Final = float("-inf")
 _FOREVER: Final = float("inf")
 _LASTING: Final = frozenset({Problem.FORBIDDEN, Problem.MISSING, Problem.REFUSED})
+
+
+class _Phase(Enum):
+    """What the engine does. STARTING: it reads the facts of all Services, and decides nothing."""
+
+    STOPPED = "stopped"
+    STARTING = "starting"
+    DECIDING = "deciding"
 
 
 class Timer(Protocol):
@@ -99,25 +112,46 @@ class Engine:
         self._records: dict[Name, Record] = {}
         self._sharing = Sharing()
         self._observer = Observer(self._records, loads, self._sharing, self._guard)
-        self._since: float | None = None
+        self._phase = _Phase.STOPPED
+        # Since when this process leads.
+        self._since = _NEVER
         self._next_tick = 0.0
         self._next_prune = 0.0
 
     # -- whether to decide -------------------------------------------------------------------------
 
     def start(self, now: float) -> None:
-        """Begin to decide: this process leads, and all objects have been listed."""
-        self._since, self._next_tick = now, now + TICK
-        for name in self._services:
-            self._renew(name, now)
-        for name, record in list(self._records.items()):
-            self._decide(name, record, now)
+        """Begin to decide, as ``starting`` does, in one step."""
+        for _ in self.starting(now):
+            pass
+
+    def starting(self, now: float) -> Iterator[None]:
+        """Begin to decide, in steps: this process leads, and all objects have been listed.
+
+        The first decision follows when the facts of all Services are known. If ``stop`` or a new
+        start comes between two steps, the rest of the steps does nothing.
+
+        Arguments:
+            now: seconds, on the engine's clock.
+        """
+        self._phase, self._since, self._next_tick = _Phase.STARTING, now, now + TICK
+        for number, name in enumerate(list(self._services), 1):
+            self._try(name, self._renew, name, now)
+            if number % STEP == 0:
+                yield
+                if (self._phase, self._since) != (_Phase.STARTING, now):
+                    return
+        self._phase = _Phase.DECIDING
+        for _ in self._deciding(list(self._records.items())):
+            yield
+            if self._since != now:
+                return
         for effect in self._effects:
             effect.start(now)
 
     def stop(self, now: float) -> None:
         """Decide nothing more. Requests under way end."""
-        self._since = None
+        self._phase, self._since = _Phase.STOPPED, _NEVER
         for record in self._records.values():
             if record.facts.target is not None:
                 self._actuator.cancel(record.facts.target)
@@ -129,25 +163,49 @@ class Engine:
     # -- events ------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Decide about all Services that may need it."""
-        if self._since is None:
+        """Decide about all Services that may need it, as ``ticking`` does, in one step."""
+        for _ in self.ticking(now):
+            pass
+
+    def ticking(self, now: float) -> Iterator[None]:
+        """Decide about all Services that may need it, in steps; other tasks may run between them.
+
+        Arguments:
+            now: seconds, on the engine's clock.
+        """
+        if self._phase is not _Phase.DECIDING:
             return
         self._next_tick = now + TICK
-        frozen = self._frozen(now)
-        for name, record in list(self._records.items()):
-            # A time before the next tick needs a timer, which the decision sets.
-            if record.quiet_until < self._next_tick:
-                try:
-                    self._decide(name, record, now, frozen)
-                except Exception:
-                    # A defect must not stop the other Services.
-                    logger.exception("Service %s/%s: unexpected error", *name)
+        # A time before the next tick needs a timer, which the decision sets.
+        due = [each for each in self._records.items() if each[1].quiet_until < self._next_tick]
+        yield from self._deciding(due)
         if now >= self._next_prune:
             self._next_prune = now + _PRUNE
             self._loads.prune(self._records.keys(), now)
 
+    def _deciding(self, due: Sequence[tuple[Name, Record]]) -> Iterator[None]:
+        """Decide about Services in steps; skip each Service that is gone meanwhile."""
+        for first in range(0, len(due), STEP):
+            # Time passes between the steps, and a report may make the load unknown.
+            now = self._clock()
+            frozen = self._frozen(now)
+            for name, record in due[first : first + STEP]:
+                if self._records.get(name) is record:
+                    self._try(name, self._decide, name, record, now, frozen)
+            yield
+
+    @staticmethod
+    def _try(name: Name, do: Callable[[*Arguments], object], *arguments: *Arguments) -> None:
+        """Call a function for one Service: a defect must not stop the other Services."""
+        try:
+            do(*arguments)
+        except Exception:
+            logger.exception("Service %s/%s: unexpected error", *name)
+
     def busy(self, names: Iterable[Name]) -> None:
         """Decide at once about Services without pods: an activator reports requests."""
+        if self._phase is not _Phase.DECIDING:
+            return
         now = self._clock()
         for name in names:
             record = self._records.get(name)
@@ -165,22 +223,23 @@ class Engine:
 
     def changed(self, names: Iterable[Name]) -> None:
         """Decide about Services whose objects have changed, or are gone."""
-        if self._since is None:
+        if self._phase is _Phase.STOPPED:
             return
         now = self._clock()
         for name in names:
             self._renew(name, now)
-            if (record := self._records.get(name)) is not None:
+            record = self._records.get(name)
+            if record is not None and self._phase is _Phase.DECIDING:
                 self._decide(name, record, now)
-
-    def renew_all(self, namespace: str) -> None:
-        """Decide again about all Services of a namespace; empty for all namespaces."""
-        self.changed([name for name in self._records if namespace in ("", name.namespace)])
 
     # -- what people read --------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[tuple[Name, Record]]:
         return iter(self._records.items())
+
+    def names(self, namespace: str) -> Sequence[Name]:
+        """Return the Services of a namespace; empty for all namespaces."""
+        return [name for name in self._records if namespace in ("", name.namespace)]
 
     def get(self, name: Name) -> Record | None:
         """Return a Service; None if this process does not lead, or does not know it."""
@@ -245,12 +304,11 @@ class Engine:
         """Return why no replicas of any workload may be removed."""
         if (hold := self._is_frozen(now)) is not Hold.NONE:
             return hold
-        assert self._since is not None
         return Hold.NEW_LEADER if now < self._since + NEW_LEADER else Hold.NONE
 
     def _decide_later(self, name: Name) -> None:
         record = self._records.get(name)
-        if record is not None and self._since is not None:
+        if record is not None and self._phase is _Phase.DECIDING:
             self._decide(name, record, self._clock())
 
     def _decide(self, name: Name, record: Record, now: float, frozen: Hold | None = None) -> None:

@@ -18,7 +18,8 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from activator.autoscaler.wire import decode
+from activator.autoscaler.concurrency import Stat
+from activator.autoscaler.wire import decoding
 from activator.knative.probes import KUBELET_AGENT
 from activator.scale.reports.load import Loads, Name, Report
 
@@ -115,29 +116,39 @@ class StatServer:
         try:
             async for frame in connection:
                 if isinstance(frame, bytes):
-                    self._record(number, frame, connection)
+                    await self._record(number, frame, connection)
         except ConnectionClosed:
             logger.debug("an activator's connection broke", exc_info=True)
         finally:
             self._loads.disconnected(number, self._clock())
 
-    def _record(self, number: int, frame: bytes, connection: ServerConnection) -> None:
+    async def _record(self, number: int, frame: bytes, connection: ServerConnection) -> None:
+        """Record the reports of a frame, in steps; other tasks run between them."""
+        steps: list[list[Stat]] = []
+        pods: set[str] = set()
         try:
-            stats, pods = decode(frame)
+            for stats, names in decoding(frame):
+                if steps:
+                    await asyncio.sleep(0)
+                steps.append(stats)
+                pods |= names
         except ValueError as error:
             self.garbled += 1
             if self.garbled == 1:
                 peer = connection.remote_address[0]
                 logger.warning("%s: a frame cannot be decoded as a report: %s", peer, error)
             return
-        reports = [
-            Report(Name(*stat.revision_id[:2]), _amount(stat.concurrency), stat.request_count)
-            for stat in stats
-        ]
         pod = min(pods, default="")
-        busy = self._loads.record(number, pod, reports, self._clock())
-        if busy:
-            self._on_busy(busy)
+        for stats in steps or [[]]:
+            reports = [
+                Report(Name(*stat.revision_id[:2]), _amount(stat.concurrency), stat.request_count)
+                for stat in stats
+            ]
+            busy = self._loads.record(number, pod, reports, self._clock())
+            if busy:
+                self._on_busy(busy)
+            if len(steps) > 1:
+                await asyncio.sleep(0)
 
 
 def _amount(concurrency: float) -> float:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple, final
 
-from activator.objects.fields import Field, ObjectKey, root
-from activator.plain.slices import SERVICE_LABEL, is_takeover
+from activator.objects.fields import ObjectKey, root
+from activator.plain.slices import SERVICE_LABEL, count_ready, is_takeover
 from activator.scale.cluster.index import Index
 from activator.scale.reports.load import Name
 
@@ -48,7 +48,7 @@ class Readiness:
             _Counted(
                 slice_["addressType"].text(),
                 tuple(port["name"].text() for port in slice_["ports"].items()),
-                sum(map(_is_ready, slice_["endpoints"].items())),
+                count_ready(slice_["endpoints"]),
             )
         )
         owner, known = self._slices.get(key, (None, None))
@@ -88,14 +88,3 @@ class Readiness:
 def _shared(counted: _Counted) -> _Counted:
     """Return the first of equal values: most slices list the same."""
     return counted
-
-
-def _is_ready(endpoint: Field) -> bool:
-    """Return whether a pod takes new requests.
-
-    ``terminating`` counts first: with ``publishNotReadyAddresses`` such a pod is also ready.
-    """
-    conditions = endpoint["conditions"]
-    if conditions["terminating"].boolean(default=False):
-        return False
-    return conditions["ready"].boolean(default=True)

@@ -48,7 +48,7 @@ class EngineWorld:
             NoReviews(),
             self.tasks.start,
             self.clock,
-            lambda namespace: self.engine.renew_all(namespace),
+            lambda namespace: self.engine.changed(self.engine.names(namespace)),
         )
         self.engine = Engine(
             self.services,

@@ -8,7 +8,7 @@ import pytest
 
 from activator.objects.fields import ObjectKey
 from activator.scale.decisions.effects import Decided
-from activator.scale.decisions.engine import AGAIN, LOOK, NEW_LEADER, TICK
+from activator.scale.decisions.engine import AGAIN, LOOK, NEW_LEADER, STEP, TICK
 from activator.scale.decisions.plan import Hold, Phase
 from activator.scale.reports.load import Name, Report
 from activator.scale.workloads.actuator import Target
@@ -292,3 +292,79 @@ async def test_a_workload_of_two_services_starts_with_the_replicas_of_the_oldest
     world.busy(name=young)
     await elapse(0.01)
     assert world.patches == [2]
+
+
+# -- steps ----------------------------------------------------------------------------------------
+
+
+def many(world: World, count: int) -> None:
+    """Add Services of one workload."""
+    for number in range(count):
+        world.put_service(f"hello-{number}")
+
+
+def all_busy(world: World) -> None:
+    """Let each Service have a request, so that the next tick decides about it."""
+    for name in world.engine.names(""):
+        world.busy(name=name)
+    world.effect.decided.clear()
+
+
+async def test_no_step_of_a_start_or_a_tick_decides_about_many_services() -> None:
+    world = World(replicas=1)
+    many(world, 3 * STEP)
+    for begin in (world.engine.starting, world.engine.ticking):
+        sizes = []
+        for _ in begin(world.clock()):
+            sizes.append(len(world.effect.decided))
+            world.effect.decided.clear()
+        assert max(sizes) == STEP
+        assert sum(sizes) >= 3 * STEP
+        all_busy(world)
+
+
+async def test_the_first_decision_follows_when_all_facts_are_known() -> None:
+    world = World()
+    many(world, 2 * STEP)
+    starting = world.engine.starting(world.clock())
+    next(starting)
+    world.busy()
+    world.engine.changed([HELLO])
+    world.engine.tick(world.clock())
+    assert world.effect.decided == []
+    for _ in starting:
+        pass
+    assert len(world.effect.decided) >= 2 * STEP + 1
+    assert world.effect.calls == ["start"]
+
+
+async def test_a_change_between_two_steps_of_a_start_counts() -> None:
+    world = World()
+    many(world, 2 * STEP)
+    starting = world.engine.starting(world.clock())
+    next(starting)
+    world.put_deployment(7)
+    world.engine.changed([HELLO])
+    for _ in starting:
+        pass
+    decided = world.effect.decided
+    assert {each.replicas for each in decided if each.service.key.name == "hello"} == {7}
+
+
+async def test_a_stop_ends_the_steps_of_a_start_and_of_a_tick() -> None:
+    world = World(replicas=1)
+    many(world, 2 * STEP)
+    starting = world.engine.starting(world.clock())
+    next(starting)
+    world.engine.stop(world.clock())
+    assert list(starting) == []
+    world.engine.start(world.clock())
+    all_busy(world)
+    ticking = world.engine.ticking(world.clock())
+    next(ticking)
+    world.engine.stop(world.clock())
+    world.effect.decided.clear()
+    for _ in ticking:
+        pass
+    assert world.effect.decided == []
+    assert world.effect.calls == ["stop", "start", "stop"]

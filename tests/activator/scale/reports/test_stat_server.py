@@ -12,7 +12,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from activator.autoscaler.concurrency import Stat
-from activator.autoscaler.wire import encode
+from activator.autoscaler.wire import STEP, encode
 from activator.scale.reports.load import Loads, Name
 from activator.scale.reports.stat_server import StatServer
 from throttler.model import RevisionID
@@ -52,6 +52,31 @@ def test_a_report_is_recorded_and_announced() -> None:
             assert await world.busy.get() == [Name("shop", "hello")]
             assert world.loads.current(Name("shop", "hello"), 10) == 1
             assert world.loads.is_known(10)
+
+    play(scene)
+
+
+def test_a_large_report_is_recorded_in_steps() -> None:
+    async def scene(world: World) -> None:
+        names = [f"hello-{number}" for number in range(3 * STEP)]
+        async with connect(world.url) as connection:
+            stats = [Stat(RevisionID("shop", name), 1.0, 1) for name in names]
+            await connection.send(encode(stats, "activator-1"))
+            steps = [await world.busy.get() for _ in range(3)]
+        assert [len(step) for step in steps] == [STEP] * 3
+        assert [name.name for step in steps for name in step] == names
+
+    play(scene)
+
+
+def test_a_large_report_with_a_wrong_part_counts_as_no_report() -> None:
+    async def scene(world: World) -> None:
+        stats = [Stat(RevisionID("shop", f"hello-{number}"), 1.0, 1) for number in range(2 * STEP)]
+        async with connect(world.url) as connection:
+            await connection.send(encode([*stats, Stat(HELLO, 1.0, inf)], "activator-1"))  # type: ignore[arg-type]
+            await connection.send(encode([Stat(HELLO, 1.0, 1)], "activator-1"))
+            assert await world.busy.get() == [Name("shop", "hello")]
+            assert world.server.garbled == 1
 
     play(scene)
 

@@ -36,7 +36,7 @@ class World:
         return self.readiness.ready(HELLO, port)
 
 
-def pod(**conditions: bool) -> Any:
+def pod(**conditions: bool | None) -> Any:
     return {"addresses": ["10.0.0.1"], "conditions": conditions}
 
 
@@ -45,6 +45,19 @@ def test_only_pods_that_take_new_requests_count() -> None:
     world.put("a", pod(ready=True), pod(ready=False), pod(), pod(ready=True, terminating=True))
     assert world.ready() == 2
     assert world.ready("other") == 0
+
+
+def test_pods_as_kubernetes_writes_them_count_as_others_do() -> None:
+    """Nearly all endpoints have all three conditions, which are read in a shorter way."""
+    world = World()
+    usual = {"serving": True, "terminating": False}
+    pods = [pod(ready=True, **usual), pod(ready=False, **usual), pod(ready=True, **usual)]
+    world.put("a", *pods, pod(ready=True, terminating=None), {"addresses": ["10.0.0.9"]})
+    assert world.ready() == 4
+    for wrong in ("yes", 1):
+        with pytest.raises(ManifestError, match=r"endpoints\[1\].conditions.ready"):
+            world.put("a", pods[0], {"conditions": {"ready": wrong, "terminating": False}})
+    assert world.ready() == 4
 
 
 def test_slices_add_up_and_a_changed_one_replaces_its_former_state() -> None:
