@@ -141,7 +141,10 @@ class Backends:
                 if not pod.in_flight:
                     self.remove(pod, changes, now)
         for endpoint, ready in listed.items():
-            self._add_listed(endpoint, ready, changes, now)
+            known = self.pods.get(endpoint)
+            # Nearly all pods of a list are as before.
+            if known is None or known.ready is not ready or known.state is PodState.DRAINING:
+                self._add_listed(endpoint, ready, changes, now)
 
     def set_taken(self, taken: Mapping[Endpoint, Taken], changes: Changes, now: float) -> None:
         """Record which pods have an address that moved to another revision.

@@ -35,6 +35,10 @@ _INTERVALS: Final[Mapping[ProbeKind, float]] = {
     ProbeKind.TCP: 0.005,
     ProbeKind.GRPC: 0.005,
 }
+# Names of this module: a member of an enum is slow to find.
+_READY: Final = Condition.READY
+_NOT_READY: Final = Condition.NOT_READY
+_DRAINING: Final = Condition.DRAINING
 #: Fields of kubelet's probes, unless the container's probe has its own (pkg/probe/http/request.go).
 _KUBELET_FIELDS: Final = (
     ("User-Agent", f"{KUBELET_AGENT.decode()}1"),
@@ -114,15 +118,20 @@ def endpoints_of(
     """
     pods = join(slices, port.name, ipv6=ipv6)
 
-    def having(condition: Condition) -> frozenset[Endpoint]:
-        return frozenset(
-            Endpoint(address, pod.uid)
-            for address, pod in pods.items()
-            if pod.condition is condition
-        )
-
-    listed = (having(each) for each in (Condition.READY, Condition.NOT_READY, Condition.DRAINING))
-    return {port.protocol: ListedEndpoints(*listed)}
+    ready: list[Endpoint] = []
+    not_ready: list[Endpoint] = []
+    draining: list[Endpoint] = []
+    for address, pod in pods.items():
+        condition = pod.condition
+        if condition is _READY:
+            ready.append(Endpoint(address, pod.uid))
+        elif condition is _NOT_READY:
+            not_ready.append(Endpoint(address, pod.uid))
+        elif condition is _DRAINING:
+            draining.append(Endpoint(address, pod.uid))
+    return {
+        port.protocol: ListedEndpoints(frozenset(ready), frozenset(not_ready), frozenset(draining))
+    }
 
 
 def route_of(

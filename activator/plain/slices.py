@@ -44,6 +44,11 @@ class Endpoint(NamedTuple):
     condition: Condition
 
 
+# Names of this module: a member of an enum is slow to find.
+_READY: Final = Condition.READY
+_NOT_READY: Final = Condition.NOT_READY
+
+
 @dataclass(frozen=True, slots=True)
 class Slice:
     """The pods of a Service in one EndpointSlice.
@@ -142,17 +147,17 @@ def _usual(value: object) -> Endpoint | None:
     """Return an endpoint as Kubernetes writes nearly all of them; None for any other form."""
     if type(value) is not dict:
         return None
-    addresses, conditions, target = map(value.get, ("addresses", "conditions", "targetRef"))
+    addresses, conditions = value.get("addresses"), value.get("conditions")
+    target = value.get("targetRef")
     if not (type(addresses) is list and type(conditions) is dict and type(target) is dict):
         return None
     ready, uid = conditions.get("ready"), target.get("uid")
-    if not addresses or type(addresses[0]) is not str or type(uid) is not str:
+    if not addresses or type(uid) is not str or conditions.get("terminating") is not False:
         return None
-    if type(ready) is not bool or conditions.get("terminating") is not False:
+    ip = addresses[0]
+    if type(ready) is not bool or type(ip) is not str or not host(ip):
         return None
-    if not host(addresses[0]):
-        return None
-    return Endpoint(addresses[0], uid, Condition.READY if ready else Condition.NOT_READY)
+    return Endpoint(ip, uid, _READY if ready else _NOT_READY)
 
 
 def _endpoint(entry: Field) -> Endpoint:
@@ -189,12 +194,19 @@ def join(slices: Iterable[Slice], port: str, *, ipv6: bool) -> Mapping[str, Endp
         if number is not None:
             _add(each, number, found[each.is_ipv6])
     preferred, others = found[ipv6], found[not ipv6]
+    if not preferred or not others:
+        return preferred or others
     uids = {endpoint.uid for endpoint in preferred.values()} - {""}
     rest = {at: one for at, one in others.items() if one.uid and one.uid not in uids}
-    return {**preferred, **rest} if preferred else others
+    return {**preferred, **rest}
 
 
 def _add(slice_: Slice, port: int, into: dict[str, Endpoint]) -> None:
+    if not into:
+        into.update({f"{host(each.ip)}:{port}": each for each in slice_.endpoints})
+        if len(into) == len(slice_.endpoints):
+            return  # nearly always: no address comes twice
+        into.clear()
     for endpoint in slice_.endpoints:
         address = f"{host(endpoint.ip)}:{port}"
         known = into.setdefault(address, endpoint)

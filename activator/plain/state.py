@@ -61,6 +61,7 @@ class _Known:
 
     Attributes:
         port: the last buffered port. Pods of a deleted Service may finish requests behind it.
+        joined: the port whose endpoints the sink has; None if a slice has changed since.
         revision, endpoints, activators, route: as last passed to the sink; None, an empty set and
             ``Route()`` for nothing.
     """
@@ -69,6 +70,7 @@ class _Known:
     slices: dict[ObjectKey, Slice] = field(default_factory=dict)
     allotments: dict[ObjectKey, Allotment] = field(default_factory=dict)
     port: Port | None = None
+    joined: Port | None = None
     revision: Revision | None = None
     endpoints: Mapping[AppProtocol, ListedEndpoints] | None = None
     activators: frozenset[str] = frozenset()
@@ -128,6 +130,7 @@ class Services:
                 continue
             id_ = revision_id(ObjectKey("Service", key.namespace, part.service))
             known = self._known.setdefault(id_, _Known())
+            known.joined = None
             parts: dict[ObjectKey, Slice] | dict[ObjectKey, Allotment]
             parts = known.slices if isinstance(part, Slice) else known.allotments
             if part is new:
@@ -186,12 +189,13 @@ class Services:
             known.revision = revision
 
     def _set_endpoints(self, id_: RevisionID, known: _Known) -> None:
-        if known.port is None:
+        if known.port is None or known.joined == known.port:
             return
         endpoints = endpoints_of(known.slices.values(), known.port, ipv6=self._ipv6)
         if known.endpoints != endpoints:
             self._sink.set_endpoints(id_, endpoints)
             known.endpoints = endpoints
+        known.joined = known.port
 
     def _set_activators(self, id_: RevisionID, known: _Known, port: Port) -> None:
         """Pass on the activators behind a takeover slice: they share the pods.

@@ -163,3 +163,26 @@ def test_nothing_is_kept_of_unlisted_pods() -> None:
     assert owners.change(NAME, listed, {}) == set()
     assert owners._claims == {}
     assert owners._lost == {}
+
+
+class Hashed(str):
+    """An address that counts how often a set or a dict looks for it."""
+
+    hashes = 0
+
+    def __hash__(self) -> int:
+        Hashed.hashes += 1
+        return super().__hash__()
+
+
+def test_a_list_visits_only_the_pods_that_it_changes() -> None:
+    pods = [Endpoint(Hashed(f"10.0.{n >> 8}.{n & 255}:8012"), str(n)) for n in range(500)]
+    before = {HTTP1: ListedEndpoints(frozenset(pods))}
+    after = {HTTP1: ListedEndpoints(frozenset(pods[2:]), frozenset(pods[1:2]))}
+    owners = Owners()
+    owners.change(NAME, {}, before)
+    Hashed.hashes = 0
+    assert owners.change(NAME, before, after) == set()
+    assert Hashed.hashes < 30
+    other = {HTTP1: ListedEndpoints(frozenset([Endpoint(pods[0].address, "new")]))}
+    assert owners.change(OTHER, {}, other) == set()

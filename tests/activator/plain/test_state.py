@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -308,3 +308,29 @@ def test_problems_are_logged_once_all_objects_have_been_read(
     assert caplog.messages == []  # the same problem
     world.put(named(service_object({"hosts": "b.com"}), "other"))
     assert [text.split(": ")[1] for text in caplog.messages] == ["host-conflict"]
+
+
+# -- cost of an event -----------------------------------------------------------------------------
+
+
+class Counted(tuple[slices.Endpoint, ...]):
+    """The pods of a slice, with a count of the passes over them."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[slices.Endpoint]:
+        self.passes += 1
+        return super().__iter__()
+
+
+def test_only_a_changed_slice_visits_the_pods_of_a_service(world: World) -> None:
+    listed = (slices.Endpoint(f"10.0.0.{n}", f"u{n}", slices.Condition.READY) for n in range(200))
+    pods = Counted(listed)
+    key = ObjectKey("EndpointSlice", "shop", "hello-1")
+    world.services.put_slice(key, None, slices.Slice("hello", False, {"": 8080}, pods))
+    world.put(service_object(), deployment(container()))
+    assert pods.passes == 1
+    world.put(service_object({"container_concurrency": "7"}), deployment(container(), replicas=9))
+    world.put(deployment(container(readinessProbe=HTTP)))
+    assert world.revisions[HELLO].container_concurrency == 7
+    assert pods.passes == 1
