@@ -6,17 +6,17 @@ Only this module both changes the throttler and causes effects. It knows no HTTP
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 from typing import Protocol
 
-from activator.records.change_log import ChangeLog, identity
+from activator.records.change_log import ChangeLog
 from activator.records.cold_starts import ColdStarts
 from activator.records.entries import Entries, Entry, Hosts, Load
 from activator.records.events import EventKind, Events
 from activator.records.failures import Failed
+from activator.records.moves import log_route, log_taken
 from activator.records.narration import Narration
 from throttler.changes import Changes
 from throttler.config import RevisionConfig
@@ -36,8 +36,6 @@ from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler
 from throttler.ticket import SERVED, Outcome, Ticket
 from throttler.wait_reason import waiting_reason
-
-logger = logging.getLogger(__name__)
 
 
 class Prober(Protocol):
@@ -357,7 +355,7 @@ class Driver:
         if self.events.listeners:
             self._narration.decided(changes)
         if changes.taken:
-            self._log_taken(changes.taken)
+            log_taken(changes.taken)
         for pod in changes.gone:
             self._release(pod)
         for pod in changes.probe:
@@ -367,7 +365,7 @@ class Driver:
         for ticket in changes.assigned:
             ticket.owner.ticket_assigned()
         if changes.service is not None:
-            self._log_route(changes.service)
+            log_route(changes.service)
         self._arm()
 
     def _expire(self, tickets: Iterable[Ticket]) -> None:
@@ -384,34 +382,6 @@ class Driver:
                 assert throttler is not None
                 why = whys[config] = self.why(throttler)
             ticket.owner.ticket_expired(*why)
-
-    @staticmethod
-    def _log_route(service: PodTracker) -> None:
-        """Log that requests use, or no longer use, the ClusterIP, which few users expect."""
-        if service.in_use:
-            why = "pods are out of reach" if service.config.reach.pods else "mesh mode is enabled"
-            text = f"requests go to the ClusterIP {service.address}: {why}"
-        else:
-            text = f"requests no longer go to the ClusterIP {service.address}"
-        logger.info(text, extra=identity(service.config.revision.id))
-
-    @staticmethod
-    def _log_taken(pods: Iterable[PodTracker]) -> None:
-        """Warn that addresses of pods moved to another revision, with one line for each pair.
-
-        Kubernetes reused the addresses, or an Endpoints object lists pods of another revision.
-        """
-        losses: dict[tuple[RevisionID, RevisionID], list[str]] = {}
-        for pod in pods:
-            if (owner := pod.taken_by) is not None:
-                losses.setdefault((pod.config.revision.id, owner), []).append(pod.address)
-        for (loser, owner), addresses in losses.items():
-            more = f" and {len(addresses) - 1} more" if len(addresses) > 1 else ""
-            logger.warning(
-                "address %s%s moved from revision %s to revision %s, which lists it for other pods",
-                *(addresses[0], more, loser, owner),
-                extra={**identity(loser), "pod": addresses[0]},
-            )
 
     def _release(self, pod: PodTracker) -> None:
         self.prober.forget(pod)

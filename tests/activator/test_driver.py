@@ -394,25 +394,6 @@ async def test_a_way_around_the_pods_is_logged_when_it_begins_and_when_it_ends(
     assert ("forget", service.address) in world.told
 
 
-async def test_a_loss_of_addresses_to_another_revision_is_a_warning_that_names_both(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    world, thief = World(), RevisionID("default", "thief")
-    world.revision()
-    world.list_pods(["10.0.0.1:8012", "10.0.0.2:8012"])
-    theirs = frozenset(Endpoint(f"10.0.0.{n}:8012", "new") for n in (1, 2))
-    world.driver.set_endpoints(thief, {AppProtocol.HTTP1: ListedEndpoints(ready=theirs)})
-    world.list_pods(["10.0.0.1:8012", "10.0.0.2:8012"])
-
-    (record,) = caplog.records
-    assert record.levelname == "WARNING"
-    assert record.getMessage() in {
-        f"address 10.0.0.{n}:8012 and 1 more moved from revision default/app to revision "
-        "default/thief, which lists it for other pods"
-        for n in (1, 2)
-    }
-
-
 async def test_requests_that_expire_together_get_the_reason_by_one_look_at_the_pods() -> None:
     world = World()
     revision = world.revision()
