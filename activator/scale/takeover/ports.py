@@ -5,7 +5,7 @@ The allotment is stored in the Service's slice, so it survives restarts. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple, final
 
 from activator.scale.settings import DEFAULT_RANGE
@@ -90,13 +90,9 @@ class Ports:
         """Return the claims to a port, the one that wins first."""
         return sorted(self._claims.get(port, ()))
 
-    def conflicts(self) -> Mapping[str, str]:
-        """Return the Services whose port an older slice has, each with that other Service."""
-        return {
-            service: min(self._claims[port]).service
-            for service, (port, claim) in self._of.items()
-            if min(self._claims[port]) != claim
-        }
+    def contested(self) -> Sequence[int]:
+        """Return the ports that slices of several Services store."""
+        return [port for port, claims in self._claims.items() if len(claims) > 1]
 
     def allot(self, service: str, now: float, created: str = "") -> int:
         """Return the port of a Service; a new one if it has none of its own.

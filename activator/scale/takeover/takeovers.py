@@ -104,6 +104,8 @@ class Takeovers:
         The caller puts each Service within ``ORPHAN_STAYS`` seconds.
         """
         self._started = True
+        for port in self._ports.contested():
+            self._note_conflict(port)
         self._due.update(dict.fromkeys(self._slices))
         self._orphans = {
             key: None for key, each in self._slices.items() if each.owner not in self._wishes
@@ -321,14 +323,19 @@ class Takeovers:
             return
         if not self._started or self._ports.of(service) in (None, seen.port):
             self._ports.put(Claim(seen.created, service), seen.port, now)
-            winner, *losers = self._ports.claims(seen.port)
-            for loser in losers:
-                name = Name(*loser.service.split("/", 1))
-                self._moved[name] = (
-                    f"the older takeover slice of Service {winner.service} has port {seen.port}, "
-                    f"so this Service gets another one"
-                )
+            for name in self._note_conflict(seen.port):
                 self._touch(name, now)
+
+    def _note_conflict(self, port: int) -> Sequence[Name]:
+        """Record and return the Services that lose a port to the older slice of another one."""
+        winner, *losers = self._ports.claims(port)
+        names = [Name(*loser.service.split("/", 1)) for loser in losers]
+        for name in names:
+            self._moved[name] = (
+                f"the older takeover slice of Service {winner.service} has port {port}, "
+                f"so this Service gets another one"
+            )
+        return names
 
     def _stays(self, key: Key, record: SliceRecord, now: float) -> float:
         """Return until when a slice must not be deleted."""

@@ -60,9 +60,9 @@ def test_of_two_slices_with_one_port_the_older_has_it(order: int) -> None:
     for claim in [Claim("2026-02", "young"), Claim("2026-01", "old")][::order]:
         ports.put(claim, 10, 0)
     assert (ports.of("old"), ports.of("young")) == (10, None)
-    assert ports.conflicts() == {"young": "old"}
+    assert ports.contested() == [10]
     assert ports.allot("young", NOW, "2026-02") == 11
-    assert ports.conflicts() == {}
+    assert ports.contested() == []
 
 
 @pytest.mark.parametrize("seed", range(10))

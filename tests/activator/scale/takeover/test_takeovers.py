@@ -588,6 +588,7 @@ def test_of_two_slices_with_one_port_the_older_wins_and_the_other_moves() -> Non
         for obj in (copy, first.slice) if youngest_first else (first.slice, copy):
             api.put(obj)
         world = World(api)
+        world.takeovers.stop(world.now)
         world.put(True).put(True, name="other")
         assert world.started().settle() == ["PATCH"]
         assert world.takeovers.port_of(HELLO) == 10_000
