@@ -123,6 +123,10 @@ ADVICE: Final[Mapping[str, Advice]] = {
     Reason.KEDA_TRIGGER_MISSING.value: Advice(
         "Add a trigger of type external-push for this Service.", (_OTHERS,)
     ),
+    Reason.LOAD_UNSEEN.value: Advice(
+        "Add a trigger or a metric of the pods' own load, or set a concurrency limit.",
+        (f"{_ANNOTATE}container-concurrency=10",),
+    ),
     Reason.REPLICAS_RESET.value: _event(
         "Leave spec.replicas out of the manifest that the other program applies."
     ),

@@ -27,6 +27,7 @@ class Reason(Enum):
     SCALED_OBJECT_MISSING = "scaled-object-missing"
     SCALED_OBJECT_PAUSED = "scaled-object-paused"
     KEDA_TRIGGER_MISSING = "keda-trigger-missing"
+    LOAD_UNSEEN = "load-unseen"
     REPLICAS_RESET = "replicas-reset"
 
 

@@ -102,7 +102,8 @@ class Plan(NamedTuple):
             another owner decides.
         hold: why replicas stay as they are although a rule wants others.
         takes_over: whether the takeover slice lists the activators.
-        active: whether KEDA and HPA must keep the workload awake.
+        active: whether KEDA and HPA must keep the workload awake. With route ``takeover`` the
+            activators first observe for a while that no request comes.
         phase: see Phase.
         next: when to decide again at the latest, in seconds.
     """
@@ -167,7 +168,7 @@ class Planner:
             why,
             hold,
             self._takes_over(asks, seen, now),
-            seen.current > 0 or (wanted != 0 and self._is_leased(seen, now)),
+            self._is_active(asks, seen, wanted, now),
             self.phase,
             self._next(asks, seen, now),
         )
@@ -195,6 +196,13 @@ class Planner:
             self._lease_until = now + seen.lease
         if seen.last_busy > self._autoscaler.last_busy:
             self._autoscaler.busy(seen.last_busy)
+
+    def _is_active(self, asks: Annotations, seen: Seen, wanted: int | None, now: float) -> bool:
+        """Return whether KEDA and HPA must keep the workload awake."""
+        if seen.current > 0 or (wanted != 0 and self._is_leased(seen, now)):
+            return True
+        is_observed = self._closing_since is not None and now < self._closes_at(asks, seen)
+        return _reads_load(asks) and is_observed
 
     def _is_leased(self, seen: Seen, now: float) -> bool:
         """Return whether the last request, or its cold start, still counts as active."""
@@ -251,11 +259,20 @@ class Planner:
         A pod that is not ready stays as well: no request wakes a workload without a slice.
         """
         has_pods = seen.replicas > 0 or seen.ready > 0
-        closes = asks.route is Route.TAKEOVER and wanted == 0 and has_pods
+        is_idle = wanted == 0 or (_reads_load(asks) and self._is_unused(asks, seen, now))
+        closes = asks.route is Route.TAKEOVER and is_idle and has_pods
         if not closes:
+            if self._closing_since is not None and seen.current > 0 and _reads_load(asks):
+                # Other requests bypass the activators: the next observation is later.
+                self._lease_until = now + max(seen.lease, asks.scale.idle)
             self._closing_since = None
         elif self._closing_since is None:
             self._closing_since = now
+
+    def _is_unused(self, asks: Annotations, seen: Seen, now: float) -> bool:
+        """Return whether pods are ready, and the activators have seen no request for a while."""
+        is_blind = self._ready_since is not None and not asks.container_concurrency
+        return is_blind and not seen.current and not self._is_leased(seen, now)
 
     def _closes_at(self, asks: Annotations, seen: Seen) -> float:
         """Return when the last pod may go: proxies have the slice, and no request came to it.
@@ -302,3 +319,8 @@ class Planner:
             if now < at < found:
                 found = at
         return found
+
+
+def _reads_load(asks: Annotations) -> bool:
+    """Return whether the owner of a workload scales it to zero by the load that is published."""
+    return asks.owner in (Owner.KEDA, Owner.HPA)

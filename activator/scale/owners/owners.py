@@ -37,12 +37,18 @@ class Scaled(NamedTuple):
 
 
 class _Hpa(NamedTuple):
-    """An HPA; ``made_by`` is the ScaledObject whose part it is."""
+    """An HPA.
+
+    Attributes:
+        made_by: the ScaledObject whose part it is.
+        measures: metrics that may be about the pods themselves: all but one of a scaler.
+    """
 
     key: ObjectKey
     target: Scaled
     can_wake: bool
     made_by: str
+    measures: int
 
 
 class _ScaledObject(NamedTuple):
@@ -52,6 +58,7 @@ class _ScaledObject(NamedTuple):
         services: the Services of its triggers of this scaler.
         paused: the annotation that pauses it; empty for none.
         polls: seconds between two of KEDA's polls.
+        measures: triggers of other scalers.
     """
 
     key: ObjectKey
@@ -59,6 +66,7 @@ class _ScaledObject(NamedTuple):
     services: frozenset[str]
     paused: str
     polls: float
+    measures: int
 
 
 def scaled(target: Target) -> Scaled:
@@ -148,12 +156,15 @@ class Owners:
         _, objects = self._of(target)
         return min(max((each.polls for each in objects), default=0.0), _MOST_POLLS)
 
-    def findings(self, owner: Owner, target: Target, service: str) -> Sequence[Finding]:
+    def findings(
+        self, owner: Owner, target: Target, service: str, *, is_bypassed: bool = False
+    ) -> Sequence[Finding]:
         """Return what a user must know of the components that scale a workload.
 
         Arguments:
             owner: as for ``other_owner``.
             service: the name of the Service.
+            is_bypassed: whether requests to ready pods bypass the activators.
         """
         hpas, objects = self._of(target)
         found = []
@@ -163,6 +174,9 @@ class Owners:
             found += _about_keda(objects, target, service)
         elif owner is Owner.HPA:
             found += _about_hpa(hpas, target)
+        if is_bypassed and owner in (Owner.KEDA, Owner.HPA):
+            mine: Sequence[_Hpa | _ScaledObject] = objects if owner is Owner.KEDA else hpas
+            found += [_load_unseen(each) for each in mine[:1] if not each.measures]
         return found
 
 
@@ -175,6 +189,16 @@ def _two_owners(owner: Owner, other: str, target: Target) -> str:
         f"{other} also scales {target.resource.kind} {target.name}, {effect}; delete it, or set "
         f"the annotation activator.dev/owner to the one component that may scale"
     )
+
+
+def _load_unseen(found: _Hpa | _ScaledObject) -> Finding:
+    kind = "metric" if isinstance(found, _Hpa) else "trigger"
+    note = (
+        f"with route takeover, requests to ready pods bypass the activators, so their load asks "
+        f"for no second replica; add a {kind} of the pods' own load to {found.key.kind} "
+        f"{found.key.name}, as cpu, or set activator.dev/container-concurrency"
+    )
+    return Finding(Reason.LOAD_UNSEEN, note)
 
 
 def _about_keda(
@@ -224,7 +248,8 @@ def _hpa(key: ObjectKey, obj: object) -> _Hpa:
     )
     target = _target(key.namespace, spec["scaleTargetRef"])
     can_wake = least == 0 and any(kind in _WITHOUT_PODS for kind in kinds)
-    return _Hpa(key, target, can_wake, next(makers, ""))
+    own = int("External" in kinds)
+    return _Hpa(key, target, can_wake, next(makers, ""), len(kinds) - own)
 
 
 def _scaled_object(key: ObjectKey, obj: object) -> _ScaledObject:
@@ -237,9 +262,12 @@ def _scaled_object(key: ObjectKey, obj: object) -> _ScaledObject:
         for trigger in spec["triggers"].items()
         if trigger["type"].text() in _PUSH
     )
+    kinds = [trigger["type"].text() for trigger in spec["triggers"].items()]
+    measures = sum(kind not in _PUSH for kind in kinds)
     target = _target(key.namespace, spec["scaleTargetRef"])
     polls = spec["pollingInterval"].whole(minimum=0, maximum=2**31 - 1, default=_POLLS)
-    return _ScaledObject(key, target, services, paused[0] if paused else "", float(polls))
+    pause = paused[0] if paused else ""
+    return _ScaledObject(key, target, services, pause, float(polls), measures)
 
 
 def _target(namespace: str, ref: Field) -> Scaled:

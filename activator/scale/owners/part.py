@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import final
 
+from activator.plain.annotations import Route
 from activator.plain.service import PlainService
 from activator.scale.decisions.effects import Decided
 from activator.scale.decisions.findings import Finding
@@ -88,7 +89,9 @@ def make(context: Context) -> Part:
         target = record.facts.target if record is not None else None
         if record is None or target is None:
             return
-        yield from owners.findings(record.facts.service.asks.owner, target, name.name)
+        asks = record.facts.service.asks
+        is_bypassed = asks.route is Route.TAKEOVER and not asks.container_concurrency
+        yield from owners.findings(asks.owner, target, name.name, is_bypassed=is_bypassed)
         if (found := flapping.finding(scaled(target))) is not None:
             yield found
 

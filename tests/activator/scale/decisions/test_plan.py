@@ -338,6 +338,38 @@ def test_a_request_while_closing_keeps_the_pods_and_restarts_the_idle_time() -> 
     assert planner.decide(asked, seen(0, 1, busy=25), 45).phase is Phase.CLOSING
 
 
+@pytest.mark.parametrize("owner", [Owner.KEDA, Owner.HPA])
+def test_another_owner_ends_the_last_pod_only_after_the_activators_saw_no_request(
+    owner: Owner,
+) -> None:
+    asked = Annotations(owner=owner, route=Route.TAKEOVER, scale=Rules(idle=100))
+    planner = Planner(0)
+    assert planner.decide(asked, seen(1, 0, busy=1), 1).replicas == 1
+    assert planner.decide(asked, seen(1, 1, 0, busy=2), 2).active
+    # Pods are ready, and from then on clients connect to them.
+    plan = planner.decide(asked, seen(0, 1, busy=2, lease=30.0), 10)
+    assert (plan.active, plan.takes_over) == (True, True)
+    plan = planner.decide(asked, seen(0, 1, busy=2, lease=30.0), 39)
+    assert (plan.active, plan.takes_over) == (True, False)
+    # Without a slice nothing is observed, and the owner must not scale to zero.
+    plan = planner.decide(asked, seen(0, 1, busy=2, slice_since=None), 40)
+    assert (plan.active, plan.takes_over, plan.hold) == (True, True, Hold.CLOSING)
+    plan = planner.decide(asked, seen(0, 1, busy=2, slice_since=None), 40 + SLICE_WRITTEN)
+    assert (plan.active, plan.hold) == (True, Hold.NO_SLICE)
+    # A request arrives at an activator: the workload is in use for another 100 s.
+    plan = planner.decide(asked, seen(1, 1, busy=52, slice_since=50), 52)
+    assert (plan.active, plan.takes_over, plan.hold) == (True, False, Hold.NONE)
+    assert not planner.decide(asked, seen(0, 1, busy=52), 151).takes_over
+    assert planner.decide(asked, seen(0, 1, busy=52), 152).takes_over
+    ends = 152 + OBSERVATION
+    assert planner.decide(asked, seen(0, 1, busy=52, slice_since=152), ends - 0.1).active
+    plan = planner.decide(asked, seen(0, 1, busy=52, slice_since=152), ends)
+    assert (plan.active, plan.takes_over, plan.hold) == (False, True, Hold.NONE)
+    # The slice stays until the owner has ended the pod, and after that.
+    assert planner.decide(asked, seen(0, 1, busy=52, slice_since=152), ends + 300).takes_over
+    assert planner.decide(asked, seen(0, 0, busy=52, slice_since=152), ends + 301).takes_over
+
+
 # -- walks ----------------------------------------------------------------------------------------
 
 

@@ -190,3 +190,25 @@ def test_a_broken_object_is_an_error_and_the_last_state_stays(key: ObjectKey, ob
     assert (
         owners.other_owner(Owner.SELF, HELLO) == "ScaledObject hello, HorizontalPodAutoscaler hello"
     )
+
+
+@pytest.mark.parametrize(
+    ("owner", "found", "is_seen"),
+    [
+        (Owner.KEDA, keda(), False),
+        (Owner.KEDA, keda(triggers=[*PUSH, {"type": "cpu"}]), True),
+        (Owner.HPA, hpa(), False),
+        (Owner.HPA, hpa(metrics=[*EXTERNAL, {"type": "Resource"}]), True),
+        (Owner.HPA, hpa(metrics=EXTERNAL * 2), True),
+        (Owner.SELF, hpa(), True),
+    ],
+)
+def test_a_metric_of_the_activators_alone_misses_requests_that_bypass_them(
+    owner: Owner, found: tuple[ObjectKey, Any], is_seen: bool
+) -> None:
+    def reasons(is_bypassed: bool) -> list[Reason]:
+        every = known(found).findings(owner, HELLO, "hello", is_bypassed=is_bypassed)
+        return [each.reason for each in every]
+
+    assert (Reason.LOAD_UNSEEN in reasons(is_bypassed=True)) is not is_seen
+    assert Reason.LOAD_UNSEEN not in reasons(is_bypassed=False)
