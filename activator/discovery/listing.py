@@ -47,7 +47,7 @@ async def pages(
         cluster: sends the requests.
         timings: the time-out of a page.
         version: the oldest version of the list. ``0`` accepts the server's cache; empty reads
-            etcd.
+            etcd. Source: "Resource versions" in the Kubernetes API concepts, the table for lists.
 
     Raises:
         ConnectionLostError, ServerResponseError, GarbledError: the list is incomplete, and the
@@ -56,13 +56,17 @@ async def pages(
     params = {"limit": str(PAGE_SIZE), **resource.selector}
     if version:
         params["resourceVersion"] = version
+    if version not in ("", "0"):
+        # Without it, a list with a limit has exactly this version, from which no watch may begin.
+        params["resourceVersionMatch"] = "NotOlderThan"
     while True:
         page = await _page(cluster, resource, timings, params)
         yield page
         if not page.metadata.continue_:
             return
-        # The token contains the version of the first page; a request must not repeat it.
+        # The token contains the version of the first page; a request must not repeat both.
         params.pop("resourceVersion", None)
+        params.pop("resourceVersionMatch", None)
         params["continue"] = page.metadata.continue_
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -279,8 +279,13 @@ class ControlPlane:
 
     def _list(self, context: Context) -> Response:
         place, query = context.place, context.query
-        found = self.store.select(place.resource, place.namespace, selector(query))
+        wanted = place.resource, place.namespace, selector(query)
         start, version = _continued(query.get("continue", ""), self.store.version)
+        if exact := _exact_version(query):
+            version = min(exact, version)
+            found = self.store.as_of(version, *wanted)
+        else:
+            found = self.store.select(*wanted)
         if version < self.store.oldest:
             raise expired(version, self.store.oldest)
         end = start + (int(query.get("limit") or 0) or len(found) or 1)
@@ -296,6 +301,16 @@ class ControlPlane:
         resource = place.resource
         head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version}
         return _json({**head, "metadata": metadata, "items": items})
+
+
+def _exact_version(query: Mapping[str, str]) -> int:
+    """Return the version that a list must have exactly; 0 if a newer one will do.
+
+    Source: "Resource versions" in the Kubernetes API concepts, the table for lists with a limit.
+    """
+    if "limit" not in query or "continue" in query or "resourceVersionMatch" in query:
+        return 0
+    return int(query.get("resourceVersion") or 0)
 
 
 def _continued(token: str, current: int) -> tuple[int, int]:

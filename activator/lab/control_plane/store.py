@@ -84,6 +84,22 @@ class Store:
             known[key] for key in sorted(known) if namespace in ("", key[0]) and test(known[key])
         ]
 
+    def as_of(self, version: int, resource: Resource, namespace: str, test: Test) -> list[Object]:
+        """Return the objects as `select` returned them at a version; do not change them.
+
+        Raises:
+            ApiError: the version is compacted.
+        """
+        known = dict(self._objects.get(resource, {}))
+        for change in reversed(self.since(version)):
+            if change.resource == resource:
+                known.pop(_key(change.last), None)
+                if change.old is not None:
+                    known[_key(change.old)] = change.old
+        return [
+            known[key] for key in sorted(known) if namespace in ("", key[0]) and test(known[key])
+        ]
+
     def everything(self) -> list[tuple[Resource, Object]]:
         """Return all objects; the caller must not change them."""
         return [

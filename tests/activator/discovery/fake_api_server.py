@@ -1,7 +1,8 @@
 """An API server that sends exactly the bytes that a test chooses.
 
 ``objects`` feeds lists and watches; responses in ``script`` come before that. The server uses raw
-asyncio: HTTP libraries refuse to send many of the faults.
+asyncio: HTTP libraries refuse to send many of the faults. As the real one, it sends a list of
+exactly the requested version if the request has a limit and no ``resourceVersionMatch``.
 """
 
 from __future__ import annotations
@@ -91,6 +92,9 @@ class FakeApiServer:
         self.always: dict[tuple[str, str], Answer] = {}
         self.requests: list[Request] = []
         self.page_size = 500
+        self.first_of_watches = 0  # the version of the server's cache after a restart
+        # Version, kind, name, and the object before the change.
+        self._changes: list[tuple[int, str, str, dict[str, Any] | None]] = []
         self._streams: dict[str, list[tuple[Request, asyncio.StreamWriter]]] = defaultdict(list)
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
@@ -147,6 +151,7 @@ class FakeApiServer:
         metadata = obj["metadata"]
         metadata["resourceVersion"] = str(self.version)
         known = self.objects[obj["kind"]]
+        self._note(obj["kind"], metadata["name"])
         line = event(event_type or ("MODIFIED" if metadata["name"] in known else "ADDED"), obj)
         known[metadata["name"]] = obj
         self._tell(obj, line)
@@ -155,10 +160,24 @@ class FakeApiServer:
     def delete(self, kind: str, name: str, *, tell: bool = True) -> None:
         """Delete an object; send the event to the open watches unless ``tell`` is false."""
         self.version += 1
+        self._note(kind, name)
         obj = self.objects[kind].pop(name)
         obj["metadata"]["resourceVersion"] = str(self.version)
         if tell:
             self._tell(obj, event("DELETED", obj))
+
+    def _note(self, kind: str, name: str) -> None:
+        self._changes.append((self.version, kind, name, self.objects[kind].get(name)))
+
+    def _as_of(self, kind: str, version: int) -> dict[str, dict[str, Any]]:
+        """Return the objects of a kind as they were at a version."""
+        found = dict(self.objects[kind])
+        for at, of, name, before in reversed(self._changes):
+            if at > version and of == kind:
+                found.pop(name, None)
+                if before is not None:
+                    found[name] = before
+        return found
 
     def send(self, kind: str, line: bytes) -> None:
         """Write bytes into the open watches of a kind, whatever they select."""
@@ -240,23 +259,35 @@ class FakeApiServer:
         if request.kind == "version":
             return Answer(body=json.dumps({"gitVersion": self.git_version}).encode())
         if request.is_watch:
+            if int(request.params.get("resourceVersion") or 0) < self.first_of_watches:
+                return Answer(body=event("ERROR", expired()))
             return Answer(end="hold")
         start = int(request.params.get("continue", "0"))
         return Answer(body=self.page(request.kind, start, request))
 
     def page(self, kind: str, start: int = 0, request: Request | None = None) -> bytes:
         """Return a page of a list as the client gets it: the items have no kind."""
-        known = self.objects[kind].values()
-        objects = [obj for obj in known if request is None or selects(request, obj)]
+        exact = _exact_version(request)
+        version = exact or self.version
+        known = self._as_of(kind, exact) if exact else self.objects[kind]
+        objects = [obj for obj in known.values() if request is None or selects(request, obj)]
         end = start + self.page_size
         items = [
             {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
             for obj in objects[start:end]
         ]
-        metadata = {"resourceVersion": str(self.version)}
+        metadata = {"resourceVersion": str(version)}
         if end < len(objects):
             metadata["continue"] = str(end)
         return json.dumps({"kind": f"{kind}List", "metadata": metadata, "items": items}).encode()
+
+
+def _exact_version(request: Request | None) -> int:
+    """Return the version that a list must have exactly; 0 if a newer one will do."""
+    params = {} if request is None else request.params
+    if "limit" not in params or "resourceVersionMatch" in params or "continue" in params:
+        return 0
+    return int(params.get("resourceVersion") or 0)
 
 
 def _parse(head: bytes) -> Request:

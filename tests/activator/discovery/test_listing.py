@@ -16,7 +16,12 @@ from tests.activator.discovery.recording import private
 ENDPOINTS = Resource("Endpoints", "/api/v1/endpoints", {"labelSelector": "x"})
 
 
-@pytest.mark.parametrize(("version", "asked"), [("", {}), ("0", {"resourceVersion": "0"})])
+NEWER = {"resourceVersion": "101", "resourceVersionMatch": "NotOlderThan"}
+
+
+@pytest.mark.parametrize(
+    ("version", "asked"), [("", {}), ("0", {"resourceVersion": "0"}), ("101", NEWER)]
+)
 async def test_each_page_asks_for_the_next(
     server: FakeApiServer, tmp_path: Path, version: str, asked: dict[str, str]
 ) -> None:

@@ -225,6 +225,21 @@ async def test_an_expired_version_is_listed_again_without_a_gap(
     assert server.of("Endpoints", "list")[1].params["resourceVersion"] == "102"
 
 
+async def test_a_restarted_server_refuses_watches_from_before_its_restart(
+    server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    server.put(private("10.0.0.1"))
+    async with following(server, inventory, tmp_path):
+        await server.watched("Endpoints")
+        await server.stop()
+        server.put(private("10.0.0.2"))
+        server.first_of_watches = server.version
+        await server.__aenter__()
+        await sink.until_ready("10.0.0.2")
+        await server.watched("Endpoints")
+    assert server.count("Endpoints", "list") == 2
+
+
 async def test_a_list_whose_version_has_expired_is_repeated_without_a_version(
     server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
 ) -> None:

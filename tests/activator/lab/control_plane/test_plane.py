@@ -43,6 +43,20 @@ async def test_list_has_pages_of_one_version(world):
     assert status == 410
 
 
+async def test_a_list_with_a_limit_has_exactly_the_requested_version(world):
+    await world.send("POST", SERVICES, service("a"))
+    first = await world.send("GET", SERVICES)
+    await world.send("DELETE", f"{SERVICES}/a")
+    await world.send("POST", SERVICES, service("b"))
+    version = first["metadata"]["resourceVersion"]
+    exact = await world.send("GET", f"{SERVICES}?limit=5&resourceVersion={version}")
+    assert exact == first
+    newer = f"{SERVICES}?limit=5&resourceVersion={version}&resourceVersionMatch=NotOlderThan"
+    for path in (newer, f"{SERVICES}?resourceVersion={version}", f"{SERVICES}?limit=5"):
+        found = await world.send("GET", path)
+        assert [each["metadata"]["name"] for each in found["items"]] == ["b"]
+
+
 async def test_unknown_group_is_a_plain_text_page(world):
     for path in ("/apis/example.com/v1/things", "/apis/apps/v2/deployments", "/api/v1/things"):
         with naming(path):
