@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from activator.discovery.destinations import EndpointsSource, Family
 from activator.discovery.sink import Sink, SystemSink
 from activator.objects.fields import ObjectKey
+from activator.plain.own_listeners import NO_LISTENERS, OwnListeners
 from activator.records.source_status import ObjectWarning
 from throttler.model import RevisionKind
 
@@ -32,6 +33,7 @@ class Scope:
         services: whether annotated Services count. Then an EndpointSlice without Knative's labels
             is no mistake.
         folder: whether objects come from a folder, where each one is meant for the activator.
+        own: the ports on which this process listens: none of them is a pod of a Service.
     """
 
     system_namespace: str | None = None
@@ -41,6 +43,7 @@ class Scope:
     cluster_domain: str = "cluster.local"
     services: bool = False
     folder: bool = False
+    own: OwnListeners = NO_LISTENERS
 
 
 def no_warning(obj: object, parsed: object, scope: Scope) -> str:

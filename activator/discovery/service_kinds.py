@@ -95,7 +95,8 @@ def _put_workload(
 
 def _make_state(sink: Sink, system: SystemSink, scope: Scope) -> ServicesState:
     ipv6 = scope.family is Family.IPV6
-    return ServicesState(Services(sink, ipv6=ipv6, cluster_domain=scope.cluster_domain))
+    domain = scope.cluster_domain
+    return ServicesState(Services(sink, ipv6=ipv6, cluster_domain=domain, own=scope.own))
 
 
 SERVICES: Final = Dialect(

@@ -17,6 +17,7 @@ from activator.discovery.rejections import Rejection, log_rejection
 from activator.discovery.service_kinds import SERVICES
 from activator.discovery.sink import Sink, SystemSink
 from activator.discovery.source import Source
+from activator.plain.own_listeners import OwnListener, OwnListeners
 from activator.settings.config import Settings
 
 
@@ -94,9 +95,21 @@ def _inventory(
         settings.cluster_domain,
         services=SERVICES.name in settings.dialect,
         folder=folder,
+        own=_own_listeners(settings),
     )
     dialects = (DIALECTS[name] for name in settings.dialect)
     return Inventory(wiring.sink, wiring.system, report, scope, dialects)
+
+
+def _own_listeners(settings: Settings) -> OwnListeners:
+    listeners = (
+        OwnListener(settings.bind, settings.http_port, "--http-port"),
+        OwnListener(settings.bind, settings.h2c_port, "--h2c-port"),
+        OwnListener(settings.bind, settings.profiling_port, "--profiling-port"),
+        OwnListener(settings.metrics_bind, settings.metrics_port, "--metrics-port"),
+        OwnListener(settings.admin_bind, settings.admin_port, "--admin-port"),
+    )
+    return OwnListeners(listeners, settings.pod_ip)
 
 
 #: The first row that is chosen counts.

@@ -26,6 +26,22 @@ def host(ip: str) -> str:
     return f"[{ip}]" if ":" in ip else ip
 
 
+@lru_cache(maxsize=_CHECKED_ADDRESSES)
+def may_be_pod(ip: str) -> bool:
+    """Return whether a text is an IP address that a pod can have.
+
+    The API server refuses unspecified, link-local and multicast addresses in EndpointSlices, and
+    loopback addresses too. Pods of a folder may have loopback addresses. Source: ValidateNonSpecialIP in Kubernetes
+    pkg/apis/core/validation.
+    """
+    if not host(ip):
+        return False
+    address = ipaddress.ip_address(ip)
+    # The kernel sends a mapped address to the IPv4 address in it.
+    known = getattr(address, "ipv4_mapped", None) or address
+    return not (known.is_unspecified or known.is_link_local or known.is_multicast)
+
+
 def ip_of(field: Field) -> str:
     """Return the IP address unchanged, since all activators must sort the same strings.
 

@@ -24,7 +24,8 @@ class ProblemReason(StrEnum):
     REFUSED: the Service cannot be buffered at all. NO_SCALABLE_TARGET: no workload is found, so
     none can be scaled. SEVERAL_TARGETS: more than one is found. HOST_CONFLICT: an older Service has
     a host. PORT_CONFLICT: an older slice has the allotted port. NO_SUCH_PORT: slices list pods, but
-    not the buffered port. LIMITED: a field of the Service limits the activator.
+    not the buffered port. OWN_PORT: slices list the activator itself. LIMITED: a field of the
+    Service limits the activator.
     """
 
     REFUSED = "refused"
@@ -33,6 +34,7 @@ class ProblemReason(StrEnum):
     HOST_CONFLICT = "host-conflict"
     PORT_CONFLICT = "port-conflict"
     NO_SUCH_PORT = "no-such-port"
+    OWN_PORT = "own-port"
     LIMITED = "limited"
 
 
@@ -108,6 +110,20 @@ def of_slices(port: Port, slices: Iterable[Slice]) -> Iterator[Problem]:
             ProblemReason.NO_SUCH_PORT,
             f"no EndpointSlice has the port {port.name!r} (found: {found}), so no pod gets "
             f"requests",
+        )
+
+
+def of_own_ports(own: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield that slices list addresses of this activator.
+
+    Arguments:
+        own: these addresses, each with the setting that chooses the port.
+    """
+    if own:
+        listed = _several(f"{address} ({setting})" for address, setting in own.items())
+        yield Problem(
+            ProblemReason.OWN_PORT,
+            f"{listed}: the activator itself listens there, so it gets none of these requests",
         )
 
 

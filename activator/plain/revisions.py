@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from activator.knative.probes import KUBELET_AGENT
@@ -11,7 +11,8 @@ from activator.plain.allotments import Allotment
 from activator.plain.probe_choice import choose
 from activator.plain.probes import ContainerProbe, Handler
 from activator.plain.service import PlainService, Port
-from activator.plain.slices import Condition, Slice, join
+from activator.plain.slices import Condition
+from activator.plain.slices import Endpoint as Pod
 from activator.plain.workloads import Workload
 from throttler.model import (
     AppProtocol,
@@ -108,20 +109,20 @@ def probe_spec(probe: ContainerProbe | None) -> ProbeSpec:
 
 
 def endpoints_of(
-    slices: Iterable[Slice], port: Port, *, ipv6: bool
+    pods: Mapping[str, Pod], port: Port, own: Container[str] = ()
 ) -> Mapping[AppProtocol, ListedEndpoints]:
     """Return the endpoints behind the buffered port, by the protocol of that port.
 
     Arguments:
-        slices: all slices of the Service that Kubernetes wrote.
-        ipv6: which addresses to use where pods have both.
+        pods: by ``ip:port``, over all slices of the Service that Kubernetes wrote.
+        own: addresses that lead back to this activator; they are left out.
     """
-    pods = join(slices, port.name, ipv6=ipv6)
-
     ready: list[Endpoint] = []
     not_ready: list[Endpoint] = []
     draining: list[Endpoint] = []
     for address, pod in pods.items():
+        if address in own:
+            continue
         condition = pod.condition
         if condition is _READY:
             ready.append(Endpoint(address, pod.uid))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from activator.objects.addresses import host, ip_of
+from activator.objects.addresses import host, ip_of, may_be_pod
 from activator.objects.fields import Field, root
 
 SERVICE_LABEL: Final = "kubernetes.io/service-name"
@@ -155,7 +155,7 @@ def _usual(value: object) -> Endpoint | None:
     if not addresses or type(uid) is not str or conditions.get("terminating") is not False:
         return None
     ip = addresses[0]
-    if type(ready) is not bool or type(ip) is not str or not host(ip):
+    if type(ready) is not bool or type(ip) is not str or not may_be_pod(ip):
         return None
     return Endpoint(ip, uid, _READY if ready else _NOT_READY)
 
@@ -165,7 +165,10 @@ def _endpoint(entry: Field) -> Endpoint:
     if not addresses:
         entry["addresses"].expected("at least one address")
     uid = entry["targetRef"]["uid"].text()
-    return Endpoint(ip_of(addresses[0]), uid, _condition(entry["conditions"]))
+    ip = ip_of(addresses[0])
+    if not may_be_pod(ip):
+        addresses[0].expected("the address of a pod: not unspecified, link-local or multicast")
+    return Endpoint(ip, uid, _condition(entry["conditions"]))
 
 
 def _condition(conditions: Field) -> Condition:

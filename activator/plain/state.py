@@ -17,11 +17,12 @@ from activator.plain import problems
 from activator.plain.allotments import Allotment
 from activator.plain.hosts import Claim, Hosts
 from activator.plain.matches import Matches, known_target
+from activator.plain.own_listeners import NO_LISTENERS, OwnListeners
 from activator.plain.port_claims import PortClaims
 from activator.plain.problems import Problem
 from activator.plain.revisions import endpoints_of, revision_id, revision_of, route_of
 from activator.plain.service import PlainService, Port
-from activator.plain.slices import Slice
+from activator.plain.slices import Slice, join
 from activator.plain.workloads import Workload
 from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID, Route
 
@@ -64,6 +65,7 @@ class _Known:
         joined: the port whose endpoints the sink has; None if a slice has changed since.
         revision, endpoints, activators, route: as last passed to the sink; None, an empty set and
             ``Route()`` for nothing.
+        own: endpoints that lead back to this process, with the setting of each port.
     """
 
     service: PlainService | None = None
@@ -75,6 +77,7 @@ class _Known:
     endpoints: Mapping[AppProtocol, ListedEndpoints] | None = None
     activators: frozenset[str] = frozenset()
     route: Route = _NO_ROUTE
+    own: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -89,12 +92,21 @@ class Services:
         sink: takes changed values.
         ipv6: which addresses to use where pods have both families.
         cluster_domain: the suffix of a Service's name in the cluster.
+        own: the ports on which this process listens.
     """
 
-    def __init__(self, sink: ServiceSink, *, ipv6: bool, cluster_domain: str) -> None:
+    def __init__(
+        self,
+        sink: ServiceSink,
+        *,
+        ipv6: bool,
+        cluster_domain: str,
+        own: OwnListeners = NO_LISTENERS,
+    ) -> None:
         self._sink = sink
         self._ipv6 = ipv6
         self._cluster_domain = cluster_domain
+        self._own = own
         self._known: dict[RevisionID, _Known] = {}
         # A dict, not a set: it keeps the order of the changes.
         self._changed: dict[RevisionID, None] = {}
@@ -191,11 +203,18 @@ class Services:
     def _set_endpoints(self, id_: RevisionID, known: _Known) -> None:
         if known.port is None or known.joined == known.port:
             return
-        endpoints = endpoints_of(known.slices.values(), known.port, ipv6=self._ipv6)
+        pods = join(known.slices.values(), known.port.name, ipv6=self._ipv6)
+        known.own = self._own_addresses(known, known.port, pods)
+        endpoints = endpoints_of(pods, known.port, known.own)
         if known.endpoints != endpoints:
             self._sink.set_endpoints(id_, endpoints)
             known.endpoints = endpoints
         known.joined = known.port
+
+    def _own_addresses(self, known: _Known, port: Port, pods: Iterable[str]) -> Mapping[str, str]:
+        """Return the addresses that lead back to this process, with the setting of each port."""
+        numbers = {each.ports.get(port.name, 0) for each in known.slices.values()}
+        return self._own.among(pods) if any(map(self._own.has_port, numbers)) else {}
 
     def _set_activators(self, id_: RevisionID, known: _Known, port: Port) -> None:
         """Pass on the activators behind a takeover slice: they share the pods.
@@ -288,6 +307,7 @@ class Services:
         yield from problems.of_hosts(self._hosts.conflicts(Claim(service.created, str(id_))))
         yield from problems.of_port(*self._ports.refused(id_))
         yield from problems.of_slices(service.port, known.slices.values())
+        yield from problems.of_own_ports(known.own)
 
     def _report(self, id_: RevisionID, known: _Known, found: Iterable[Problem]) -> None:
         before, known.problems = known.problems, tuple(found)

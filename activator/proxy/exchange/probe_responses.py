@@ -1,4 +1,4 @@
-"""Responds to probes of the activator, and to requests that name two revisions.
+"""Responds to probes of the activator, to requests that name two revisions, and to loops.
 
 The order is that of Knative's handler chain (cmd/activator/main.go): kubelet's probe, ingress's
 probe, autoscaler's probe. A probe may have any method, path and port.
@@ -8,13 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final
 
-from activator.knative.control_fields import KUBELET_PROBE, NETWORK_HASH, NETWORK_PROBE
+from activator.knative.control_fields import (
+    KUBELET_PROBE,
+    NETWORK_HASH,
+    NETWORK_PROBE,
+    REVISION,
+)
 from activator.knative.probes import AUTOSCALER, INGRESS, KUBELET_AGENT
 from activator.proxy.exchange.lookup import contradiction
 from activator.proxy.exchange.sides import Port
 from activator.proxy.message import own_responses
 from activator.proxy.message.request import Request
+
+#: From this number of addresses in X-Forwarded-For on, a request is in a loop.
+_MOST_HOPS: Final = 32
+#: So many addresses, of the shortest form ``::1``, have at least as many bytes.
+_SHORTEST: Final = 4 * _MOST_HOPS - 1
 
 _KUBELET = re.compile(rb"\r\n[Uu](?i:ser-agent):[ \t]*" + re.escape(KUBELET_AGENT))
 
@@ -29,17 +41,17 @@ def probe_response(
 ) -> own_responses.OwnResponse | None:
     """Return the response to a probe of kubelet, ingress or autoscaler; None for other requests.
 
-    A request that names two revisions gets 400. All requests on the port of a plain Service are for
-    its pods.
+    A request that names two revisions gets 400, one in a loop 508. All other requests on the port
+    of a plain Service are for its pods.
 
     Arguments:
         request: any request of a client.
         port: the port that the client has connected to.
         unhealthy: returns why the activator is not ready; empty while it is ready.
     """
-    if port.service:
-        return None
     fields = request.fields
+    if port.service:
+        return _loop(fields)
     may_be = may_be_kubelet(request.section or request.lines)
     if fields.get(KUBELET_PROBE) or (may_be and _KUBELET.search(request.lines)):
         why = unhealthy()
@@ -47,9 +59,29 @@ def probe_response(
     probe = fields.get(NETWORK_PROBE, b"").rstrip(b" \t")
     if not probe:
         wrong = contradiction(fields)
-        return own_responses.refused(400, wrong) if wrong else None
+        return own_responses.refused(400, wrong) if wrong else _loop(fields)
     if probe == INGRESS:
         return own_responses.network_probe(fields.get(NETWORK_HASH, b"").rstrip(b" \t"))
     if probe == AUTOSCALER:
         return own_responses.ACTIVATOR_PROBE
     return own_responses.unexpected_probe(probe)
+
+
+def _loop(fields: dict[bytes, bytes]) -> own_responses.OwnResponse | None:
+    """Return the response to a request that passes the activator again and again; else None.
+
+    The pods of a Service may be activators by mistake. Then each round adds an address to
+    X-Forwarded-For, and takes two connections. Requests with the header of Knative's ingress are
+    exempt: their Endpoints list pods with queue-proxy.
+
+    Arguments:
+        fields: the handled fields of the request, by name in lower case.
+    """
+    forwarded_for = fields.get(b"x-forwarded-for", b"")
+    if len(forwarded_for) < _SHORTEST or REVISION in fields:
+        return None
+    hops = forwarded_for.count(b",") + 1
+    if hops < _MOST_HOPS:
+        return None
+    text = f"X-Forwarded-For has {hops} addresses: the request passes the activator again and again"
+    return own_responses.refused(HTTPStatus.LOOP_DETECTED, text)

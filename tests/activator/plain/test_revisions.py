@@ -137,7 +137,7 @@ def test_endpoints_by_condition() -> None:
         )
     )
     assert pods is not None
-    assert endpoints_of([pods], found.port, ipv6=False) == {
+    assert endpoints_of(slices.join([pods], found.port.name, ipv6=False), found.port) == {
         AppProtocol.HTTP1: ListedEndpoints(
             frozenset({Endpoint("10.0.0.1:8080", "uid-10.0.0.1")}),
             frozenset({Endpoint("10.0.0.2:8080", "uid-10.0.0.2")}),

@@ -81,6 +81,20 @@ def test_a_nameless_port_has_the_empty_name() -> None:
     [
         obj({"addresses": []}),
         obj({"addresses": ["nobody"]}),
+        *(
+            obj(endpoint(ip), family="IPv6" if ":" in ip else "IPv4")
+            for ip in (
+                "0.0.0.0",
+                "169.254.1.1",
+                "224.0.0.1",
+                "239.1.2.3",
+                "::",
+                "fe80::1",
+                "ff02::1",
+            )
+        ),
+        *(obj(endpoint(f"::ffff:{ip}"), family="IPv6") for ip in ("0.0.0.0", "169.254.1.1")),
+        obj(endpoint("0.0.0.0", ready=True, serving=True, terminating=False)),
         obj({"addresses": ["10.0.0.1"], "conditions": {"ready": "yes"}}),
         obj(ports=[{"port": 70000}]),
         obj(ports="http"),
@@ -89,6 +103,13 @@ def test_a_nameless_port_has_the_empty_name() -> None:
 def test_a_broken_field_is_an_error_that_names_it(broken: Any) -> None:
     with pytest.raises(ManifestError, match=r"^EndpointSlice shop/hello-1: (endpoints|ports)"):
         parse(broken)
+
+
+def test_a_loopback_address_is_that_of_a_local_pod() -> None:
+    for ip, family in (("127.0.0.11", "IPv4"), ("::1", "IPv6"), ("fd00::1", "IPv6")):
+        found = parse(obj(endpoint(ip), family=family))
+        assert found is not None
+        assert [each.ip for each in found.endpoints] == [ip]
 
 
 def slice_of(*endpoints: Endpoint, ipv6: bool = False, port: int = 8080) -> Slice:

@@ -10,6 +10,7 @@ import pytest
 
 from activator.objects.fields import ObjectKey, identify
 from activator.plain import allotments, service, slices, workloads
+from activator.plain.own_listeners import NO_LISTENERS, OwnListener, OwnListeners
 from activator.plain.state import Services
 from tests.activator.plain.objects import (
     container,
@@ -39,13 +40,13 @@ HTTP = {"httpGet": {"port": 8080}}
 class World:
     """The state of the dialect, and the values that it has passed on."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: OwnListeners = NO_LISTENERS) -> None:
         self.revisions: dict[RevisionID, Revision] = {}
         self.endpoints: dict[RevisionID, Mapping[AppProtocol, ListedEndpoints]] = {}
         self.routes: dict[RevisionID, Route] = {}
         self.activators: dict[RevisionID, Mapping[AppProtocol, frozenset[str]]] = {}
         self.calls: list[str] = []
-        self.services = Services(self, ipv6=False, cluster_domain="cluster.local")
+        self.services = Services(self, ipv6=False, cluster_domain="cluster.local", own=own)
         self._objects: dict[ObjectKey, Any] = {}
 
     def set_revision(self, revision: Revision) -> None:
@@ -308,6 +309,21 @@ def test_problems_are_logged_once_all_objects_have_been_read(
     assert caplog.messages == []  # the same problem
     world.put(named(service_object({"hosts": "b.com"}), "other"))
     assert [text.split(": ")[1] for text in caplog.messages] == ["host-conflict"]
+
+
+def test_the_activator_itself_is_no_pod_and_the_service_has_the_reason() -> None:
+    world = World(OwnListeners([OwnListener("0.0.0.0", 8080, "--admin-port")]))
+    world.put(service_object(), deployment(), slice_of(endpoint("127.0.0.1"), endpoint("10.0.0.1")))
+    listed = world.endpoints[HELLO][AppProtocol.HTTP1]
+    assert [each.address for each in listed.ready] == ["10.0.0.1:8080"]
+    [(_, problem)] = world.services.problems()
+    assert (problem.reason.value, problem.text) == (
+        "own-port",
+        "127.0.0.1:8080 (--admin-port): the activator itself listens there, so it gets none of "
+        "these requests",
+    )
+    world.put(slice_of(endpoint("10.0.0.1")))
+    assert list(world.services.problems()) == []
 
 
 # -- cost of an event -----------------------------------------------------------------------------

@@ -12,9 +12,9 @@ import pytest
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.exchange.sides import Port
 from tests.activator.proxy.http2.peers import Http2Pod, Http2World, Peer
-from tests.activator.proxy.world import Client, Pod, World, until
+from tests.activator.proxy.world import Client, Pod, World, request, until
 from tests.conftest import both_loops
-from throttler.model import AppProtocol, RevisionKind
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints, RevisionKind
 
 H2C = AppProtocol.H2C
 HOST = b"shop.example.com"
@@ -198,6 +198,33 @@ async def test_problem_details_name_a_service_in_a_member_of_its_own(world: Worl
     unknown = b"Activator-Service: ns/none\r\n" + json_only
     told = json.loads((await world.ask(asking(HOST, unknown))).body)
     assert (told["namespace"], told["service"], told["revision"]) == ("ns", "none", "none")
+
+
+async def test_a_service_whose_pod_is_the_activator_gets_508_after_some_rounds(
+    http2: Http2World,
+) -> None:
+    world = http2.world
+    world.healthy = lambda tracker: True
+    throttler = world.serve(hosts=[HOST.decode()])
+    itself = ListedEndpoints(frozenset({Endpoint(f"127.0.0.1:{world.port}", "u1")}))
+    world.driver.set_endpoints(throttler.revision.id, {AppProtocol.HTTP1: itself})
+    answer = await world.ask(asking())
+    assert answer.status == 508
+    assert answer.get(b"activator-reason") == (
+        b"bad-request; X-Forwarded-For has 32 addresses: the request passes the activator again "
+        b"and again"
+    )
+    client = await http2.client()
+    assert (await client.answer(knocks(client))).status == 508
+    world.driver.set_endpoints(throttler.revision.id, {})  # closes the idle connections
+
+
+async def test_a_request_with_the_header_of_knatives_ingress_has_no_limit_of_addresses(
+    world: World,
+) -> None:
+    await world.serving()
+    hops = b"X-Forwarded-For: " + b", ".join([b"10.0.0.1"] * 99) + b"\r\n"
+    assert (await world.ask(request(fields=hops))).status == 200
 
 
 async def test_two_names_are_refused_in_both_versions(http2: Http2World) -> None:
