@@ -30,7 +30,8 @@ WANTED: Final = Family(
     "activator_scale_wanted_replicas",
     _G,
     SERVICE,
-    "Replicas that the scaler asks for; those of the workload if it asks for no change.",
+    "Replicas that the rules want, also while something holds the change; those of the workload "
+    "where another owner decides.",
 )
 READY: Final = Family(
     "activator_scale_ready_pods", _G, SERVICE, "Pods of the Service that Kubernetes lists as ready."
@@ -45,7 +46,7 @@ PROBLEM: Final = Family(
     "activator_scale_problem",
     _G,
     (*SERVICE, "reason"),
-    "1 while a Service is not scaled as its load asks for, with the reason.",
+    "1 for each reason why a Service is not scaled as its load or its annotations ask for.",
 )
 CHANGES: Final = Family(
     "activator_scale_changes_total", _C, ("rule",), "Changes of replicas, by the rule."

@@ -129,8 +129,8 @@ CONN_REACHABLE = Family(
     "kn_activator_stats_conn_reachable",
     _G,
     ("peer", *SCOPE),
-    "1 while the peer is connected, else 0; absent before the first connection. Peers are "
-    "Knative's autoscaler and the scaler of Services.",
+    "1 while the peer is connected, else 0. Peers are Knative's autoscaler and the scaler of "
+    "Services. Knative's autoscaler has no value before the first connection.",
     counts="reachable",
 )
 CONN_ERRORS = Family(

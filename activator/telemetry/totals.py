@@ -106,7 +106,12 @@ class Totals(Generic[L, P]):
             for peer, link in peers.items()
             if link is not None
         }
-        known = {labels: link for labels, link in links.items() if link.ever_connected}
+        # As Knative's: its autoscaler has no value before the first connection.
+        known = {
+            labels: link
+            for labels, link in links.items()
+            if link.ever_connected or link is sources.scaler_link
+        }
         if known:
             yield writer.header(f.CONN_REACHABLE)
         for labels, link in known.items():

@@ -118,6 +118,7 @@ async def traffic(folder: Path) -> AsyncIterator[Traffic]:
                 "SYSTEM_NAMESPACE": "knative-serving",
                 "KUBECONFIG": api.kubeconfig(folder),
                 "ACTIVATOR_AUTOSCALER_URL": all_of_it.autoscaler.url,
+                "ACTIVATOR_SCALER_URL": "ws://127.0.0.1:1",  # nothing listens there
             },
         )
         all_of_it.activator = await stack.enter_async_context(running)

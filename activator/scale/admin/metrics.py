@@ -82,12 +82,12 @@ class Metrics:
         for name, record in records:
             facts, decided = record.facts, record.decided
             if facts.replicas is not None:
-                plan = decided.plan if decided else None
-                asked = plan.replicas if plan is not None else None
+                asked = record.planner.wanted
                 replicas[name] = float(facts.replicas)
                 wanted[name] = float(facts.replicas if asked is None else asked)
             if decided is not None and decided.reason:
                 problems[*name, decided.reason] = 1.0
+            problems |= {(*name, finding.reason.value): 1.0 for finding in facts.findings}
         yield from write.many(f.REPLICAS, replicas.items())
         yield from write.many(f.WANTED, wanted.items())
         yield from write.many(

@@ -124,6 +124,10 @@ class Planner:
     Arguments:
         now: seconds, monotonic.
         ready: pods that are ready at the start.
+
+    Attributes:
+        wanted: the replicas that a rule wanted at the last decision, also if something holds the
+            change; None where another owner decides.
     """
 
     __slots__ = (
@@ -134,10 +138,12 @@ class Planner:
         "_lease_until",
         "_ready_since",
         "phase",
+        "wanted",
     )
 
     def __init__(self, now: float, ready: int = 0) -> None:
         self.phase = Phase.ASLEEP
+        self.wanted: int | None = None
         self._autoscaler = Autoscaler(now, ready)
         self._cold_start_at = _NEVER
         self._ready_since: float | None = now if ready else None
@@ -155,6 +161,7 @@ class Planner:
         """
         self._note(seen, now)
         wanted, why, hold = self._wanted(asks, seen, now)
+        self.wanted = wanted
         self._close(asks, seen, wanted if hold is Hold.NONE else None, now)
         if self._closing_since is not None and now < self._closes_at(asks, seen):
             is_late = seen.slice_since is None and now >= self._closing_since + SLICE_WRITTEN

@@ -32,8 +32,8 @@ PROBLEMS = Row(
         ),
         Panel(
             "Services that are not scaled, by reason",
-            "Services that are not scaled as their load asks for. two-owners: another "
-            "component scales the same workload. scale-forbidden: a rule is missing.",
+            "Services that are not scaled as their load or their annotations ask for. two-owners: "
+            "another component scales the same workload. scale-forbidden: a rule is missing.",
             (Query(f"count by (reason) (activator_scale_problem{{{_CHOSEN}}})", "{{reason}}"),),
             stack=True,
             warn=1,
@@ -67,13 +67,14 @@ SERVICES = Row(
             "activator_scale_load",
         ),
         Panel(
-            "Replicas that are missing",
-            "Replicas that the scaler wants beyond those that the workload asks for. More "
-            "than 0 for longer than a moment: the reason is above.",
+            "Ready pods that are missing",
+            "Replicas that the scaler wants beyond the ready pods. More than 0 for longer than a "
+            "start: a reason is above, or the pods do not become ready.",
             (
                 Query(
-                    f"max by (namespace, service) (activator_scale_wanted_replicas{{{_CHOSEN}}}) "
-                    f"- max by (namespace, service) (activator_scale_replicas{{{_CHOSEN}}})",
+                    f"clamp_min(max by (namespace, service) "
+                    f"(activator_scale_wanted_replicas{{{_CHOSEN}}}) - "
+                    f"max by (namespace, service) (activator_scale_ready_pods{{{_CHOSEN}}}), 0)",
                     _NAME,
                 ),
             ),
@@ -117,8 +118,8 @@ PROCESS = Row(
         ),
         Panel(
             "Activators",
-            "Activators that are connected to the leader, and frames that were no reports, "
-            "in 5 minutes.",
+            "Activators that are connected to the leader, and the frames of 5 minutes that could "
+            "not be decoded as reports.",
             (
                 Query("max(activator_scale_activators)", "connected"),
                 Query("sum(increase(activator_scale_garbled_reports_total[5m]))", "garbled"),

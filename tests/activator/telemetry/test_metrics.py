@@ -319,6 +319,12 @@ def test_a_service_and_a_revision_of_one_name_have_series_of_their_own(world):
     assert {"kn_revision_request_active", "http_server_request_duration_seconds_count"} < with_kind
 
 
+def test_a_scaler_that_was_never_reached_is_not_reachable(world):
+    world.scaler_link = SimpleNamespace(connected=False, ever_connected=False, connection_losses=0)
+    peer = {"peer": "scaler", "otel_scope_name": "knative.dev/serving/pkg/activator"}
+    assert value(world, "kn_activator_stats_conn_reachable", **peer) == 0
+
+
 def test_each_autoscaler_is_a_peer_of_its_own(world):
     connected = {"connected": True, "ever_connected": True, "age": lambda: 2.5}
     world.link = SimpleNamespace(connection_losses=4, **connected)

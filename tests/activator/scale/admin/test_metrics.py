@@ -48,6 +48,29 @@ async def test_a_problem_is_a_metric_with_its_reason(tmp_path: Path) -> None:
             assert found["activator_scale_problem", "shop", "hello", "no-scalable-target"] == 1
 
 
+async def test_a_finding_is_a_metric_too(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kube:
+        await kube.add(owner="hpa")
+        async with leader(kube) as running:
+            await elapse(5)
+            found = await samples(running)
+            assert found["activator_scale_problem", "shop", "hello", "hpa-missing"] == 1
+
+
+async def test_replicas_are_wanted_as_long_as_requests_wait_for_them(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kube:
+        await kube.add()
+        kube.plane.faults.forbid("patch", "deployments/scale", "apps")
+        async with leader(kube) as running, running.activator() as activator:
+            activator.hold(1)
+            await elapse(5)
+            for _ in range(4):
+                await elapse(0.7)  # the scaler tries again every 2 s
+                found = await samples(running)
+                assert found["activator_scale_wanted_replicas", "shop", "hello"] == 1
+                assert found["activator_scale_ready_pods", "shop", "hello"] == 0
+
+
 async def test_each_declared_metric_is_there(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube, leader(kube) as running:
         text = (await running.get("/metrics")).text
