@@ -23,6 +23,7 @@ import uvloop
 
 from activator.build import description, running
 from activator.process import logs
+from activator.process.log_lines import of_activator
 from activator.process.outputs import Outputs
 from activator.proxy.client.listener import ListenError
 from activator.proxy.transport.files import LOW_LIMIT
@@ -252,7 +253,7 @@ def main(settings: Settings) -> int:
     """
     outputs = Outputs()
     outputs.install()
-    logs.configure(settings.log_format, settings.log_level, settings.pod_name)
+    logs.configure(settings.log_format, settings.log_level, of_activator(settings.pod_name))
     logger.info("activator %s", description(), extra={"build": running().value})
     # uvicorn logs each server's start and end at INFO. The activator's servers start and end
     # together, and one line of the activator reports that.

@@ -34,7 +34,8 @@ _WATCH: Final = click.Option(
     a cluster, forward the port with kubectl:
 
     \b
-      kubectl port-forward -n knative-serving deployment/activator 8080
+      kubectl port-forward -n knative-serving deployment/activator 8080    # with Knative
+      kubectl port-forward -n activator-system deployment/activator 8080   # without it
       activator status
 
     \b

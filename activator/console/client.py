@@ -132,7 +132,8 @@ def _no_response(url: str, reason: str) -> str:
         "Start one with `activator demo` or `activator local --manifests DIR`, or reach one in a "
         "cluster with\n"
         "  kubectl port-forward -n knative-serving deployment/activator 8080\n"
-        "and leave it running. --admin-url or ACTIVATOR_ADMIN_URL names another address."
+        "and leave it running; without Knative, its namespace is usually activator-system (-n "
+        "activator-system). --admin-url or ACTIVATOR_ADMIN_URL names another address."
     )
 
 

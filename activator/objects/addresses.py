@@ -31,8 +31,8 @@ def may_be_pod(ip: str) -> bool:
     """Return whether a text is an IP address that a pod can have.
 
     The API server refuses unspecified, link-local and multicast addresses in EndpointSlices, and
-    loopback addresses too. Pods of a folder may have loopback addresses. Source: ValidateNonSpecialIP in Kubernetes
-    pkg/apis/core/validation.
+    loopback addresses too. Pods of a folder may have loopback addresses. Source:
+    ValidateNonSpecialIP in Kubernetes pkg/apis/core/validation.
     """
     if not host(ip):
         return False

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 Event = MutableMapping[str, Any]
 
@@ -98,23 +98,45 @@ class LineShape:
     full_caller: bool = False
 
 
-def line_of(event: Event, record: logging.LogRecord, shape: LineShape, pod_name: str) -> str:
+class Origin(NamedTuple):
+    """The program and the pod of all lines.
+
+    Attributes:
+        logger: the name of the program.
+        fields: the fields that each line has, by name.
+    """
+
+    logger: str
+    fields: Mapping[str, str]
+
+
+def of_activator(pod_name: str) -> Origin:
+    """Return the origin of an activator's lines, with Knative's keys."""
+    fields = {"knative.dev/controller": "activator", "knative.dev/pod": pod_name}
+    return Origin("activator", fields)
+
+
+def of_scaler(pod_name: str) -> Origin:
+    """Return the origin of a scaler's lines. Knative has no such program."""
+    return Origin("activator-scale", {"pod": pod_name})
+
+
+def line_of(event: Event, record: logging.LogRecord, shape: LineShape, origin: Origin) -> str:
     """Return a line without its end.
 
     Arguments:
         event: the fields; ``event`` is the message, ``exception`` the trace of an exception.
         record: level, time and place of the message.
         shape: keys and forms.
-        pod_name: this activator's name.
+        origin: the program and the pod.
     """
     line: dict[str, Any] = {
         shape.level_key: LEVELS[shape.level](record.levelno),
         shape.time_key: TIMES[shape.time](record.created),
-        shape.name_key: "activator",
+        shape.name_key: origin.logger,
         shape.caller_key: _caller(record, shape.full_caller),
         shape.message_key: str(event.pop("event", "")),
-        "knative.dev/controller": "activator",
-        "knative.dev/pod": pod_name,
+        **origin.fields,
     }
     line.pop("", None)
     renamed = _RENAMED | {"exception": shape.stacktrace_key}

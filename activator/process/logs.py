@@ -16,9 +16,10 @@ import sys
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from datetime import datetime
+from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
-from activator.process.log_lines import Event, LineShape, line_of, severity
+from activator.process.log_lines import Event, LineShape, Origin, line_of, severity
 
 if TYPE_CHECKING:
     from structlog.typing import Processor
@@ -49,6 +50,9 @@ _QUIET: Final = (
     "urllib3",
 )
 
+# Libraries that log each malformed request, of which any peer can send thousands.
+_SERVERS: Final = ("uvicorn.error", "websockets.server")
+
 _FURTHER: Final = object()  # one kind for all kinds beyond the limit of Repeats
 
 _installed: logging.Handler | None = None
@@ -58,20 +62,20 @@ class _Configured(NamedTuple):
     """The arguments of ``configure``."""
 
     log_format: str
-    pod_name: str
+    origin: Origin
     stream: TextIO
 
 
 _configured: _Configured | None = None
 
 
-def configure(log_format: str, level: str, pod_name: str, stream: TextIO | None = None) -> None:
+def configure(log_format: str, level: str, origin: Origin, stream: TextIO | None = None) -> None:
     """Send all logs of this process to one stream. A further call replaces the arguments.
 
     Arguments:
         log_format: json, console, or auto: console if the stream is a terminal.
         level: one of ``LEVELS``.
-        pod_name: name of this activator, for ``knative.dev/pod``.
+        origin: the program and the pod of all lines.
         stream: stderr by default.
 
     Raises:
@@ -81,12 +85,14 @@ def configure(log_format: str, level: str, pod_name: str, stream: TextIO | None 
     if log_format not in ("auto", "json", "console"):
         raise ValueError(f"unknown log format {log_format!r}: accepted is auto, json or console")
     set_level(level)
-    _configured = _Configured(log_format, pod_name, stream or sys.stderr)
+    _configured = _Configured(log_format, origin, stream or sys.stderr)
     _import_structlog()
     _install(_configured.stream, log_format, LineShape())
     logging.captureWarnings(True)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+    for name in _SERVERS:
+        logging.getLogger(name).filters[:] = [_Limit()]
     _configure_structlog()
 
 
@@ -114,7 +120,7 @@ def _install(stream: TextIO, log_format: str, shape: LineShape) -> None:
     assert _configured is not None
     readable = log_format == "console" or (log_format == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
-    renderers = _console(stream) if readable else _json(shape, _configured.pod_name)
+    renderers = _console(stream) if readable else _json(shape, _configured.origin)
     handler.setFormatter(_formatter(renderers))
     root = logging.getLogger()
     if _installed is not None:
@@ -194,13 +200,13 @@ def _drop_echoes(logger: object, method: str, event: Event) -> Event:
     return event
 
 
-def _json(shape: LineShape, pod_name: str) -> list[Processor]:
+def _json(shape: LineShape, origin: Origin) -> list[Processor]:
     import structlog
 
     def line(logger: object, method: str, event: Event) -> str:
         record: logging.LogRecord = event.pop("_record")
         event.pop("_from_structlog", None)
-        return line_of(event, record, shape, pod_name)
+        return line_of(event, record, shape, origin)
 
     return [structlog.processors.format_exc_info, line]
 
@@ -277,3 +283,20 @@ class Repeats:
             if now - since < self._interval:
                 return
             del self._seen[oldest]
+
+
+class _Limit(logging.Filter):
+    """Lets one message of a kind pass now and then, with the number of omitted ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._repeats = Repeats()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the log has this message."""
+        error = record.exc_info[0] if record.exc_info else None
+        more = self._repeats.admit((record.name, record.msg, error), monotonic())
+        if more:
+            others = "1 other" if more == 1 else f"{more} others"
+            record.msg = f"{record.msg} (and {others} since the last such line)"
+        return more is not None

@@ -18,6 +18,7 @@ import uvloop
 from activator.build import description, running
 from activator.discovery.credentials import ClusterConfigError
 from activator.process import logs
+from activator.process.log_lines import of_scaler
 from activator.process.outputs import Outputs
 from activator.scale import scaler as scalers
 from activator.scale.listeners.http_server import ListenError
@@ -74,7 +75,7 @@ def main(settings: ScaleSettings) -> int:
     """
     outputs = Outputs()
     outputs.install()
-    logs.configure(settings.log_format, settings.log_level, settings.pod_name)
+    logs.configure(settings.log_format, settings.log_level, of_scaler(settings.pod_name))
     logger.info("activator scale %s", description(), extra={"build": running().value})
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     # As in the activator: most allocations of a tick live as long as their Service.

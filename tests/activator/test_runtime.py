@@ -18,6 +18,7 @@ from activator.autoscaler.wire import decode
 from activator.knative.configmaps.network import NetworkConfig
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from activator.process import logs
+from activator.process.log_lines import of_activator
 from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings, load
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer
@@ -55,7 +56,8 @@ async def test_a_cluster_without_knative_serves_services(tmp_path: Path, dialect
         server.always["Revision", "list"] = Answer(404)
         if dialects == "services":
             server.always["ConfigMap", "list"] = Answer(403)
-        flags = {"kubeconfig": server.kubeconfig(tmp_path), "dialect": dialects}
+        # The pod has the port that is the default of the activator's own admin port.
+        flags = {"kubeconfig": server.kubeconfig(tmp_path), "dialect": dialects, "admin_port": "0"}
         environ = {"POD_NAME": "a", "POD_IP": "127.0.0.1", "SYSTEM_NAMESPACE": "activator-system"}
         off = {"autoscaler_url": "", "scaler_url": ""}
         runtime = Runtime(load("run", {**flags, **off}, environ))
@@ -363,7 +365,7 @@ async def test_log_lines_have_the_shape_that_the_operator_gave_them(
     root = logging.getLogger()
     handlers = list(root.handlers)
     try:
-        logs.configure("auto", "info", "activator-1")
+        logs.configure("auto", "info", of_activator("activator-1"))
         runtime = Runtime(settings(tmp_path))
         zap = '{"outputPaths": ["stdout"], "encoderConfig": {"messageKey": "msg"}, "sampling": {}}'
         runtime.system_objects.set_config_map("config-logging", {"zap-logger-config": zap})

@@ -14,6 +14,7 @@ from typing import Any, Final
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.resources import PODS, SERVICES, SLICES
 from activator.lab.control_plane.selectors import matches
+from activator.lab.control_plane.status import ApiError
 from activator.lab.control_plane.store import Change
 
 Object = dict[str, Any]
@@ -24,6 +25,8 @@ CONTROLLER: Final = "endpointslice-controller.k8s.io"
 SERVICE_NAME: Final = "kubernetes.io/service-name"
 #: Seconds from a change of a pod to the change of its slice: the median of a real control plane.
 LAG: Final = 0.009
+#: Most seconds between two attempts to write a slice that the API server refuses.
+_LONGEST_PAUSE: Final = 1.0
 
 Tell = Callable[[str, Object], object]
 
@@ -45,6 +48,7 @@ class EndpointSlices:
         self._tell = tell
         self._is_held = False
         self._dirty: set[Key] = set()
+        self._pause = LAG
         self._timer: asyncio.TimerHandle | None = None
         plane.store.listen(self._on_change)
 
@@ -79,19 +83,27 @@ class EndpointSlices:
             self._dirty.add((namespace, metadata["labels"][SERVICE_NAME]))
         self._schedule()
 
-    def _schedule(self) -> None:
+    def _schedule(self, delay: float | None = None) -> None:
         if self._dirty and self._timer is None and not self._is_held:
-            self._timer = asyncio.get_running_loop().call_later(self.lag, self._write)
+            delay = self.lag if delay is None else delay
+            self._timer = asyncio.get_running_loop().call_later(delay, self._write)
 
     def _write(self) -> None:
         self._timer = None
         if self._is_held:
             return
         dirty, self._dirty = self._dirty, set()
+        refused = set()
         for namespace, name in sorted(dirty):
             found = self._plane.store.get(SERVICES, namespace, name)
             if found is not None and found["spec"].get("selector"):
-                self._reconcile(found)
+                try:
+                    self._reconcile(found)
+                except ApiError:  # as 409: another component has changed or made the object
+                    refused.add((namespace, name))
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE) if refused else self.lag
+        self._dirty |= refused
+        self._schedule(self._pause)
 
     def _reconcile(self, service: Object) -> None:
         metadata, store = service["metadata"], self._plane.store

@@ -90,5 +90,12 @@ def test_without_an_activator_the_error_says_how_to_start_or_reach_one(monkeypat
         with pytest.raises(NoResponse) as caught:
             get(url)
     assert "Errno" not in str(caught.value)
-    for hint in (url, "refused", "activator demo", "kubectl port-forward", "--admin-url"):
+    for hint in (
+        url,
+        "refused",
+        "activator demo",
+        "kubectl port-forward",
+        "-n activator-system",
+        "--admin-url",
+    ):
         assert hint in str(caught.value)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from activator.process.log_lines import LEVELS, TIMES, LineShape, line_of
+from activator.process.log_lines import LEVELS, TIMES, LineShape, line_of, of_activator, of_scaler
 
 #: 2026-11-21T10:28:00.123456Z
 MOMENT = 1795256880.123456
@@ -17,7 +17,9 @@ MOMENT = 1795256880.123456
 def line(shape: LineShape | None = None, level: int = logging.INFO, **event: Any) -> dict[str, Any]:
     record = logging.LogRecord("x", level, "/src/activator/app.py", 7, "", (), None)
     record.created = MOMENT
-    text = line_of({"event": "hello", **event}, record, shape or LineShape(), "activator-1")
+    text = line_of(
+        {"event": "hello", **event}, record, shape or LineShape(), of_activator("activator-1")
+    )
     assert "\n" not in text
     found = json.loads(text)
     assert isinstance(found, dict)
@@ -37,6 +39,13 @@ def test_without_a_word_from_the_operator_the_keys_are_knatives() -> None:
         "stacktrace": "Traceback",
         "pods": 3,
     }
+
+
+def test_a_line_of_the_scaler_has_no_key_of_knative() -> None:
+    record = logging.LogRecord("x", logging.INFO, "/src/activator/app.py", 7, "", (), None)
+    found = json.loads(line_of({"event": "hello"}, record, LineShape(), of_scaler("scale-1")))
+    assert (found["logger"], found["pod"]) == ("activator-scale", "scale-1")
+    assert not [key for key in found if key.startswith("knative")]
 
 
 def test_keys_can_have_other_names_or_none() -> None:

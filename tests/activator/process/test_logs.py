@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from activator.process import logs
-from activator.process.log_lines import LineShape
+from activator.process.log_lines import LineShape, of_activator
 
 
 class Terminal(io.StringIO):
@@ -37,7 +37,7 @@ def _restored():
 
 def configured(log_format="json", level="info", stream=None) -> io.StringIO:
     stream = stream or io.StringIO()
-    logs.configure(log_format, level, "activator-x", stream)
+    logs.configure(log_format, level, of_activator("activator-x"), stream)
     return stream
 
 
@@ -47,6 +47,23 @@ def only_line(stream: io.StringIO) -> dict[str, object]:
     line = json.loads(lines[0])
     assert isinstance(line, dict)
     return line
+
+
+@pytest.mark.parametrize("name", ["uvicorn.error", "websockets.server"])
+def test_a_message_of_a_server_about_junk_has_one_line_now_and_then(name, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(logs, "monotonic", lambda: now)
+    stream = configured()
+    for _ in range(1000):
+        logging.getLogger(name).error("Invalid HTTP request received.")
+    assert only_line(stream)["message"] == "Invalid HTTP request received."
+    logging.getLogger(name).error("another fault")
+    now += 10
+    logging.getLogger(name).error("Invalid HTTP request received.")
+    assert [json.loads(line)["message"] for line in stream.getvalue().splitlines()[1:]] == [
+        "another fault",
+        "Invalid HTTP request received. (and 999 others since the last such line)",
+    ]
 
 
 def test_json_lines_carry_knatives_keys():
@@ -148,7 +165,7 @@ def test_zaps_words_are_levels_and_unknown_ones_change_nothing():
 def test_an_unknown_format_changes_nothing():
     stream = configured()
     with pytest.raises(ValueError, match="unknown log format 'xml'"):
-        logs.configure("xml", "info", "x")
+        logs.configure("xml", "info", of_activator("x"))
     structlog.get_logger().info("still here")
     assert only_line(stream)["message"] == "still here"
 

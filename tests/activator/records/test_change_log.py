@@ -13,6 +13,7 @@ import pytest
 
 from activator.driver import Driver
 from activator.process import logs
+from activator.process.log_lines import of_activator
 from activator.records.change_log import OF_ALL, OF_REVISION, WINDOW, identity
 from tests.activator.records.test_narration import Silent
 from tests.activator.throttlers import throttler_of
@@ -41,7 +42,7 @@ def written() -> Iterator[io.StringIO]:
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
     stream = io.StringIO()
-    logs.configure("json", "info", "activator-x", stream)
+    logs.configure("json", "info", of_activator("activator-x"), stream)
     yield stream
     root.setLevel(level)
     root.handlers[:] = handlers

@@ -87,6 +87,30 @@ async def test_slices_of_others_are_left_alone(world):
     assert world.plane.act("get", SLICES, "default", "web-activator") == made
 
 
+async def test_a_refused_write_is_repeated(world):
+    world.create(replicas=1)
+    await world.settle()
+    world.plane.faults.conflict(SLICES, 3)
+    world.report("web-1", ready=True)
+    await world.settle()
+    assert world.conditions == [(True, True, False)]
+
+
+async def test_a_name_that_is_taken_keeps_no_other_service_from_its_slice(world):
+    labels = {"kubernetes.io/service-name": "none"}
+    taken = {"metadata": {"name": "web-1", "labels": labels}, "addressType": "IPv4"}
+    world.plane.act("create", SLICES, "default", "", {**taken, "endpoints": [], "ports": []})
+    world.create(replicas=0)
+    made = service("zebra")
+    world.plane.act("create", SERVICES, "default", "", made)
+    await world.settle()
+    assert world.plane.act("get", SLICES, "default", "zebra-1")["endpoints"] is None
+    world.plane.act("delete", SLICES, "default", "web-1")
+    await world.settle(2.5)
+    found = world.plane.act("get", SLICES, "default", "web-1")
+    assert found["metadata"]["labels"]["kubernetes.io/service-name"] == "web"
+
+
 async def test_deleted_slice_is_written_again(world):
     world.create(replicas=0)
     await world.settle()
