@@ -50,7 +50,7 @@ _QUIET: Final = (
     "urllib3",
 )
 
-# Libraries that log each malformed request, of which any peer can send thousands.
+# Libraries that log each malformed request. Any peer can send thousands of them.
 _SERVERS: Final = ("uvicorn.error", "websockets.server")
 
 _FURTHER: Final = object()  # one kind for all kinds beyond the limit of Repeats
