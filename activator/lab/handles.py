@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from activator.lab import phrases
 from activator.lab.addresses import Place
@@ -27,6 +27,29 @@ if TYPE_CHECKING:  # an environment has handles
 QUIET_PERIOD = 0.1
 
 View = dict[str, Any]
+
+
+class Program(Protocol):
+    """A program with an API: `LocalActivator` or `LocalScaler`."""
+
+    async def get(self, path: str) -> Any:
+        """Return the JSON document at a path; None for a status other than 200."""
+
+
+async def view_of(program: Program, path: str, unknown: str) -> View:
+    """Return an object of an API.
+
+    Arguments:
+        path: of the object.
+        unknown: the text of the error if the program does not know it.
+
+    Raises:
+        OSError: no response from the program, or it does not know the object yet.
+    """
+    found = await program.get(path)
+    if not isinstance(found, dict):
+        raise ConnectionError(unknown)
+    return found
 
 
 class PodHandle:
@@ -179,10 +202,10 @@ class AppHandle:
         Raises:
             OSError: no response from the activator, or it does not know the revision yet.
         """
-        found = await self._environment.activator.get(f"/api/v1/revisions/default/{self.name}")
-        if not isinstance(found, dict):
-            raise ConnectionError(f"the activator does not know {self.name}")
-        return found
+        path = f"/api/v1/revisions/default/{self.name}"
+        return await view_of(
+            self._environment.activator, path, f"the activator does not know {self.name}"
+        )
 
     async def until_view(self, what: str, is_so: Callable[[View], object]) -> View:
         """Wait until a condition is true in the activator's API, and add it to the timeline.

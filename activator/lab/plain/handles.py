@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from activator.lab.handles import PodHandle, View
+from activator.lab.handles import PodHandle, View, view_of
 from activator.lab.local_activator import Where
 from activator.lab.plain.objects import PORT
 from activator.lab.plain.service_proxy import ServiceProxy
@@ -98,10 +98,8 @@ class ServiceHandle:
             OSError: no response from the activator, or it does not know the Service yet.
         """
         path = f"/api/v1/revisions/default/{self._name}?kind=service"
-        found = await self._environment.base.activator.get(path)
-        if not isinstance(found, dict):
-            raise ConnectionError(f"the activator does not know {self._name}")
-        return found
+        activator = self._environment.base.activator
+        return await view_of(activator, path, f"the activator does not know {self._name}")
 
     async def until_view(self, what: str, is_so: Callable[[View], object]) -> View:
         """See `AppHandle.until_view`."""
@@ -113,10 +111,9 @@ class ServiceHandle:
         Raises:
             OSError: no response from the scaler, or it does not know the Service yet.
         """
-        found = await self._environment.scaler.get(f"/api/v1/services/default/{self._name}")
-        if not isinstance(found, dict):
-            raise ConnectionError(f"the scaler does not know {self._name}")
-        return found
+        path = f"/api/v1/services/default/{self._name}"
+        scaler = self._environment.scaler
+        return await view_of(scaler, path, f"the scaler does not know {self._name}")
 
     def happened(self, kind: str, pod: str, details: dict[str, Any]) -> None:
         """Record an event of a pod."""
