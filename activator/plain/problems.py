@@ -73,7 +73,7 @@ def of_target(service: PlainService, workloads: Sequence[Workload]) -> Iterator[
             f"object",
         )
     elif len(workloads) > 1:
-        candidates = _several(f"{each.key.kind}/{each.key.name}" for each in workloads)
+        candidates = several(f"{each.key.kind}/{each.key.name}" for each in workloads)
         yield Problem(
             ProblemReason.SEVERAL_TARGETS,
             f"the selector matches {candidates}; choose one with the annotation "
@@ -105,7 +105,7 @@ def of_slices(port: Port, slices: Iterable[Slice]) -> Iterator[Problem]:
     """Yield that slices list pods, but none with the buffered port."""
     with_pods = [each for each in slices if each.endpoints]
     if with_pods and not any(port.name in each.ports for each in with_pods):
-        found = _several(repr(name) for each in with_pods for name in each.ports) or "none"
+        found = several(repr(name) for each in with_pods for name in each.ports) or "none"
         yield Problem(
             ProblemReason.NO_SUCH_PORT,
             f"no EndpointSlice has the port {port.name!r} (found: {found}), so no pod gets "
@@ -120,14 +120,15 @@ def of_own_ports(own: Mapping[str, str]) -> Iterator[Problem]:
         own: these addresses, each with the setting that chooses the port.
     """
     if own:
-        listed = _several(f"{address} ({setting})" for address, setting in own.items())
+        listed = several(f"{address} ({setting})" for address, setting in own.items())
         yield Problem(
             ProblemReason.OWN_PORT,
             f"{listed}: the activator itself listens there, so it gets none of these requests",
         )
 
 
-def _several(names: Iterable[str]) -> str:
+def several(names: Iterable[str]) -> str:
+    """Return the first names for a sentence, and the number of the others."""
     known = list(dict.fromkeys(names))
     more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
     return ", ".join(known[:_SHOWN]) + more

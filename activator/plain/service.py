@@ -27,6 +27,7 @@ _HTTP1: Final = frozenset({"", "http", "http1", "kubernetes.io/ws"})
 _TLS: Final = frozenset({"https", "kubernetes.io/wss"})
 #: Kubernetes' own proxies leave a Service with this label to another one.
 PROXY_LABEL: Final = "service.kubernetes.io/service-proxy-name"
+_POLICIES: Final = ("externalTrafficPolicy", "internalTrafficPolicy")
 _TAKEOVER_TLS: Final = (
     "route takeover needs a port without TLS, and appProtocol names TLS: clients would send the "
     "activator a handshake, and it has no certificate of the Service; use route shared"
@@ -63,6 +64,7 @@ class PlainService:
         port: the buffered port; None if the Service is refused.
         refused: why it cannot be buffered; empty if it can.
         warnings: sentences about what will not work as expected.
+        local: the field that has traffic policy ``Local``; empty for none.
         is_broken: whether its annotations or fields cannot be read, so that ``asks`` is empty.
         families: types of its addresses, as EndpointSlices name them.
         proxy: the proxy that serves it instead of Kubernetes' own; empty for that one.
@@ -79,6 +81,7 @@ class PlainService:
     families: tuple[str, ...] = ("IPv4",)
     proxy: str = ""
     is_broken: bool = False
+    local: str = ""
 
 
 def parse(obj: object) -> PlainService | None:
@@ -121,7 +124,13 @@ def _parse(obj: object, asks: Annotations) -> PlainService:
         tuple(_warnings(metadata, spec, asks, port)),
         _families(spec),
         metadata["labels"].at(PROXY_LABEL).text(),
+        local=_local(spec),
     )
+
+
+def _local(spec: Field) -> str:
+    """Return the first field that has traffic policy ``Local``; empty for none."""
+    return next((policy for policy in _POLICIES if spec[policy].text() == "Local"), "")
 
 
 def _families(spec: Field) -> tuple[str, ...]:
@@ -193,12 +202,12 @@ def _warnings(metadata: Field, spec: Field, asks: Annotations, port: Port | None
     if port is not None:
         found += _about_protocol(spec["ports"], port)
     takeover = asks.route is Route.TAKEOVER
-    for policy in ("externalTrafficPolicy", "internalTrafficPolicy"):
-        if takeover and spec[policy].text() == "Local":
-            found.append(
-                f"{policy} Local with route takeover: a node without an activator refuses the "
-                f"connections of a sleeping service"
-            )
+    if takeover and (policy := _local(spec)):
+        found.append(
+            f"{policy} Local with route takeover: a node without an activator refuses the "
+            f"connections of a sleeping service, so the last pod stays while one of its nodes has "
+            f"no activator"
+        )
     if takeover and spec["sessionAffinity"].text() == "ClientIP" and asks.container_concurrency:
         found.append(
             "sessionAffinity ClientIP with container-concurrency: a client stays with its pod "

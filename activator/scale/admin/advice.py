@@ -105,6 +105,10 @@ ADVICE: Final[Mapping[str, Advice]] = {
         "Find the component that changes the takeover slice: the Event has the command."
     ),
     Reason.NO_ACTIVATORS.value: Advice("Check that activators are ready.", (_ACTIVATORS,)),
+    Reason.NODE_WITHOUT_ACTIVATOR.value: Advice(
+        "Run an activator on each node, as a DaemonSet does, or use route shared.",
+        (_ACTIVATORS, f"{_ANNOTATE}route=shared"),
+    ),
     Reason.SERVICE_WARNING.value: _event("The Service works, with this limit."),
     Reason.HPA_CANNOT_WAKE.value: Advice(
         "Set minReplicas to 0, and use a metric of type Object or External.", (_OTHERS,)

@@ -17,6 +17,7 @@ class Reason(Enum):
     SLICE_NAME_TAKEN = "slice-name-taken"
     SLICE_CONTESTED = "slice-contested"
     NO_ACTIVATORS = "no-activators"
+    NODE_WITHOUT_ACTIVATOR = "node-without-activator"
     # The Service itself.
     SERVICE_REFUSED = "service-refused"
     SERVICE_WARNING = "service-warning"

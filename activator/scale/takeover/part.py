@@ -12,6 +12,7 @@ from activator.scale.decisions.plan import Phase, Plan
 from activator.scale.part import Context, Part
 from activator.scale.reports.load import Name
 from activator.scale.takeover.activators import Activators
+from activator.scale.takeover.pod_nodes import PodNodes
 from activator.scale.takeover.ports import Ports
 from activator.scale.takeover.slice_writer import SliceWriter
 from activator.scale.takeover.takeovers import Takeovers
@@ -22,7 +23,7 @@ class Slices:
     """Reads takeover slices, and the slices of the activators (objects.View).
 
     Arguments:
-        takeovers, activators: get each slice.
+        takeovers, activators, pod_nodes: get each slice.
         clock: seconds, monotonic.
         changed: called with a Service whose takeover slice has changed.
         poke: called after each change.
@@ -32,18 +33,21 @@ class Slices:
         self,
         takeovers: Takeovers,
         activators: Activators,
+        pod_nodes: PodNodes,
         clock: Callable[[], float],
         changed: Callable[[Name], object],
         poke: Callable[[], object],
     ) -> None:
         self._takeovers = takeovers
         self._activators = activators
+        self._pod_nodes = pod_nodes
         self._clock = clock
         self._changed = changed
         self._poke = poke
 
     def put(self, key: ObjectKey, obj: object) -> None:
         """See objects.View."""
+        self._pod_nodes.put(key, obj)
         if self._activators.observe(obj):
             self._takeovers.set_activators(self._activators.by_family)
             self._poke()
@@ -51,6 +55,7 @@ class Slices:
 
     def remove(self, key: ObjectKey) -> None:
         """See objects.View."""
+        self._pod_nodes.remove(key)
         obj = {"metadata": {"namespace": key.namespace, "name": key.name}}
         if self._activators.deleted(obj):
             self._takeovers.set_activators(self._activators.by_family)
@@ -126,7 +131,8 @@ class TakingOver:
 def make(context: Context) -> Part:
     """Return the part that writes takeover slices."""
     settings = context.settings
-    takeovers = Takeovers(Ports(settings.takeover_ports))
+    pod_nodes = PodNodes()
+    takeovers = Takeovers(Ports(settings.takeover_ports), pod_nodes)
     activators = Activators(*settings.activators)
 
     def changed(name: Name) -> None:
@@ -136,7 +142,11 @@ def make(context: Context) -> Part:
         context.api, takeovers, context.start, context.clock, context.is_leader, changed
     )
     return Part(
-        views={"EndpointSlice": Slices(takeovers, activators, context.clock, changed, writer.poke)},
+        views={
+            "EndpointSlice": Slices(
+                takeovers, activators, pod_nodes, context.clock, changed, writer.poke
+            )
+        },
         effect=TakingOver(takeovers, writer),
         slice_since=takeovers.in_place_since,
         findings=takeovers.findings,

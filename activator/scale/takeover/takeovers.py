@@ -14,11 +14,13 @@ from typing import Any, Final, NamedTuple, final
 
 from activator.objects.fields import Field, ManifestError, root
 from activator.plain.allotments import PORT_ANNOTATION
+from activator.plain.problems import several
 from activator.plain.service import PlainService
 from activator.plain.slices import is_takeover
 from activator.scale.decisions.findings import Finding, Reason
 from activator.scale.reports.load import Name
 from activator.scale.takeover import slice_requests
+from activator.scale.takeover.pod_nodes import PodNodes
 from activator.scale.takeover.ports import Claim, Ports, PortsExhausted
 from activator.scale.takeover.slice_record import Holder, SliceRecord
 from activator.scale.takeover.slice_requests import Outcome, Request
@@ -78,10 +80,12 @@ class Takeovers:
 
     Arguments:
         ports: allots the ports.
+        pod_nodes: knows the nodes of pods.
     """
 
-    def __init__(self, ports: Ports | None = None) -> None:
+    def __init__(self, ports: Ports | None = None, pod_nodes: PodNodes | None = None) -> None:
         self._ports = ports or Ports()
+        self._pod_nodes = pod_nodes or PodNodes()
         self._wishes: dict[Name, _Wish] = {}
         self._kept: set[Name] = set()
         self._slices: dict[Key, SliceRecord] = {}
@@ -253,9 +257,12 @@ class Takeovers:
         """Return since when the slices of all families have listed a present activator.
 
         Returns:
-            None if one of them does not, or if a request that is under way may change that.
+            None if one of them does not, or if a request that is under way may change that. Also
+            None if a node of a pod would refuse connections.
         """
         wish = self._wishes.get(name)
+        if wish is not None and self._lonely_nodes(name, wish):
+            return None
         times = []
         for family in wish.families if wish else ():
             record = self._slices[_key(name, family)]
@@ -287,6 +294,13 @@ class Takeovers:
             found.append(Finding(Reason.PORT_CONFLICT, self._moved[name]))
         if name in self._starved:
             found.append(Finding(Reason.PORTS_EXHAUSTED, str(self._starved[name])))
+        if lonely := self._lonely_nodes(name, wish):
+            note = (
+                f"{wish.service.local} is Local, and no activator runs on {several(lonely)}, where "
+                f"pods are ready: it would refuse connections while the Service sleeps, so the "
+                f"last pod stays; run an activator on each node, or use route shared"
+            )
+            found.append(Finding(Reason.NODE_WITHOUT_ACTIVATOR, note))
         for family in wish.families:
             if not self._activators.get(family):
                 note = f"no activator with an {family.value} address is ready to take over"
@@ -295,6 +309,21 @@ class Takeovers:
         return found
 
     # -- inside ------------------------------------------------------------------------------------
+
+    def _lonely_nodes(self, name: Name, wish: _Wish) -> Sequence[str]:
+        """Return the nodes that take connections for a Service only while its pods run there.
+
+        With traffic policy ``Local`` a node passes connections to its own endpoints only.
+        """
+        if not wish.service.local:
+            return ()
+        nodes = self._pod_nodes.of(name)
+        lonely = {
+            node
+            for family in wish.families
+            for node in nodes - {each.node for each in self._activators.get(family, ())}
+        }
+        return sorted(lonely)
 
     def _observe(self, slice_: Field, now: float) -> Name | None:
         metadata = slice_["metadata"]

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from activator.objects.fields import ObjectKey
 from activator.plain.service import PlainService
 from activator.plain.service import parse as parse_service
 from activator.scale.decisions.findings import Reason
 from activator.scale.reports.load import Name
+from activator.scale.takeover.pod_nodes import PodNodes
 from activator.scale.takeover.ports import REST, Ports
 from activator.scale.takeover.slice_record import (
     CONTESTED_PAUSES,
@@ -21,7 +23,7 @@ from activator.scale.takeover.slice_record import (
 )
 from activator.scale.takeover.slices import Activator, Family
 from activator.scale.takeover.takeovers import ORPHAN_STAYS, Takeovers, Write
-from tests.activator.plain.objects import service
+from tests.activator.plain.objects import endpoint, service, slice_of
 from tests.activator.scale.takeover.slice_api import SliceApi
 
 A, B, C = (Activator(f"10.1.0.{n}", f"node-{n}") for n in (1, 2, 3))
@@ -42,9 +44,14 @@ def parsed(name: str = "hello", uid: str = "s1", labels: Any = None, **spec: Any
 class World:
     """The takeovers of one scaler, and the API server that it writes to."""
 
-    def __init__(self, api: SliceApi | None = None, ports: Ports | None = None) -> None:
+    def __init__(
+        self,
+        api: SliceApi | None = None,
+        ports: Ports | None = None,
+        pod_nodes: PodNodes | None = None,
+    ) -> None:
         self.api = api or SliceApi()
-        self.takeovers = Takeovers(ports)
+        self.takeovers = Takeovers(ports, pod_nodes)
         self.now = 100.0
         self.takeovers.set_activators({Family.IPV4: (A,)})
         for obj in self.api.slices.values():
@@ -597,6 +604,33 @@ def test_of_two_slices_with_one_port_the_older_wins_and_the_other_moves() -> Non
         [finding] = world.takeovers.findings(Name("shop", "other"))
         assert finding.reason is Reason.PORT_CONFLICT
         assert "Service shop/hello has port 10000" in finding.note
+
+
+def test_with_policy_local_each_node_of_a_pod_needs_an_activator() -> None:
+    nodes = PodNodes()
+    world = World(pod_nodes=nodes).started().put(True, externalTrafficPolicy="Local")
+    world.settle()
+    assert world.in_place_since() == 100
+    key = ObjectKey("EndpointSlice", "shop", "hello-x1")
+    pods = [
+        {**endpoint("10.0.0.1"), "nodeName": "node-1"},
+        {**endpoint("10.0.0.2"), "nodeName": "n2"},
+    ]
+    nodes.put(key, slice_of(*pods))
+    assert world.in_place_since() is None
+    [finding] = world.takeovers.findings(HELLO)
+    assert finding.reason is Reason.NODE_WITHOUT_ACTIVATOR
+    assert "externalTrafficPolicy is Local, and no activator runs on n2, where" in finding.note
+    world.put(True)
+    assert world.in_place_since() == 100
+    world.put(True, internalTrafficPolicy="Local")
+    world.takeovers.set_activators({Family.IPV4: (A, Activator("10.1.0.9", "n2"))})
+    assert world.settle() == ["PATCH"]
+    assert world.in_place_since() == 100
+    world.takeovers.set_activators({Family.IPV4: (A,)})
+    assert world.in_place_since() is None
+    nodes.remove(key)
+    assert world.in_place_since() == 100
 
 
 def test_many_slices_do_not_take_one_long_call() -> None:
