@@ -21,6 +21,11 @@ DURATION: Final = 15
 RENEW_DEADLINE: Final = 10.0
 #: Seconds between two attempts.
 RETRY: Final = 2.0
+#: Seconds without a read after which the API server counts as having been away.
+AWAY: Final = 3 * RETRY
+#: Seconds for which the holder may renew first when the API server is back. The Service of the
+#: scalers selects its pod already; another one is selected up to 30 s later.
+HEAD_START: Final = 3 * RETRY
 
 _MAX_TRANSITIONS: Final = 2**31 - 1
 
@@ -76,12 +81,13 @@ class Election:
         identity: the candidate's own; unique among all processes.
     """
 
-    __slots__ = ("_identity", "_lease", "_observed_at", "_renewed_at")
+    __slots__ = ("_identity", "_lease", "_observed_at", "_read_at", "_renewed_at")
 
     def __init__(self, identity: str) -> None:
         self._identity = identity
         self._lease: Lease | None = None
         self._observed_at = 0.0
+        self._read_at = 0.0
         self._renewed_at = float("-inf")
 
     @property
@@ -108,7 +114,9 @@ class Election:
         known = self._lease
         if known is None or lease is None or (lease.holder, lease.renewed) != known[:3:2]:
             self._observed_at = now
-        self._lease = lease
+        elif now - self._read_at > AWAY:
+            self._observed_at = max(self._observed_at, now - DURATION + HEAD_START)
+        self._lease, self._read_at = lease, now
 
     def written(self, lease: Lease, now: float) -> None:
         """Record a successful write of the candidate; ``now`` as for ``observe``."""

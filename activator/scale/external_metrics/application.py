@@ -67,6 +67,8 @@ def create_app(
         "/apis": objects.group_list(),
         group: objects.group_object(),
         version: objects.resource_list(),
+        "/openapi/v2": objects.openapi_v2(),
+        "/openapi/v3": objects.openapi_v3(),
     }
     routes = [Route(path, _constant(content)) for path, content in constant.items()]
     routes += [Route(path, _ok) for path in ("/healthz", "/livez", "/readyz")]

@@ -63,6 +63,21 @@ def resource_list() -> Object:
     }
 
 
+def openapi_v2() -> Object:
+    """Return the object of ``/openapi/v2``: no path, since only HPAs read this group.
+
+    Source: kube-aggregator's pkg/controllers/openapi. Without the page, kube-apiserver logs an
+    error each minute or so.
+    """
+    info = {"title": "activator scale", "version": _VERSION["version"]}
+    return {"swagger": "2.0", "info": info, "paths": {}, "definitions": {}}
+
+
+def openapi_v3() -> Object:
+    """Return the object of ``/openapi/v3``: no group has a document."""
+    return {"paths": {}}
+
+
 def value_list(workloads: Iterable[tuple[Name, Workload]], wall: datetime) -> Object:
     """Return the values of Services.
 

@@ -11,6 +11,7 @@ import pytest
 from activator.objects.fields import ManifestError
 from activator.scale.election.lease import (
     DURATION,
+    HEAD_START,
     RENEW_DEADLINE,
     RETRY,
     Action,
@@ -52,6 +53,11 @@ def step(election: Election, server: Server, now: float) -> Action:
     return action
 
 
+def until(candidate: Election, server: Server, begin: float, end: float) -> Action:
+    """Step each second; return the last action."""
+    return [step(candidate, server, now) for now in range(round(begin), round(end) + 1)][-1]
+
+
 def test_the_first_candidate_leads_and_renews() -> None:
     server, a, b = Server(), Election("a"), Election("b")
     assert step(a, server, 0) is Action.CREATE
@@ -70,11 +76,29 @@ def test_the_first_candidate_leads_and_renews() -> None:
 def test_a_lease_that_is_not_renewed_is_taken_after_its_duration() -> None:
     server, a, b = Server(), Election("a"), Election("b")
     step(a, server, 0)
-    assert step(b, server, 100) is Action.WAIT  # seen for the first time: it counts from now
-    assert step(b, server, 99 + DURATION) is Action.WAIT
+    # Seen for the first time: it counts from now.
+    assert until(b, server, 100, 99 + DURATION) is Action.WAIT
     assert step(b, server, 100 + DURATION) is Action.TAKE
     assert b.is_leader(100 + DURATION)
     assert server.obj["spec"]["leaseTransitions"] == 1
+
+
+def test_the_holder_renews_first_when_the_server_is_back() -> None:
+    server, a, b = Server(), Election("a"), Election("b")
+    step(a, server, 0)
+    until(b, server, 0, 4)
+    back = 4 + 2 * DURATION  # nobody could read or write meanwhile
+    assert until(b, server, back, back + HEAD_START - 1) is Action.WAIT
+    assert step(a, server, back + HEAD_START - 1) is Action.RENEW
+    assert until(b, server, back + HEAD_START, back + HEAD_START + DURATION - 2) is Action.WAIT
+
+
+def test_a_holder_that_does_not_come_back_is_replaced() -> None:
+    server, a, b = Server(), Election("a"), Election("b")
+    step(a, server, 0)
+    until(b, server, 0, 4)
+    back = 4 + 2 * DURATION
+    assert until(b, server, back, back + HEAD_START) is Action.TAKE
 
 
 def test_a_released_lease_is_taken_at_once() -> None:
@@ -106,8 +130,8 @@ def test_a_leader_that_cannot_renew_stops_before_another_may_begin() -> None:
 def test_a_leader_whose_lease_was_taken_does_not_lead() -> None:
     server, a, b = Server(), Election("a"), Election("b")
     step(a, server, 0)
-    step(b, server, 1)
-    step(b, server, 1 + DURATION)
+    until(b, server, 1, 1 + DURATION)
+    assert b.is_leader(1 + DURATION)
     assert step(a, server, 2 + DURATION) is Action.WAIT
     assert not a.is_leader(2 + DURATION)
 
