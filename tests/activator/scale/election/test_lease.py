@@ -87,7 +87,7 @@ def test_the_holder_renews_first_when_the_server_is_back() -> None:
     server, a, b = Server(), Election("a"), Election("b")
     step(a, server, 0)
     until(b, server, 0, 4)
-    back = 4 + 2 * DURATION  # nobody could read or write meanwhile
+    back = 4 + 2 * DURATION  # no request succeeded meanwhile
     assert until(b, server, back, back + HEAD_START - 1) is Action.WAIT
     assert step(a, server, back + HEAD_START - 1) is Action.RENEW
     assert until(b, server, back + HEAD_START, back + HEAD_START + DURATION - 2) is Action.WAIT
