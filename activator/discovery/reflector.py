@@ -35,7 +35,9 @@ from activator.discovery.wire import (
     check,
     decode_event,
     decode_object,
+    pack,
     status_error,
+    unpacked,
 )
 from activator.records.source_status import WatchCounters
 
@@ -91,7 +93,9 @@ class Reflector:
         inventory: takes the objects.
         timings: all times.
         requests_wait: returns whether any request waits for a pod.
-        trim: removes the fields of a decoded object that no reader needs; it may change the object.
+        trim: removes the fields of a listed object that no reader needs; it may change the object.
+            If it is given, the objects wait as text until the list is complete, which takes a
+            fraction of the memory.
 
     Attributes:
         synced: set when the resource has been listed once.
@@ -106,7 +110,7 @@ class Reflector:
         inventory: Objects,
         timings: Timings,
         requests_wait: Callable[[], bool] = lambda: False,
-        trim: Callable[[dict[str, object]], dict[str, object]] = lambda obj: obj,
+        trim: Callable[[dict[str, object]], dict[str, object]] | None = None,
     ) -> None:
         self.resource = resource
         self.counters = WatchCounters()
@@ -345,7 +349,8 @@ class Reflector:
                 known,
             )
         turn = self._now()
-        for _ in self._inventory.replacing(self.resource.kind, objects):
+        listed = objects if self._trim is None else unpacked(objects)
+        for _ in self._inventory.replacing(self.resource.kind, listed):
             if self._now() - turn > _TURN_SECONDS:
                 await asyncio.sleep(0)
                 turn = self._now()
@@ -353,7 +358,8 @@ class Reflector:
     async def _decode_items(self, page: Page, into: list[object]) -> None:
         turn = self._now()
         for item in page.items or ():
-            into.append(self._trim(decode_object(item)))
+            obj = decode_object(item)
+            into.append(obj if self._trim is None else pack(self._trim(obj)))
             if self._now() - turn > _TURN_SECONDS:
                 await asyncio.sleep(0)
                 turn = self._now()

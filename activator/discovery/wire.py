@@ -172,6 +172,20 @@ def decode_object(raw: msgspec.Raw | bytes) -> dict[str, object]:
         raise GarbledError(f"the value is no object: {error}") from None
 
 
+def pack(obj: object) -> bytes:
+    """Return a decoded object as text: a tenth of the memory, in one piece."""
+    return msgspec.json.encode(obj)
+
+
+def unpacked(packed: list[object]) -> Iterator[dict[str, object]]:
+    """Yield the objects of ``pack`` in their order, and remove each from the list before that."""
+    packed.reverse()
+    while packed:
+        text = packed.pop()
+        assert isinstance(text, bytes)
+        yield decode_object(text)
+
+
 def decode_listed(raw: msgspec.Raw | bytes) -> ListedMetadata:
     """Return only the metadata of an object. Raises ``GarbledError``."""
     try:

@@ -6,9 +6,9 @@ the activator. A broken object is reported, and its last good state stays in for
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from sys import intern
 from typing import Final, Protocol
 
 from activator.discovery.rejections import Rejection, log_rejection
@@ -91,8 +91,9 @@ class Objects:
         key = ObjectKey(kind, "?", "?")
         try:
             key = identify(obj, kind)
-            # Thousands of objects have the same namespace, each its own text.
-            key = ObjectKey(kind, sys.intern(key.namespace), key.name)
+            # Thousands of objects have the same namespace, each its own text. And a Service, its
+            # workload and their labels often have one name.
+            key = ObjectKey(kind, intern(key.namespace), intern(key.name))
             metadata = root(obj, kind)["metadata"]
             fresh = _packed(metadata["uid"].text(), metadata["resourceVersion"].text())
             known = self._versions.get(key)

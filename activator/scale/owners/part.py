@@ -7,6 +7,7 @@ from typing import final
 
 from activator.plain.annotations import Route
 from activator.plain.service import PlainService
+from activator.scale.cluster.index import Index
 from activator.scale.decisions.effects import Decided
 from activator.scale.decisions.findings import Finding
 from activator.scale.owners.flapping import Flapping
@@ -27,7 +28,7 @@ class Targets:
     def __init__(self, changed: Callable[[Iterable[Name]], object]) -> None:
         self._changed = changed
         self._target: dict[Name, Scaled] = {}
-        self._names: dict[Scaled, tuple[Name, ...]] = {}
+        self._names = Index[Scaled, Name]()
 
     def put(self, name: Name, decided: Decided, now: float) -> None:
         """See effects.Effect."""
@@ -37,17 +38,13 @@ class Targets:
         self.remove(name, now)
         if target is not None:
             self._target[name] = target
-            self._names[target] = (*self._names.get(target, ()), name)
+            self._names.add(target, name)
 
     def remove(self, name: Name, now: float) -> None:
         """See effects.Effect."""
         target = self._target.pop(name, None)
         if target is not None:
-            left = tuple(each for each in self._names[target] if each != name)
-            if left:
-                self._names[target] = left
-            else:
-                del self._names[target]
+            self._names.discard(target, name)
 
     def start(self, now: float) -> None:
         """See effects.Effect."""
@@ -55,11 +52,11 @@ class Targets:
     def stop(self, now: float) -> None:
         """See effects.Effect."""
         self._target.clear()
-        self._names.clear()
+        self._names = Index[Scaled, Name]()
 
     def names(self, target: Scaled) -> Iterable[Name]:
         """Return the Services that have a workload."""
-        return self._names.get(target, ())
+        return self._names.get(target)
 
     def report(self, target: Scaled) -> None:
         """Decide again about the Services of a workload."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from sys import intern
 from typing import NamedTuple, final
 
 from activator.objects.fields import ObjectKey, root
@@ -56,7 +57,7 @@ class Readiness:
             return
         if owner is None or owner.name != name:
             self.remove(key)
-            owner = Name(key.namespace, name)
+            owner = Name(key.namespace, intern(name))
             self._by_service.add(owner, key)
         self._slices[key] = owner, counted
         self._changed(owner)

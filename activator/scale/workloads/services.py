@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from sys import intern
 from typing import NamedTuple, TypeVar, final
 
 from activator.objects.fields import ManifestError, ObjectKey, root
@@ -54,12 +55,12 @@ class Services:
         try:
             found = services.parse(obj)
         except ManifestError as error:
-            self._set(Name(key.namespace, key.name), self._broken(key, obj, str(error)))
+            self._set(key, self._broken(key, obj, str(error)))
             raise
         if found is None:
             self.remove(key)
         else:
-            self._set(Name(key.namespace, key.name), found)
+            self._set(key, found)
 
     def _broken(self, key: ObjectKey, obj: object, problem: str) -> PlainService:
         """Return the last good state of a Service with a warning; or one that is refused."""
@@ -70,9 +71,16 @@ class Services:
         uid, created = metadata["uid"].text(), metadata["creationTimestamp"].text()
         return PlainService(key, uid, created, {}, Annotations(), None, problem, is_broken=True)
 
-    def _set(self, name: Name, found: PlainService) -> None:
-        # Most Services ask for the same.
-        found = replace(found, asks=_shared(found.asks), port=_shared(found.port))
+    def _set(self, key: ObjectKey, found: PlainService) -> None:
+        name = Name(key.namespace, key.name)
+        # Most Services ask for the same, and the value of a selector is often the Service's name.
+        found = replace(
+            found,
+            key=key,
+            selector={label: intern(value) for label, value in found.selector.items()},
+            asks=_shared(found.asks),
+            port=_shared(found.port),
+        )
         if self._services.get(name) != found:
             self._services[name] = found
             self.workloads.follow(name, found)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
+from sys import intern
 from typing import Final, NamedTuple, final
 
 from activator.objects.fields import ObjectKey, root
@@ -185,7 +186,7 @@ def _read(obj: object, kind: str) -> tuple[Mapping[str, str], int]:
     spec = root(obj, kind)["spec"]
     labels = spec["template"]["metadata"]["labels"]
     return (
-        {str(name): labels.at(str(name)).text() for name in labels.mapping()},
+        {str(name): intern(labels.at(str(name)).text()) for name in labels.mapping()},
         spec["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=1),
     )
 
