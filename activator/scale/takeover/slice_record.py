@@ -80,6 +80,10 @@ class SliceRecord:
         self._edits: tuple[float, ...] = ()
         self._finding: Finding | None = None
 
+    def begin(self) -> None:
+        """Begin to write: the changes so far are the ones of the last leader."""
+        self._edits, self.not_before = (), float("-inf")
+
     def observe(self, seen: Stored, now: float, *, is_own: bool) -> bool:
         """Record the object.
 
@@ -117,6 +121,7 @@ class SliceRecord:
             sent: ``Stored.content`` of the object that was sent; None after a deletion.
         """
         self._finding = None
+        self._edits = tuple(at for at in self._edits if now - at < CONTEST)
         if sent is not None and (self.seen is None or self.seen.content != sent):
             self._edited(now)  # something between has changed it
             self._pause(now)

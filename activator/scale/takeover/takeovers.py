@@ -108,6 +108,8 @@ class Takeovers:
         The caller puts each Service within ``ORPHAN_STAYS`` seconds.
         """
         self._started = True
+        for record in self._slices.values():
+            record.begin()
         for port in self._ports.contested():
             self._note_conflict(port)
         self._due.update(dict.fromkeys(self._slices))

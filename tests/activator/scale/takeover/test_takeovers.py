@@ -499,6 +499,9 @@ def test_a_slice_that_another_component_keeps_changing_is_written_at_intervals()
     world.now += CONTESTED_PAUSES[-1][1]
     assert world.settle() == ["PATCH"]
     world.now += 60
+    assert world.put(False).settle() == ["PATCH"]
+    assert world.reasons() == []
+    world.put(True).settle()
     world.api.edit(*KEY, lambda obj: obj.update(endpoints=[]))
     world.watch()
     assert world.settle() == ["PATCH"]
@@ -520,6 +523,19 @@ def test_a_slice_that_is_deleted_again_and_again_is_back_within_a_second_at_firs
         world.now += 0.5
     assert max(absent[:9]) < 1
     assert len(absent) < 20, "a contest that lasts must cost little"
+
+
+def test_the_writes_of_the_last_leader_are_no_contest() -> None:
+    leader = World().started()
+    leader.put(True).write()
+    follower = World(leader.api)
+    for takes_over in [False, True] * 10:
+        leader.put(takes_over).write()
+        while leader.api.events:
+            follower.takeovers.observe(leader.api.events.popleft()[1], follower.now)
+    follower.started().put(True)
+    assert follower.reasons() == []
+    assert follower.put(False).settle() == ["PATCH"], "written at once"
 
 
 def test_a_write_that_something_between_changes_is_not_repeated_at_once() -> None:
