@@ -19,8 +19,11 @@ import trustme
 import uvloop
 from hypothesis import HealthCheck, settings
 
-from activator.build import running
+from activator.build import Build, running
 from tests import fork_server
+
+# The collection makes a million objects that stay: to look for garbage among them takes a second.
+gc.disable()
 
 pytest_plugins = ("tests.tracing", "tests.watchdog")
 
@@ -125,12 +128,17 @@ VIRTUAL = pytest.param(("asyncio", {"loop_factory": VirtualLoop}), id="virtual")
 UVLOOP = pytest.param(("asyncio", {"loop_factory": uvloop.new_event_loop}), id="uvloop")
 
 #: Marks for a function, a class or a module (``pytestmark``); the closest one counts.
-#: For bytes on sockets: uvloop's transports differ in how they buffer, pause and close.
+#: For bytes on sockets: uvloop's transports differ in how they buffer, pause and close. On the
+#: source, the byte path's tests run on uvloop alone; on the compiled build they run on both loops.
 both_loops = pytest.mark.loops(VIRTUAL, UVLOOP)
 #: For threads, processes and servers, which do not follow a virtual clock.
 on_uvloop = pytest.mark.loops(UVLOOP)
 #: For time-outs and pauses, which only a virtual clock keeps exactly.
 in_virtual_time = pytest.mark.loops(VIRTUAL)
+
+
+#: ``make test-compiled`` runs these tests too.
+_BYTE_PATH = Path(__file__).parent / "activator" / "proxy"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -139,7 +147,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     mark = metafunc.definition.get_closest_marker("loops")
     if mark is not None:
-        metafunc.parametrize("anyio_backend", mark.args, indirect=True)
+        loops = mark.args
+        if (
+            len(loops) > 1
+            and running() is Build.PURE
+            and metafunc.definition.path.is_relative_to(_BYTE_PATH)
+        ):
+            loops = (UVLOOP,)
+        metafunc.parametrize("anyio_backend", loops, indirect=True)
 
 
 @pytest.fixture
@@ -224,7 +239,7 @@ def pytest_collection_finish() -> None:
     tests do one; activators that start in this process leave theirs out. From then on ``gc.freeze``
     does nothing: profiles of later tests would not find objects that an activator has frozen.
     """
-    gc.collect()
+    gc.enable()
     gc.freeze()
     patch = pytest.MonkeyPatch()
     patch.setattr(gc, "freeze", lambda: None)
