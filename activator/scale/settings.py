@@ -109,7 +109,7 @@ class ScaleSettings:
     """
 
     bind: str = _setting(
-        values.ADDRESS, "ACTIVATOR_BIND", LISTENERS, "0.0.0.0",
+        values.ADDRESS, "ACTIVATOR_BIND", LISTENERS, defaults.EVERY_ADDRESS,
         "Address of the listeners for activators, KEDA and metrics.",
         "The activators and KEDA are on other nodes.",
     )

@@ -92,7 +92,7 @@ class Settings:
         local="0",
     )
     bind: str = setting(
-        values.ADDRESS, "ACTIVATOR_BIND", LISTENERS, "0.0.0.0",
+        values.ADDRESS, "ACTIVATOR_BIND", LISTENERS, defaults.EVERY_ADDRESS,
         "Address of the listeners for traffic and metrics.",
         "The ingress is on other nodes; the demo is for this machine only.",
         demo="127.0.0.1",

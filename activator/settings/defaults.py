@@ -20,6 +20,17 @@ def _host_name(sources: Sources) -> str:
     return socket.gethostname() or "localhost"
 
 
+def _every_address(sources: Sources) -> str:
+    """Return the address that stands for all addresses of this pod, of both families.
+
+    ``::`` takes IPv4 too. But a kernel without IPv6 cannot bind it, so the pod must have such an
+    address. Kubernetes' downward API has all addresses in ``status.podIPs``.
+    """
+    environ = sources.environ
+    addresses = environ.get("POD_IPS", "") or environ.get("POD_IP", "")
+    return "::" if ":" in addresses else "0.0.0.0"
+
+
 def _bind_address(sources: Sources) -> str:
     return str(sources.known.get("bind", "127.0.0.1"))
 
@@ -67,6 +78,9 @@ def _scaler_admin_url(sources: Sources) -> str:
 
 
 HOST_NAME: Final = Derived("the host's name", _host_name)
+EVERY_ADDRESS: Final = Derived(
+    "0.0.0.0; `::` if `POD_IPS` or `POD_IP` has an IPv6 address", _every_address
+)
 BIND: Final = Derived("the value of `--bind`", _bind_address)
 CLUSTER_DOMAIN: Final = Derived(
     "the `svc.` search domain of resolv.conf, else cluster.local", _cluster_domain

@@ -46,6 +46,7 @@ def container(objects: list[Object]) -> Any:
 def environment(objects: list[Object]) -> dict[str, str]:
     """Return the container's environment, with the values that a cluster would set."""
     fields = {"metadata.name": "a-1", "metadata.namespace": "k", "status.podIP": "10.0.0.1"}
+    fields["status.podIPs"] = "10.0.0.1"
     return {
         entry["name"]: entry["value"]
         if "value" in entry
@@ -227,7 +228,8 @@ def test_probes_of_the_traffic_port_are_known_as_such_without_kubelets_user_agen
 
 
 def test_the_environment_holds_known_settings_only(objects: list[Object]) -> None:
-    known = {row.variable for row in settings_of("run")}
+    # The default of --bind reads POD_IPS.
+    known = {row.variable for row in settings_of("run")} | {"POD_IPS"}
     assert set(environment(objects)) <= known
     settings = load("run", {}, environment(objects), resolv_conf=Path("/nowhere"))
     assert (settings.pod_name, settings.pod_ip, settings.system_namespace) == (

@@ -223,7 +223,7 @@ class ClientConnection:
         peer = self.transport.get_extra_info("peername")
         if not isinstance(peer, tuple):
             return "127.0.0.1:0"
-        host, port = peer[:2]
+        host, port = peer[0].removeprefix("::ffff:"), peer[1]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     # -- time -----------------------------------------------------------------------------------

@@ -28,6 +28,8 @@ _NOT_READ = {Peer.CLIENT: "a response to client", Peer.POD: "a request to pod"}
 _SHARE_FOR_HANDSHAKES = 0.5
 #: Addresses of clients in the memo. An ingress has many connections from a few addresses.
 _MOST_ADDRESSES: Final = 256
+#: How an IPv6 socket shows an IPv4 address (RFC 4291, section 2.5.5.2).
+_MAPPED: Final = "::ffff:"
 
 
 class Proxy:
@@ -137,13 +139,17 @@ class Proxy:
         self.files.freed()
 
     def address(self, peer: str) -> bytes:
-        """Return an IP address as bytes; all connections of a client share one object."""
+        """Return an IP address as bytes; all connections of a client share one object.
+
+        A socket for both families shows an IPv4 client as ``::ffff:10.0.0.1``. Pods and logs get
+        the IPv4 address.
+        """
         known = self._addresses
         address = known.get(peer)
         if address is None:
             if len(known) >= _MOST_ADDRESSES:
                 known.clear()
-            address = known[peer] = peer.encode()
+            address = known[peer] = peer.removeprefix(_MAPPED).encode()
         return address
 
     def may_accept(self, *, secure: bool) -> bool:

@@ -63,6 +63,19 @@ def test_status_ignores_what_only_servers_read():
     assert load("status", {}, environ).admin_url == "http://127.0.0.1:1"
 
 
+def test_a_pod_with_an_ipv6_address_listens_on_both_families():
+    base = {"POD_NAME": "a", "SYSTEM_NAMESPACE": "k", "POD_IP": "10.0.0.1"}
+    for more, address in (
+        ({}, "0.0.0.0"),
+        ({"POD_IPS": "10.0.0.1"}, "0.0.0.0"),
+        ({"POD_IPS": "10.0.0.1,fd00::1"}, "::"),
+        ({"POD_IP": "fd00::1"}, "::"),
+        ({"POD_IP": "fd00::1", "ACTIVATOR_BIND": "10.0.0.1"}, "10.0.0.1"),
+    ):
+        settings = load("run", {}, base | more, resolv_conf=NOWHERE)
+        assert (settings.bind, settings.metrics_bind) == (address, address), more
+
+
 def test_all_wrong_and_missing_settings_are_reported_at_once():
     environ = {"POD_IP": "here", "PROBE_TIMEOUT": "300", "POD_NAME": "a"}
     with pytest.raises(ConfigError) as caught:

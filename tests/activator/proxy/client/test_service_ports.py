@@ -195,3 +195,22 @@ async def test_clients_are_asked_to_reconnect_while_the_route_says_so(world: Por
     await world.clock_moves(PATIENCE)
     await turns()
     assert not port.insists
+
+
+async def test_pods_see_the_ipv4_address_of_a_client_that_a_port_of_both_families_accepts(
+    world: Ports,
+) -> None:
+    pod = await world.pod()
+    throttler = world.serve(pod)
+    await until(lambda: throttler.statistics().healthy == 1)
+    both = ServicePorts(world.proxy, "::")
+    both.start()
+    number = free_port()
+    both.set_route(SHOP, Route(port=number))
+    if not both.numbers():
+        both.close()
+        pytest.skip("the kernel has no IPv6")
+    assert await world.status(number) == 200
+    both.close()
+    fields = {name.lower(): value for name, value in pod.requests[-1].headers}
+    assert fields[b"x-forwarded-for"] == b"127.0.0.1"
