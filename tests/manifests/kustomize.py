@@ -1,8 +1,8 @@
 """The parts of kustomize that the manifests use, to test them without kustomize.
 
-It supports resources, components, ConfigMaps of files, namespace, labels, images and patches that
-add. Any other field of a kustomization is an error. test_manifests.py compares it with the real
-``kubectl kustomize``, which ``make test`` gets (kubectl.py).
+It supports resources, components, ConfigMaps of files, namespace, labels, images, patches that add
+and replacements of one field. Any other field of a kustomization is an error. test_manifests.py
+compares it with the real ``kubectl kustomize``, which ``make test`` gets (kubectl.py).
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def _apply(folder: Path, objects: list[Object]) -> list[Object]:
         "namespace": _namespace,
         "labels": _labels,
         "images": _images,
+        "replacements": _replacements,
     }
     for key, step in steps.items():
         if key in said:
@@ -119,6 +120,22 @@ def _namespace(objects: list[Object], namespace: str) -> None:
             obj["spec"]["service"]["namespace"] = namespace
         for subject in obj.get("subjects", []):
             subject["namespace"] = namespace
+
+
+def _replacements(objects: list[Object], replacements: list[Any]) -> None:
+    for replacement in replacements:
+        source = replacement["source"]
+        value: Any = find(objects, source["kind"], source["name"])
+        for key in source["fieldPath"].split("."):
+            value = value[key]
+        for target in replacement["targets"]:
+            chosen = find(objects, target["select"]["kind"], target["select"]["name"])
+            for path in target["fieldPaths"]:
+                *parents, last = path.split(".")
+                at: Any = chosen
+                for key in parents:
+                    at = at[key]
+                at[last] = value
 
 
 def _labels(objects: list[Object], groups: list[Any]) -> None:

@@ -108,6 +108,12 @@ def test_all_objects_are_in_one_namespace(objects: list[Object]) -> None:
     beside = build(KNATIVE, BESIDE)
     subjects = {s["namespace"] for obj in beside for s in obj.get("subjects", [])}
     assert subjects == {knative.NAMESPACE}
+    (reference,) = (o["spec"]["service"] for o in beside if o["kind"] == "APIService")
+    assert (
+        reference["namespace"]
+        == find(beside, "Service", reference["name"])["metadata"]["namespace"]
+    )
+    assert reference["namespace"] == knative.NAMESPACE
 
 
 def test_knatives_objects_stay_as_they_are_beside_annotated_services() -> None:
