@@ -2,9 +2,10 @@
 
     make screenshots
 
-The activator has services that are busy, full, at zero, broken and idle. After minutes of traffic
-it has a history. Then the script makes the screenshots in light and dark, and prints the load times
-and sizes of the page.
+The activator has services that are busy, full, at zero, broken and idle, of Knative and of plain
+Kubernetes. After minutes of traffic it has a history. Then the script makes the screenshots in
+light and dark, and prints the load times and sizes of the page. The page of the scaler has a scaler
+of its own.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from playwright.async_api import Browser, Page, ViewportSize, expect
 from activator.lab.client import fetch
 from activator.lab.objects import revision
 from tests.activator.discovery.recording import config_map
+from tests.activator.plain import objects as plain
+from tests.activator.scale.world import cluster, leader
 from tests.browser.chromium import chromium
 from tests.e2e.knative import ApiServer, Autoscaler, Deployment, Pod
 from tests.e2e.world import at
@@ -47,6 +50,8 @@ IDLE = (LATE, "accounts-00011", "avatars-00002", "newsletter-00001", "webhooks-0
 BURSTS = (20, 45, 30, 70, 25, 55, 90, 35, 60, 40, 80, 50, 30, 65)
 #: Requests of the bursts to the service that scales to zero between them.
 WAKES = (6, 25, 14, 40, 9, 31, 18, 12)
+#: Plain Services in the namespace `shop`: one with a pod, and two that sleep.
+SERVED, ASLEEP, QUIET = "orders", "mailer", "reviews"
 
 
 async def pause(seconds: float) -> None:
@@ -77,6 +82,15 @@ class Starting(Deployment):
             self._publish()
 
 
+async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Respond to each request after 0.15 s, as the pod of a plain Service."""
+    with suppress(asyncio.IncompleteReadError, ConnectionError):
+        while await reader.readuntil(b"\r\n\r\n"):
+            await pause(0.15)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    writer.close()
+
+
 class Traffic:
     """Services, and the clients that send requests to them."""
 
@@ -91,6 +105,11 @@ class Traffic:
         self._tasks = tasks
         for name in IDLE:
             api.put(revision(name, uid=f"uid-of-{name}"))
+        for name in (SERVED, ASLEEP, QUIET):
+            labels = {"app": name}
+            api.put(plain.named(plain.service(selector=labels), name, uid=f"uid-of-{name}"))
+            template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web"}]}}
+            api.put(plain.named(plain.deployment(template=template), name))
 
     async def _is_activator_in_path(self) -> bool:
         return True
@@ -101,12 +120,14 @@ class Traffic:
         self.broken.scale_up(1)
         self.busy.scale_up(3)
         waves = [self._waves(BUSY, (2,), 0.1, 150), self._waves(FULL, BURSTS, 11, 250)]
+        waves += [self._waves(f"{SERVED}.shop", (1,), 0.25, 0)]
         waves += [self._waves(WAKING, WAKES, 37, 400), self._waves(BROKEN, (1,), 7, 40)]
         running = [self._tasks.create_task(wave) for wave in waves]
         await pause(seconds)
-        for task in running[1:]:
+        for task in running[3:]:
             task.cancel()
-        self._running.append(running[0])
+        running[1].cancel()
+        self._running += [running[0], running[2]]
         await self.broken.pods[0].end()  # Kubernetes lists it still
         self._ask(BROKEN, 3, 40)
         await pause(5)
@@ -117,6 +138,7 @@ class Traffic:
         self.waking.starts = False
         self._ask(WAKING, 12, 120)
         self._ask(LATE, 1, 40)
+        self._ask(f"{ASLEEP}.shop", 2, 0)
         await pause(8)
 
     def end(self) -> None:
@@ -135,7 +157,8 @@ class Traffic:
             self._running.append(self._tasks.create_task(self._request(name, ms)))
 
     async def _request(self, name: str, ms: int) -> None:
-        host = {"Host": f"{name}.default.svc.cluster.local"}
+        in_namespace = name if "." in name else f"{name}.default"
+        host = {"Host": f"{in_namespace}.svc.cluster.local"}
         with suppress(OSError):
             await fetch(*await self.activator.address("http"), f"/sleep?ms={ms}", "GET", host)
 
@@ -147,6 +170,10 @@ async def traffic(folder: Path) -> AsyncIterator[Traffic]:
         api = await stack.enter_async_context(ApiServer())
         for name in ("config-network", "config-logging", "config-observability"):
             api.put(config_map(name))
+        pod = await stack.enter_async_context(await asyncio.start_server(respond, "127.0.0.1", 0))
+        port = pod.sockets[0].getsockname()[1]
+        listed = plain.slice_of(plain.endpoint("127.0.0.1"), of=SERVED)
+        api.put(listed | {"ports": [{"name": "", "port": port, "protocol": "TCP"}]})
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         made = Traffic(api, tasks)
         for part in (made.waking, made.full, made.broken, made.busy, made.autoscaler):
@@ -159,6 +186,8 @@ async def traffic(folder: Path) -> AsyncIterator[Traffic]:
                 "SYSTEM_NAMESPACE": "knative-serving",
                 "KUBECONFIG": api.kubeconfig(folder),
                 "ACTIVATOR_AUTOSCALER_URL": made.autoscaler.url,
+                "ACTIVATOR_DIALECT": "knative,services",
+                "ACTIVATOR_SCALER_URL": "",
             },
         )
         made.activator = await stack.enter_async_context(running)
@@ -167,6 +196,34 @@ async def traffic(folder: Path) -> AsyncIterator[Traffic]:
             yield made
         finally:
             made.end()
+
+
+async def scaler(browser: Browser, folder: Path) -> dict[Path, bytes]:
+    """Make the screenshots of the scaler's page: Services that sleep, start and have problems."""
+    own = folder / "scaler"
+    own.mkdir()
+    async with cluster(own) as kube:
+        await kube.add(SERVED, 2, target_concurrency="2")
+        await kube.set_ready(SERVED, 2)
+        await kube.add(ASLEEP)
+        await kube.add(QUIET, owner="keda")
+        await kube.add("thumbnails", target="deployment/thumbnailer")
+        await kube.add("checkout", 1, owner="hpa")
+        async with (
+            leader(kube) as running,
+            running.activator("activator-1") as one,
+            running.activator("activator-2") as other,
+        ):
+            one.hold(3, SERVED)
+            other.hold(1, ASLEEP)
+            page = await browser.new_page(viewport=SIZE)
+            await page.goto(f"http://{running.scaler.addresses['admin']}/")
+            await expect(page.locator("tr[data-service]")).to_have_count(5)
+            row = page.locator(f'tr[data-service="shop/{ASLEEP}"]')
+            await expect(row.locator(".change")).to_contain_text("0 → 1")
+            row = page.locator(f'tr[data-service="shop/{SERVED}"]')
+            await expect(row.locator(".load")).to_have_text("3")
+            return await take(page, "scaler")
 
 
 async def take(page: Page, name: str) -> dict[Path, bytes]:
@@ -235,6 +292,7 @@ async def main() -> None:
         raise SystemExit(f"{PALETTE} is missing; on Debian: apt-get install {PALETTE}")
     with TemporaryDirectory(prefix="activator-screenshots-") as folder:
         async with chromium() as browser, traffic(Path(folder)) as playing:
+            of_scaler = await scaler(browser, Path(folder))
             host, port = await playing.activator.address("admin")
             url = f"http://{host}:{port}/"
             page = await browser.new_page(viewport=SIZE)
@@ -244,10 +302,10 @@ async def main() -> None:
             await expect(page.locator("canvas")).to_be_visible()
             taken = await take(page, "revision")
             await page.goto(f"{url}#/")
-            await expect(page.locator("tr.waiting")).to_have_count(4)
+            await expect(page.locator("tr.waiting")).to_have_count(5)
             taken |= await take(page, "overview")
             await cost(browser, url)
-    keep(taken)
+    keep(taken | of_scaler)
 
 
 if __name__ == "__main__":

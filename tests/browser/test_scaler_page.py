@@ -13,6 +13,7 @@ from playwright.async_api import Page, Route, expect
 from tests.activator.scale.world import Running, cluster, leader, scaler
 from tests.browser.conftest import Open
 from tests.browser.faults import Faults
+from tests.browser.test_appearance import BEYOND, NARROW, violations
 from tests.browser.test_markup import DRAWN, MARKUP, hostile
 
 MANY = 5000
@@ -134,3 +135,23 @@ async def test_five_thousand_services_are_paged(tmp_path: Path, open_page: Open)
         await expect(rows.first).to_have_attribute("data-service", "shop/s0050")
         assert page.url.endswith("#/?page=2")
         assert all("limit=50" in each for each in asked)
+
+
+async def test_everybody_can_use_the_page_also_on_a_narrow_screen(
+    tmp_path: Path, open_page: Open
+) -> None:
+    async with shop(tmp_path) as running, running.activator() as activator:
+        activator.hold(1, "asleep")
+        for fragment, shown in (
+            ("", "tr[data-service]"),
+            ("#/services/shop/lost", "pre"),
+            ("#/services/shop/asleep", "h1:visible"),
+        ):
+            page = await open_page(url(running, fragment), viewport=NARROW)
+            await expect(page.locator(shown).first).to_be_visible()
+            assert await page.evaluate(BEYOND) == []
+            assert await page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+            assert await violations(page) == []
+            await page.emulate_media(color_scheme="dark")
+            assert await violations(page, ["color-contrast"]) == []
+            await page.goto("about:blank")  # before the scaler ends
