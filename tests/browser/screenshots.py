@@ -232,6 +232,8 @@ async def take(page: Page, name: str) -> dict[Path, bytes]:
     for scheme in ("light", "dark"):
         await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         path = FOLDER / f"{name}-{scheme}.png"
+        # The first one of a page taller than the window lacks rows that were never painted.
+        await page.screenshot(full_page=True, animations="disabled")
         taken[path] = await page.screenshot(full_page=True, animations="disabled")
     return taken
 
