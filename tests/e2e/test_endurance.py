@@ -39,12 +39,16 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def forks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start activators, pods and clients by forks, as other tests do."""
+    """Start activators, pods and clients by forks, as other tests do.
+
+    Two activators that replace each other start as users start them.
+    """
     monkeypatch.setattr(subprocess, "Popen", fork_server.popen)
 
 
+@pytest.mark.usefixtures("forks")
 def test_requests_are_held_for_clients_that_are_there_and_for_no_others(tmp_path: Path) -> None:
     seen = overload.run_recipe(tmp_path, 9)
     assert len(seen.samples) >= 5
@@ -59,6 +63,7 @@ def test_requests_are_held_for_clients_that_are_there_and_for_no_others(tmp_path
     assert seen.left == 0
 
 
+@pytest.mark.usefixtures("forks")
 def test_no_get_is_lost_and_no_post_done_twice_while_pods_are_killed(tmp_path: Path) -> None:
     seen = kills.run_recipe(tmp_path, 6)
     assert seen.kills == 6
@@ -76,6 +81,7 @@ def nothing_is_lost(traffic: MixedTraffic) -> None:
     assert set(traffic.ended) == set(KINDS)
 
 
+@pytest.mark.usefixtures("forks")
 def test_nothing_is_lost_or_left_while_traffic_of_all_kinds_meets_all_that_happens(
     tmp_path: Path,
 ) -> None:
@@ -90,6 +96,7 @@ def test_nothing_is_lost_or_left_while_traffic_of_all_kinds_meets_all_that_happe
     assert seen.faults == []
 
 
+@pytest.mark.usefixtures("forks")
 def test_nothing_is_lost_while_pods_are_replaced_under_traffic_of_all_kinds(
     tmp_path: Path,
 ) -> None:
@@ -113,6 +120,7 @@ def test_nothing_is_lost_while_an_activator_is_replaced_under_traffic_of_all_kin
     assert ends.faults == []
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize("kind", unreachable.KINDS)
 def test_good_pods_are_used_among_very_many_that_cannot_be_reached(
     tmp_path: Path, kind: str

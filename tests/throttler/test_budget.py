@@ -78,7 +78,7 @@ def test_the_total_is_limited_and_no_revision_starves(
 ) -> None:
     total = SharedBudget(TOTAL, TOTAL)
     budgets = [unbounded() for _ in range(data.draw(st.integers(1, RESERVED_FOR)))]
-    for _ in range(data.draw(st.integers(0, 60))):
+    for _ in range(data.draw(st.integers(0, 30))):
         own = data.draw(st.sampled_from(budgets))
         size = data.draw(st.integers(0, 3))
         for _ in range(data.draw(st.sampled_from([1, 10, 600]))):
