@@ -225,10 +225,13 @@ class Reflector:
         """Record that an optional resource is missing: log that once, and pause for long."""
         self.counters.failures += 1
         if self.last_error != str(error):
-            logger.info(
-                "%s are not read, which is no fault: %s%s; next attempt every %.0f s",
+            is_fault = error.status == _HTTP_FORBIDDEN
+            logger.log(
+                logging.WARNING if is_fault else logging.INFO,
+                "%s are not read%s: %s%s; next attempt every %.0f s",
                 self.resource.path,
-                error,
+                "" if is_fault else ", which is no fault",
+                str(error).strip(),
                 self._advice(error.status),
                 self._timings.missing,
                 extra={"resource": self.resource.kind},

@@ -593,10 +593,17 @@ class TestWithProductionsTimings:
             await asyncio.sleep(30)
             assert len(server.requests) == 2
 
-    @pytest.mark.parametrize("status", [403, 404])
+    @pytest.mark.parametrize(("status", "level"), [(403, "WARNING"), (404, "INFO")])
     async def test_what_may_be_missing_is_asked_for_seldom(
-        self, status: int, server: FakeApiServer, inventory: Inventory, tmp_path: Path
+        self,
+        status: int,
+        level: str,
+        server: FakeApiServer,
+        inventory: Inventory,
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
+        caplog.set_level(logging.INFO)
         server.always[LIST] = Answer(status)
         async with following(server, inventory, tmp_path, Timings(), optional=True) as reflector:
             await reflector.settled.wait()
@@ -605,6 +612,9 @@ class TestWithProductionsTimings:
         first, second, third = server.of("Endpoints", "list")
         assert second.at - first.at == pytest.approx(300, abs=1)
         assert third.at - second.at == pytest.approx(300, abs=1)
+        lines = [line for line in caplog.records if "are not read" in line.getMessage()]
+        assert [line.levelname for line in lines] == [level]
+        assert ("no fault" in lines[0].getMessage()) is (status == 404)
 
     async def test_what_may_be_missing_is_asked_for_soon_after_another_fault(
         self, server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
