@@ -27,6 +27,7 @@ import threading
 from asyncio.streams import FlowControlMixin
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -72,6 +73,12 @@ class Forked:
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
         self._loop.add_reader(channel, self._on_end)
+
+    async def open(self, to: int | None, output: int | None, error: int | None) -> None:
+        """Open this process' ends of the pipes; None for a file that is no pipe."""
+        self.stdin = None if to is None else await _writer(to)
+        self.stdout = None if output is None else await _reader(output)
+        self.stderr = None if error is None else await _reader(error)
 
     def send_signal(self, number: int) -> None:
         if self.returncode is not None:
@@ -124,13 +131,23 @@ async def start(program: str, *arguments: str, **options: Any) -> Forked | Proce
 
     Arguments:
         options: stdin, stdout, stderr, cwd, env and start_new_session.
+
+    Raises:
+        CancelledError: the process has ended, and its pipes are closed.
     """
     if not _can_fork(program, *arguments):
         return await REAL_START(program, *arguments, **options)
     channel, (to, *back) = _fork(*arguments[1:], **options)
     forked = Forked(channel)
-    forked.stdin = None if to is None else await _writer(to)
-    forked.stdout, forked.stderr = [None if one is None else await _reader(one) for one in back]
+    opening = asyncio.ensure_future(forked.open(to, *back))
+    try:
+        await asyncio.shield(opening)  # cancelled, it would leave open files as garbage
+    except asyncio.CancelledError:
+        with suppress(ProcessLookupError):
+            forked.kill()
+        await opening
+        await forked.wait()
+        raise
     return forked
 
 

@@ -98,6 +98,38 @@ async def test_signals_open_files_and_session_are_those_of_the_start(
     assert forked <= real
 
 
+def open_files() -> int:
+    """Return how many files this process has open."""
+    return len(os.listdir("/dev/fd"))
+
+
+async def test_a_start_cancelled_at_any_step_leaves_no_file_open():
+    await ended(fork_server.start, "activator", "--version")  # the fork server runs from now on
+    pod = ("activator.lab.pod", "--follow-stdin", "--start-after", "60")
+    files = open_files()
+    steps, is_cancelled = 0, True
+    while is_cancelled:
+        steps += 1
+        start = asyncio.ensure_future(
+            fork_server.start(
+                *(sys.executable, "-m", *pod), stdin=PIPE, stdout=PIPE, stderr=DEVNULL
+            )
+        )
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        is_cancelled = start.cancel()
+        async with asyncio.timeout(PATIENCE):
+            if is_cancelled:
+                with pytest.raises(asyncio.CancelledError):
+                    await start
+            else:
+                process = await start
+                process.kill()
+                assert await process.wait() == -signal.SIGKILL
+        assert open_files() == files, steps
+    assert steps > 1, "a start was cancelled"
+
+
 def test_a_process_with_blocking_pipes_ends_as_a_real_one(tmp_path: Path) -> None:
     command = [sys.executable, "-m", *LOCAL, str(tmp_path)]
     ends: list[object] = []
