@@ -34,6 +34,8 @@ class Town:
         self.listed: list[tuple[list[str], list[str], list[str]]] = []
         self._changed = asyncio.Event()
         self.cluster = PlainCluster(addresses(), tasks, self._tell, pace=0.005)
+        # The end of a pod that no slice has listed changes no slice.
+        self.cluster.plane.store.listen(lambda change: self._changed.set())
 
     def _tell(self, kind: str, pod: str = "", **details: Any) -> None:
         self.events.append(f"{pod} {kind}")
