@@ -231,15 +231,15 @@ class Driver:
         """Record any other response; needed only while the pod has consecutive errors."""
         self.carry_out(self._throttler_of(pod).responded_well(pod, self.clock()))
 
-    def probe_passed(self, pod: PodTracker, epoch: int) -> None:
-        """Record a passed probe."""
+    def probe_passed(self, pod: PodTracker, epoch: int, status: int | None = 200) -> None:
+        """Record a passed probe; see Backends.probe_passed."""
         now = self.clock()
         throttler = self._throttler_of(pod)
         if pod.state is PodState.HEALTHY:  # it stays healthy: there is nothing to report
-            changes = throttler.probe_passed(pod, epoch, now)
+            changes = throttler.probe_passed(pod, epoch, now, status)
         else:
             with self._narration.of_pod(pod, "it passed its probe"):
-                changes = throttler.probe_passed(pod, epoch, now)
+                changes = throttler.probe_passed(pod, epoch, now, status)
         if changes is not None:
             self.cold_starts.probe_passed(pod, now)
         self.carry_out(changes)

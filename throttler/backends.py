@@ -237,11 +237,14 @@ class Backends:
 
     # -- events of probes and requests ----------------------------------------------------------
 
-    def probe_passed(self, pod: PodTracker, epoch: int, now: float) -> bool:
+    def probe_passed(
+        self, pod: PodTracker, epoch: int, now: float, status: int | None = 200
+    ) -> bool:
         """Record a passed probe.
 
         Arguments:
             epoch: of the pod when the probe began; the result of an earlier epoch is ignored.
+            status: of the response; None for a probe without an HTTP status, such as TCP.
 
         Returns:
             Whether the usable backends may differ now.
@@ -253,7 +256,7 @@ class Backends:
         was_healthy = pod.state is _HEALTHY
         pod.apply(PodEvent.PROBE_PASSED, now)
         pod.ejection.active = False
-        pod.probe.record_success(now)
+        pod.probe.record_success(now, status)
         if was_healthy or pod.state is not _HEALTHY:
             return False
         pod.set_limit()

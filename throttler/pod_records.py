@@ -44,10 +44,10 @@ class ProbeRecord:
         self.mesh_like: bool | None = None
         self.reached_until = -inf
 
-    def record_success(self, now: float) -> None:
+    def record_success(self, now: float, status: int | None) -> None:
         """Record a passed probe, which proves that the pod is reachable."""
         self.at = now
-        self.status = 200
+        self.status = status
         self.error = ""
         self.failures = 0
         self.mesh_like = False

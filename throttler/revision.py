@@ -247,13 +247,15 @@ class RevisionThrottler:
         self.backends.set_reach(reach, changes, now)
         return self._rebuild(changes, now)
 
-    def probe_passed(self, pod: PodTracker, epoch: int, now: float) -> Changes | None:
+    def probe_passed(
+        self, pod: PodTracker, epoch: int, now: float, status: int | None = 200
+    ) -> Changes | None:
         """Record a passed probe; see Backends.probe_passed.
 
         Returns:
             The effects to execute; None if there are none.
         """
-        if not self.backends.probe_passed(pod, epoch, now):
+        if not self.backends.probe_passed(pod, epoch, now, status):
             return None
         return self._rebuild(Changes(), now)
 

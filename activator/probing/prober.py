@@ -307,7 +307,7 @@ class PodProber:
             self.failures[kind] = self.failures.get(kind, 0) + 1
             self._driver.probe_failed(pod, probe.epoch, text, probe.status, probe.responded)
         else:
-            self._driver.probe_passed(pod, probe.epoch)
+            self._driver.probe_passed(pod, probe.epoch, probe.status)
         # The driver may have called ``probe`` or ``forget`` for this pod meanwhile.
         if not self._is_pending(schedule) and pod in self._schedules:
             self._plan(schedule, kind)

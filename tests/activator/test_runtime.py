@@ -346,7 +346,7 @@ async def test_no_pod_passes_a_probe_in_plaintext_before_encryption_is_set_up(
         write_object(tmp_path, tls_secret())
         runtime = Runtime(settings(tmp_path))
         driver, found = runtime.driver, asyncio.get_running_loop().create_future()
-        driver.probe_passed = lambda pod, epoch: found.set_result("passed")  # type: ignore[method-assign] # spied on
+        driver.probe_passed = lambda *how: found.set_result("passed")  # type: ignore[method-assign] # spied on
         driver.probe_failed = lambda *how: found.set_result(how[2])  # type: ignore[method-assign] # spied on
         async with runtime.lifespan(), asyncio.timeout(PATIENCE):
             assert "TLS on port 8112: " in await found

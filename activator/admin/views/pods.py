@@ -32,7 +32,7 @@ class PodView(TypedDict):
     ]
     probeStatus: Annotated[
         int | None,
-        says("HTTP status of the last probe; `null` if it got no response"),
+        says("HTTP status of the last probe; `null` without one, as for TCP and gRPC"),
     ]
     lastProbeSecondsAgo: Annotated[
         float | None,

@@ -861,9 +861,13 @@ SERVING = Response(200, b"\0\0\0\0\2\x08\1")
 NOT_SERVING = Response(200, b"\0\0\0\0\2\x08\2")
 
 
-@pytest.mark.parametrize("spec", [ProbeSpec(), PAGE, HEALTH], ids=["tcp", "page", "grpc"])
+@pytest.mark.parametrize(
+    ("spec", "status"),
+    [(ProbeSpec(), None), (PAGE, 200), (HEALTH, None)],
+    ids=["tcp", "page", "grpc"],
+)
 async def test_a_plain_pod_that_refuses_is_probed_every_5_ms_whatever_its_probe(
-    spec: ProbeSpec,
+    spec: ProbeSpec, status: int | None
 ) -> None:
     world = World(plain=spec)
     world.pods[A].listens = False
@@ -875,6 +879,8 @@ async def test_a_plain_pod_that_refuses_is_probed_every_5_ms_whatever_its_probe(
     world.pods[A].listens = True
     await until(1.01)
     assert waiting.state is ASSIGNED
+    assert waiting.pod is not None
+    assert waiting.pod.probe.status == status, "only a response over HTTP has a status"
 
 
 async def test_a_health_page_gets_at_most_a_request_every_50_ms_whatever_happens() -> None:
