@@ -64,8 +64,8 @@ _USE, _WAIT, _LEAVE = Decision
 _PROBE_PASSED: Final = Verdict(
     _USE,
     Rule.PROBE_PASSED,
-    "Used: it passed the activator's own probe, which is enough for this revision, whether "
-    "Kubernetes lists it as ready or not.",
+    "Used: it passed the activator's own probe. That is enough, whether Kubernetes lists it as "
+    "ready or not.",
 )
 _KUBERNETES_READY: Final = Verdict(
     _USE,

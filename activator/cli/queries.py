@@ -74,7 +74,7 @@ def status(settings: Settings, as_json: bool, namespace: str | None, watch: bool
 
 @command(
     "explain",
-    """Show one revision: why its requests wait, and the decision about each pod.
+    """Show why requests of one revision or Service wait. It also shows the decision about each pod.
 
     Queries the admin port, as `activator status` does. REVISION alone is in the namespace of
     --namespace, or in default. The name of a plain Service works as well.

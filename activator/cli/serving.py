@@ -51,12 +51,13 @@ def run(settings: Settings) -> int:
     "local",
     """Serve without a cluster, from a folder of manifests.
 
-    The folder holds Revision, Service, Endpoints and ConfigMap objects in Kubernetes' format, in
-    files that end in .yaml, .yml or .json. Files that are created, changed, renamed or deleted take
-    effect at once. The log reports a broken file, and its last good state stays in force. The
-    activator ignores objects of other kinds, and folders within the folder. It also ignores
-    Endpoints without Knative's labels, or without a port named http or http2 (docs/reference.md).
-    The log, and `activator explain`, name such objects.
+    The folder holds objects in Kubernetes' format, in files that end in .yaml, .yml or .json. A
+    Revision needs Endpoints or EndpointSlices. An annotated Service needs EndpointSlices, and may
+    have a Deployment or StatefulSet. ConfigMaps hold settings. Files that are created, changed,
+    renamed or deleted take effect at once. The log reports a broken file, and its last good state
+    stays in force. The activator ignores objects of other kinds, and folders within the folder. It
+    also ignores Endpoints without Knative's labels, or without a port named http or http2
+    (docs/reference.md). The log, and `activator explain`, name such objects.
 
     Sample pods may use the same ports on other loopback addresses. Use --bind 127.0.0.1 for that:
     the default 0.0.0.0 occupies the port on all of them.
@@ -106,7 +107,7 @@ def demo(settings: Settings) -> int:
 
 @command(
     "scale",
-    """Scale the workloads of annotated Services from zero and back, without Knative.
+    """Scale workloads from zero and back, without Knative.
 
     A Service opts in with the annotation activator.dev/enabled: "true". `activator run` queues its
     requests and reports them to this program. This program asks the API server for replicas when a

@@ -108,8 +108,8 @@ class Explain:
         names = explain.near(revisions, self._namespace, self._name)
         meant = f" Did you mean {' or '.join(names)}?" if names else ""
         return NotKnown(
-            f"the activator knows no revision {self._namespace}/{self._name}.{meant}\n"
-            f"{self._warnings(admin)}activator status lists all revisions."
+            f"the activator knows no revision or Service {self._namespace}/{self._name}.{meant}\n"
+            f"{self._warnings(admin)}activator status lists all revisions and Services."
         )
 
     def _warnings(self, admin: Admin) -> str:

@@ -251,16 +251,16 @@ _PROBES: Final = {
 }
 
 _FORECAST: Final = (
-    ("startSeconds", "a start takes {:.3g} s"),
-    ("drainSecondsPerRequest", "a request leaves the queue every {:.3g} s"),
-    ("expectedWaitSeconds", "a new request would wait {:.3g} s"),
+    ("startSeconds", "a start takes about {:.3g} s"),
+    ("drainSecondsPerRequest", "a request leaves the queue about every {:.3g} s"),
+    ("expectedWaitSeconds", "a new request would wait about {:.3g} s"),
 )
 
 
 def _forecast(forecast: Node) -> Iterator[Fact]:
     texts = [words.format(forecast.number(name)) for name, words in _FORECAST if name in forecast]
     if texts:
-        yield Fact("Forecast", ("about: " + "; ".join(texts),))
+        yield Fact("Forecast", ("; ".join(texts),))
 
 
 # -- pods ------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ MISSING_HASH: Final = 'a probe request must contain a non-empty "K-Network-Hash"
 #: Knative's.
 NAME_IT: Final = (
     "give Knative-Serving-Namespace and Knative-Serving-Revision, Activator-Service, "
-    "or a host NAME.NAMESPACE.svc.DOMAIN"
+    "or a host of a Service, such as NAME.NAMESPACE.svc.DOMAIN"
 )
 
 

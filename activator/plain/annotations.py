@@ -206,6 +206,8 @@ _Read = Callable[[Field], Any]
 
 
 def _text(field: Field) -> str:
+    if field.value is not None and not isinstance(field.value, str):
+        field.expected("a string in quotes")
     return field.text().strip()
 
 

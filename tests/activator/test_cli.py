@@ -152,6 +152,11 @@ def test_the_first_page_names_each_command(capsys):
         assert f"activator {command} " in printed
 
 
+def test_the_list_of_commands_cuts_no_sentence(capsys):
+    assert cli.main(["--help"]) == 0
+    assert "..." not in capsys.readouterr().out.partition("Commands:")[2]
+
+
 def test_help_imports_nothing_heavy():
     check = (
         "import sys; from activator.cli.main import main; status = main(['local', '--help']);"
@@ -283,7 +288,10 @@ def test_explain_of_a_revision_that_is_not_known_is_4_and_offers_others(capsys):
     assert cli.main(["explain", "hello", "--admin-url", URL]) == 4
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "knows no revision default/hello. Did you mean default/hello-00001?" in captured.err
+    assert (
+        "knows no revision or Service default/hello. Did you mean default/hello-00001?"
+        in captured.err
+    )
 
 
 def test_explain_of_no_revision_at_all_is_2(capsys):

@@ -95,8 +95,8 @@ def test_a_full_pod_and_a_queue(world):
             "usable": True,
             "decision": "use",
             "decidedBy": "probe-passed",
-            "explanation": "Used: it passed the activator's own probe, which is enough for "
-            "this revision, whether Kubernetes lists it as ready or not.",
+            "explanation": "Used: it passed the activator's own probe. That is enough, "
+            "whether Kubernetes lists it as ready or not.",
             "inFlight": 2,
             "silentSeconds": None,
             "limit": 2,

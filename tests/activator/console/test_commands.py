@@ -104,7 +104,7 @@ def test_a_revision_that_is_not_known(revisions, meant):
     respx.get(ACTIVATOR).respond(**UNKNOWN)
     with pytest.raises(NotKnown) as caught:
         ask(Explain("default", "hello"))
-    first = f"the activator knows no revision default/hello.{meant}"
+    first = f"the activator knows no revision or Service default/hello.{meant}"
     assert str(caught.value).splitlines()[0] == first
 
 
@@ -139,9 +139,9 @@ def test_a_service_that_is_refused_is_not_known_and_its_reason_is_shown():
     with pytest.raises(NotKnown) as caught:
         ask(Explain("shop", "hello", "service"))
     assert str(caught.value).splitlines() == [
-        "the activator knows no revision shop/hello.",
+        "the activator knows no revision or Service shop/hello.",
         "Service shop/hello: refused: type ExternalName has no pods",
-        "activator status lists all revisions.",
+        "activator status lists all revisions and Services.",
     ]
 
 

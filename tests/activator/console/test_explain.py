@@ -255,7 +255,7 @@ def test_forecast_and_cold_starts_where_an_activator_tells_them(world):
     forecast = {"startSeconds": 1.2, "drainSecondsPerRequest": None, "expectedWaitSeconds": 2}
     answer = view(world, world.revision(), coldStarts=[under_way, cold_start], forecast=forecast)
     lines = shown(answer)
-    assert "Forecast   about: a start takes 1.2 s; a new request would wait 2 s" in lines
+    assert "Forecast   a start takes about 1.2 s; a new request would wait about 2 s" in lines
     assert lines[-3:] == [
         "COLD-START                OUTCOME    SECONDS  REQUESTS  POD            PHASES",
         "2026-01-02T04:04:05.678Z  under-way  -        -         -",

@@ -104,7 +104,7 @@ def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
         ({"container_concurrency": "1_0"}, "expected an integer from 0"),
         ({"container_concurrency": "²"}, "expected an integer from 0"),
         ({"container_concurrency": "9" * 5000}, "expected an integer from 0"),
-        ({"container_concurrency": 7}, "expected a string, got 7"),
+        ({"container_concurrency": 7}, "expected a string in quotes, got 7"),
         ({"timeout_seconds": "5s"}, "expected an integer from 0"),
         ({"target_concurrency": "0"}, "expected a number from 0.01"),
         ({"target_concurrency": "nan"}, "expected a number from 0.01"),

@@ -292,7 +292,7 @@ async def test_requests_at_the_end_of_the_drain_get_an_error_or_a_reset(world):
 async def test_a_client_that_names_no_revision_learns_how_to(world):
     answer = await world.ask(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert answer.status == 404
-    assert b"NAME.NAMESPACE.svc" in answer.get(b"activator-reason")
+    assert b"or a host of a Service, such as NAME.NAMESPACE.svc" in answer.get(b"activator-reason")
     half = b"GET / HTTP/1.1\r\nHost: localhost\r\nKnative-Serving-Revision: app\r\n\r\n"
     answer = await world.ask(half)
     assert b'"app" not found' in answer.body
