@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import socket
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
@@ -110,7 +111,7 @@ class AutoscalerLink:
         self._url = url
         self._peer = peer
         self._timings = timings or LinkTimings()
-        _check_url(url)
+        self._peer_address = _checked(url)
         self._on_change = on_change
         self._backlog = Backlog(self._timings.stale_after)
         self._queued = asyncio.Event()
@@ -224,12 +225,20 @@ class AutoscalerLink:
 
     async def _dial_once(self) -> ClientConnection:
         self._dial_wanted.clear()
+        try:
+            async with asyncio.timeout(self._timings.handshake):
+                return await self._handshake(await _connected(*self._peer_address))
+        except TimeoutError as error:
+            raise TimeoutError("timed out during the dial or the opening handshake") from error
+
+    async def _handshake(self, sock: socket.socket) -> ClientConnection:
         return await _Connect(
             self._url,
+            sock=sock,
             compression=None,
             proxy=None,
             user_agent_header="activator",
-            open_timeout=self._timings.handshake,
+            open_timeout=None,  # _dial_once has the deadline
             close_timeout=self._timings.close,
             create_connection=_Connection,
             ping_interval=None,  # _heartbeat sends pings; the library would wait for each pong
@@ -364,14 +373,49 @@ class AutoscalerLink:
             pass
 
 
-def _check_url(url: str) -> None:
+async def _connected(host: str, port: int) -> socket.socket:
+    """Return a socket that is connected to the first address of a host that accepts.
+
+    ``create_connection`` of uvloop cannot be cancelled cleanly during its look-up of the name: the
+    exception of the look-up then ends in the log as one that nothing retrieved.
+
+    Raises:
+        OSError: no look-up, or no address accepts; that of the last address.
+    """
+    loop = asyncio.get_running_loop()
+    failure = OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in await loop.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM
+    ):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            await loop.sock_connect(sock, address)
+        except OSError as error:
+            sock.close()
+            failure = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise failure
+
+
+def _checked(url: str) -> tuple[str, int]:
+    """Return the host and the port of a URL.
+
+    Raises:
+        ValueError: it is no WebSocket URL.
+    """
     try:
-        parse_uri(url)
+        uri = parse_uri(url)
     except (InvalidURI, ValueError) as error:  # ValueError: the port is no port
         raise ValueError(
             f"the autoscaler's URL {url!r} is wrong: {error}; "
             "give one like ws://autoscaler.knative-serving.svc.cluster.local:8080"
         ) from error
+    return uri.host, uri.port
 
 
 def _why(error: BaseException | None) -> str:

@@ -536,10 +536,21 @@ async def test_a_name_that_does_not_resolve_is_retried(monkeypatch):
     async def unknown(*_args, **_kwargs):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", unknown, raising=False)
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", unknown, raising=False)
     async with running("ws://autoscaler.test:8080") as (link, _):
         await until(lambda: link.failed_dials > 2)
         assert "Name or service not known" in link.last_error
+
+
+async def test_a_name_lookup_that_fails_after_the_deadline_of_its_dial_is_not_logged():
+    logged: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, context: logged.append(context["message"]))
+    no_time = replace(QUICK, handshake=0.0)
+    async with running("ws://autoscaler.invalid:8080", no_time) as (link, _):
+        await until(lambda: link.failed_dials > 9)
+        assert "timed out" in link.last_error
+    assert logged == []
 
 
 @pytest.mark.parametrize(
