@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from activator.objects.fields import ManifestError
 from activator.scale.cluster.api import MERGE_PATCH, Api, ApiResponse, ApiUnreachable
 from activator.scale.workloads.subresource import (
+    VERBS,
     Problem,
     Resource,
     Scale,
@@ -178,7 +179,9 @@ def _parsed(response: ApiResponse) -> Scale:
 def _failure(target: Target, verb: str, response: ApiResponse, found: Problem) -> _Failed:
     detail = f"{response.status}: {response.message()}"
     if found is Problem.FORBIDDEN:
-        detail = f"{detail}; the ClusterRole lacks {missing_rule(target.resource, verb)}"
+        # A forbidden GET hides whether PATCH is allowed: the rule allows both.
+        verbs = VERBS if verb == "get" else (verb,)
+        detail = f"{detail}; the ClusterRole lacks {missing_rule(target.resource, *verbs)}"
     elif found is Problem.MISSING:
         detail = f"{target} does not exist, or has no scale subresource ({detail})"
     return _Failed(found, detail)

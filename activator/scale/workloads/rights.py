@@ -14,7 +14,7 @@ from activator.objects.fields import Field, ManifestError, root
 from activator.plain.annotations import Target as Wanted
 from activator.scale.cluster.api import Api, ApiResponse, ApiUnreachable
 from activator.scale.workloads.actuator import Target
-from activator.scale.workloads.subresource import Resource, missing_rule
+from activator.scale.workloads.subresource import VERBS, Resource, missing_rule
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,6 @@ logger = logging.getLogger(__name__)
 AGAIN: Final = 30.0
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_VERBS: Final = ("get", "patch")
 
 
 class Verdict(NamedTuple):
@@ -152,7 +151,7 @@ class Rights:
 
     async def _review(self, resource: Resource, namespace: str) -> None:
         missing = []
-        for verb in _VERBS:
+        for verb in VERBS:
             attributes = {
                 "namespace": namespace,
                 "verb": verb,
@@ -175,8 +174,8 @@ class Rights:
         problem = ""
         if missing:
             where = f"in namespace {namespace}" if namespace else "in all namespaces"
-            rules = ", ".join(missing_rule(resource, verb) for verb in missing)
-            problem = f"the scaler may not scale {resource.plural} {where}; its role lacks {rules}"
+            rule = missing_rule(resource, *missing)
+            problem = f"the scaler may not scale {resource.plural} {where}; its role lacks {rule}"
         before = self._rights.get((resource, namespace))
         self._rights[resource, namespace] = Verdict(problem, self._clock())
         if problem or (before is not None and before.problem):

@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 
 from activator.objects.fields import root
 
+#: What a role must allow: the scaler reads the subresource before it changes it.
+VERBS: Final = ("get", "patch")
 MOST_REPLICAS: Final = 2**31 - 1
 
 
@@ -110,9 +112,10 @@ def problem(status: int, message: str) -> Problem:
     return Problem.REFUSED
 
 
-def missing_rule(resource: Resource, verb: str) -> str:
-    """Return the RBAC rule that a forbidden request lacks, in YAML on one line."""
+def missing_rule(resource: Resource, *verbs: str) -> str:
+    """Return the RBAC rule that forbidden requests lack, in YAML on one line."""
+    listed = ", ".join(f'"{verb}"' for verb in verbs)
     return (
         f'{{apiGroups: ["{resource.group}"], resources: ["{resource.plural}/scale"], '
-        f'verbs: ["{verb}"]}}'
+        f"verbs: [{listed}]}}"
     )

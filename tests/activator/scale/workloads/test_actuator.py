@@ -127,6 +127,18 @@ async def test_a_failure_names_the_problem_and_what_to_do(
     assert await carry_out(api, COLD_START) == [Result(1, changed_from=0)]
 
 
+@pytest.mark.parametrize(
+    ("requests_before", "verbs"), [(0, '["get", "patch"]'), (1, '["patch"]')], ids=["GET", "PATCH"]
+)
+async def test_a_forbidden_request_names_all_verbs_that_may_be_missing(
+    requests_before: int, verbs: str
+) -> None:
+    api = FakeApi(hello=0)
+    api.script.extend([*[lambda: None] * requests_before, status(403, "forbidden: no")])
+    [result] = await carry_out(api, COLD_START)
+    assert f"verbs: {verbs}" in result.detail
+
+
 async def test_a_workload_that_fails_does_not_hold_up_others() -> None:
     api = FakeApi(other=0)
     results: dict[Target, Result] = {}
