@@ -101,6 +101,7 @@ class Reflector:
         synced: set when the resource has been listed once.
         settled: set when the resource has been listed once, or is optional and not readable.
         is_following: whether a watch is open.
+        is_forbidden: whether no role allows to read the resource.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class Reflector:
         self.settled = asyncio.Event()
         self.last_error = ""
         self.is_following = False
+        self.is_forbidden = False
         self.last_sign_of_life = asyncio.get_running_loop().time()
         self._cluster = cluster
         self._inventory = inventory
@@ -206,6 +208,7 @@ class Reflector:
         return Pause(0.0)
 
     def _refused(self, error: ServerResponseError) -> Pause:
+        self.is_forbidden = error.status == _HTTP_FORBIDDEN
         if error.status == HTTP_GONE:
             return Pause(self._expired(str(error)))
         if error.status == HTTP_UNAUTHORIZED:
@@ -297,6 +300,7 @@ class Reflector:
         """Record a valid response."""
         self._failures = 0
         self._suspicions = 0
+        self.is_forbidden = False
         self.last_error = ""
 
     def _advice(self, status: int) -> str:

@@ -37,6 +37,7 @@ class Context(NamedTuple):
         clock: seconds, monotonic.
         is_leader: returns whether this process decides.
         changed: decides again about Services, since the part knows something new.
+        missing_rule: returns the RBAC rule without which a kind is not read; empty for none.
     """
 
     settings: ScaleSettings
@@ -48,6 +49,7 @@ class Context(NamedTuple):
     clock: Callable[[], float]
     is_leader: Callable[[], bool]
     changed: Callable[[Iterable[Name]], None]
+    missing_rule: Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)

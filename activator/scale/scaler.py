@@ -120,6 +120,7 @@ class Scaler:
             self._clock,
             lambda: self._candidate.leads,
             self._pending.update,
+            lambda kind: self._watch.missing_rule(kind),
         )
 
     def _make_engine(self, api: ClusterApi, services: Services) -> Engine:

@@ -110,6 +110,7 @@ ADVICE: Final[Mapping[str, Advice]] = {
         (_ACTIVATORS, f"{_ANNOTATE}route=shared"),
     ),
     Reason.SERVICE_WARNING.value: _event("The Service works, with this limit."),
+    Reason.OWNER_UNREADABLE.value: _event("Add the missing rule, which the Event shows."),
     Reason.HPA_CANNOT_WAKE.value: Advice(
         "Set minReplicas to 0, and use a metric of type Object or External.", (_OTHERS,)
     ),

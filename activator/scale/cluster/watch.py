@@ -107,6 +107,14 @@ class Watch:
             if (error := _error(reflector)) and not reflector.resource.optional
         }
 
+    def missing_rule(self, kind: str) -> str:
+        """Return the RBAC rule without which a kind is not read; empty if none is missing."""
+        reflector = self._reflectors[kind]
+        if not reflector.is_forbidden:
+            return ""
+        _, _, group, _, plural = reflector.resource.path.split("/")
+        return f'{{apiGroups: ["{group}"], resources: ["{plural}"], verbs: ["list", "watch"]}}'
+
     def ages(self, now: float) -> Mapping[str, float]:
         """Return the seconds since the server's last sign of life, by kind."""
         return {

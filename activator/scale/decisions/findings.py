@@ -23,6 +23,7 @@ class Reason(Enum):
     SERVICE_WARNING = "service-warning"
     # Other components that write replicas.
     TWO_OWNERS = "two-owners"
+    OWNER_UNREADABLE = "owner-unreadable"
     HPA_CANNOT_WAKE = "hpa-cannot-wake"
     HPA_MISSING = "hpa-missing"
     SCALED_OBJECT_MISSING = "scaled-object-missing"

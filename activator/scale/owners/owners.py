@@ -18,6 +18,8 @@ from activator.scale.workloads.actuator import Target
 HPA: Final = "HorizontalPodAutoscaler"
 SCALED_OBJECT: Final = "ScaledObject"
 
+#: The kind of the component that an owner stands for.
+_KINDS: Final = {Owner.HPA: HPA, Owner.KEDA: SCALED_OBJECT}
 _PAUSED: Final = ("autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-replicas")
 _PUSH: Final = ("external-push", "external")
 #: KEDA's default ``pollingInterval``, in seconds, and the longest one that a lease follows.
@@ -80,10 +82,16 @@ class Owners:
 
     Arguments:
         changed: called with each workload whose components have changed.
+        missing_rule: returns the RBAC rule without which a kind is not read; empty for none.
     """
 
-    def __init__(self, changed: Callable[[Scaled], object] = lambda target: None) -> None:
+    def __init__(
+        self,
+        changed: Callable[[Scaled], object] = lambda target: None,
+        missing_rule: Callable[[str], str] = lambda kind: "",
+    ) -> None:
         self._changed = changed
+        self._missing_rule = missing_rule
         self._objects: dict[ObjectKey, _Hpa | _ScaledObject] = {}
         self._by_target: dict[Scaled, dict[ObjectKey, None]] = {}
 
@@ -170,7 +178,10 @@ class Owners:
         found = []
         if other := self.other_owner(owner, target):
             found.append(Finding(Reason.TWO_OWNERS, _two_owners(owner, other, target)))
-        if owner is Owner.KEDA:
+        kind = _KINDS.get(owner, "")
+        if kind and (rule := self._missing_rule(kind)):
+            found.append(Finding(Reason.OWNER_UNREADABLE, _unreadable(owner, kind, rule)))
+        elif owner is Owner.KEDA:
             found += _about_keda(objects, target, service)
         elif owner is Owner.HPA:
             found += _about_hpa(hpas, target)
@@ -189,6 +200,10 @@ def _two_owners(owner: Owner, other: str, target: Target) -> str:
         f"{other} also scales {target.resource.kind} {target.name}, {effect}; delete it, or set "
         f"the annotation activator.dev/owner to the one component that may scale"
     )
+
+
+def _unreadable(owner: Owner, kind: str, rule: str) -> str:
+    return f"owner is {owner.value}, and {kind}s cannot be read; the scaler's role lacks {rule}"
 
 
 def _load_unseen(found: _Hpa | _ScaledObject) -> Finding:

@@ -66,7 +66,7 @@ class Targets:
 def make(context: Context) -> Part:
     """Return the part that knows the other components."""
     targets = Targets(context.changed)
-    owners = Owners(targets.report)
+    owners = Owners(targets.report, context.missing_rule)
 
     def is_active(target: Scaled) -> bool:
         plans = (

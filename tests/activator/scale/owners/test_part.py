@@ -68,6 +68,27 @@ async def test_a_named_owner_is_missed_and_found(tmp_path: Path) -> None:
             assert "hpa-cannot-wake" in await findings(running)
 
 
+@pytest.mark.parametrize(
+    ("owner", "group", "plural"),
+    [
+        ("hpa", "autoscaling", "horizontalpodautoscalers"),
+        ("keda", "keda.sh", "scaledobjects"),
+    ],
+)
+async def test_an_owner_that_cannot_be_read_is_not_called_missing(
+    tmp_path: Path, owner: str, group: str, plural: str
+) -> None:
+    async with cluster(tmp_path) as kube:
+        kube.plane.faults.forbid("list", plural, group)
+        await kube.add(owner=owner)
+        async with leader(kube) as running:
+            await elapse(1)
+            found = await findings(running)
+            assert list(found) == ["owner-unreadable"]
+            rule = f'{{apiGroups: ["{group}"], resources: ["{plural}"], verbs: ["list", "watch"]}}'
+            assert rule in found["owner-unreadable"]
+
+
 async def test_a_component_that_undoes_a_cold_start_is_named(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube:
         await kube.add()
