@@ -384,9 +384,11 @@ async def _connected(host: str, port: int) -> socket.socket:
     """
     loop = asyncio.get_running_loop()
     failure = OSError(f"{host} has no address")
-    for family, kind, protocol, _, address in await loop.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM
-    ):
+    try:  # an IP address needs no thread
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for family, kind, protocol, _, address in found:
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setblocking(False)
