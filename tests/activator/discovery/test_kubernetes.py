@@ -231,7 +231,7 @@ async def test_slices_that_may_not_be_read_do_not_hold_up_the_start(
         assert sink.ready() == ["10.0.0.1:8012"]
         await server.asked("EndpointSlice", "list", 4)
         told = [record for record in caplog.records if "endpointslices" in record.getMessage()]
-        assert [record.levelname for record in told] == ["INFO"]
+        assert [record.levelname for record in told] == ["WARNING"]
         # An alert on stale objects must not fire for a missing permission.
         assert "EndpointSlice" not in watch.ages(0.0)
         assert "allow list and watch of endpointslices" in told[0].getMessage()
