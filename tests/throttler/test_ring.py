@@ -51,6 +51,9 @@ def test_thousands_of_numbers_come_and_go() -> None:
             expected = [n for n in ordered if n >= start] + [n + SIZE for n in ordered]
             assert list(islice(ring.after(start), 5)) == expected[:5]
             assert ring.first(start) == expected[0]
+        for start in (ordered[len(ordered) // 2], 20_000):  # once around, over all parts
+            expected = [n for n in ordered if n >= start]
+            assert list(ring.after(start)) == expected + [n + SIZE for n in ordered if n < start]
     for number in model:
         ring.remove(number)
     assert list(ring.after(0)) == []
