@@ -9,6 +9,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from platform import python_version
 from typing import Final
 
 from activator.settings.values import Kind
@@ -95,19 +96,20 @@ class TlsParameters:
         return ["the cipher suites of TLS 1.3 cannot be chosen: all of them are on"]
 
     def _apply_curves(self, context: ssl.SSLContext) -> list[str]:
-        """Set the first curve that OpenSSL knows, as Python can set only one.
+        """Set the first curve that Python and OpenSSL know, as Python can set only one.
 
         A client without that curve is rejected: it must not get a curve that is not configured.
         """
         for name in self.curves:
             try:
                 context.set_ecdh_curve(_CURVES[name])
-            except ValueError:
+            except (ValueError, ssl.SSLError):  # Python 3.11.2 cannot choose X25519: SSLError
                 continue
             return [f"of the curves {name} alone is used"] if len(self.curves) > 1 else []
         if self.curves:
             raise TlsParameterError(
-                f"this machine's {ssl.OPENSSL_VERSION} knows no curve of {', '.join(self.curves)}"
+                f"Python {python_version()} with {ssl.OPENSSL_VERSION} knows no curve of "
+                f"{', '.join(self.curves)}"
             )
         return []
 

@@ -65,11 +65,11 @@ def test_no_suite_of_the_only_version_is_an_error() -> None:
 
 
 def test_a_client_without_the_curve_is_refused() -> None:
-    parameters = TlsParameters(curves=CURVES.parse("P-384, X25519"))
+    parameters = TlsParameters(curves=CURVES.parse("P-384, P-256"))
     (note,) = parameters.apply(client_of())
     assert note == "of the curves P-384 alone is used"
     other = client_of()
-    other.set_ecdh_curve("X25519")
+    other.set_ecdh_curve("prime256v1")
     with pytest.raises(ssl.SSLError):
         handshake(parameters, other)
     assert handshake(parameters, client_of()).version() == "TLSv1.3"
@@ -83,7 +83,24 @@ def test_a_curve_that_openssl_does_not_know_is_passed_over(monkeypatch) -> None:
         TlsParameters(curves=("X25519MLKEM768",)).apply(client_of())
 
 
-@pytest.mark.parametrize("name", ["X25519", "CurveP256", "CurveP384", "CurveP521", "P-521"])
+class OldContext(ssl.SSLContext):
+    """A context of Python 3.11.2, which knows curves of OpenSSL's older interface only."""
+
+    def set_ecdh_curve(self, name: str, /) -> None:
+        if name == "X25519":
+            raise ssl.SSLError("[EC: UNKNOWN_GROUP] unknown group")
+        super().set_ecdh_curve(name)
+
+
+def test_a_curve_that_python_cannot_choose_is_passed_over() -> None:
+    old = OldContext(ssl.PROTOCOL_TLS_CLIENT)
+    (note,) = TlsParameters(curves=CURVES.parse("X25519, P-256")).apply(old)
+    assert note == "of the curves P-256 alone is used"
+    with pytest.raises(TlsParameterError, match="knows no curve of X25519"):
+        TlsParameters(curves=("X25519",)).apply(old)
+
+
+@pytest.mark.parametrize("name", ["CurveP256", "CurveP384", "CurveP521", "P-521"])
 def test_each_curve_of_go_is_known(name: str) -> None:
     assert TlsParameters(curves=CURVES.parse(name)).apply(client_of()) == []
 
