@@ -70,8 +70,11 @@ async def test_a_cold_start_is_drawn_as_bars_with_its_events(site: Site, open_pa
             f"1 request waited, first response from 127.0.0.1:{app.pods[0].port}"
         )
         # Each phase is a part of one bar, and a text has the same values.
-        for phase in ("address", "probe", "probe-passed", "dispatched", "first-byte"):
-            await expect(cold_start.locator(f".stretch.{phase}")).to_have_count(1)
+        # A phase is absent if its event came out of order; tests/activator/records has the order.
+        bars = cold_start.locator(".stretch")
+        phases = await bars.evaluate_all("parts => parts.map((part) => part.classList[1])")
+        assert phases[-2:] == ["dispatched", "first-byte"]
+        for phase in phases:
             await expect(cold_start.locator(".small")).to_contain_text(phase)
         shares = await cold_start.locator(".stretch").evaluate_all(
             "parts => parts.map((part) => parseFloat(part.style.inlineSize))"
