@@ -26,13 +26,19 @@ class _Formatter(click.HelpFormatter):
 
 
 class Context(click.Context):
+    """A context whose help keeps names whole."""
+
     formatter_class: type[click.HelpFormatter] = _Formatter
 
 
 class Command(click.Command):
+    """A command whose help keeps names whole."""
+
     context_class: type[click.Context] = Context
 
 
 class Group(click.Group):
+    """A group of commands whose help keeps names whole, and theirs too."""
+
     context_class: type[click.Context] = Context
     command_class: type[click.Command] | None = Command
