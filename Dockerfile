@@ -3,9 +3,9 @@
 # project into a virtual environment. The second has an interpreter and that environment.
 # `make image-proof` executes these instructions without a container engine.
 
-# A full version, so that builds are repeatable. To publish the image, pin it by its digest:
-#   docker build --build-arg PYTHON_IMAGE=python@sha256:… .
-ARG PYTHON_IMAGE=python:3.13.7-slim-bookworm
+# A full version with the digest of its index, which has amd64 and arm64. So builds are repeatable.
+# Renovate proposes newer ones. Another image: docker build --build-arg PYTHON_IMAGE=… .
+ARG PYTHON_IMAGE=python:3.13.15-slim-bookworm@sha256:ed86c82274b3c69b52fb5820f358f0bd7df0b603332063cb5c6e32bd220c3e6e
 
 FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
@@ -31,6 +31,7 @@ RUN pip --python /opt/build/bin/python3 wheel --no-deps --no-build-isolation --w
 FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="activator" \
       org.opencontainers.image.description="The buffering load balancer in front of services that scale to zero" \
+      org.opencontainers.image.version="0.2.0" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/activator /opt/activator
 # The first stage has compiled all modules to bytecode, so Python need not write any at run time.

@@ -7,6 +7,12 @@ STAMP := $(VENV)/.installed
 RUNTIME := $(VENV)/.runtime
 # The compiled build has its own environment; all other commands use the source.
 COMPILED := .venv-compiled
+# The image in the manifests that `make install-yaml` writes.
+IMAGE ?= registry.example.com/activator:$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' activator/__init__.py)
+
+# Of `make soak`: seconds of traffic, and the number that decides the faults; empty for a new one.
+SECONDS := 1800
+SEED :=
 
 # Locks hold for all supported platforms and Python versions, and have the hash of each file.
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
@@ -17,7 +23,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # Only the targets below compile, even if the shell sets this variable.
 unexport ACTIVATOR_COMPILE
 
-.PHONY: help demo test check format compile test-compiled fuzz bench dashboards queries screenshots lock image-proof clean
+.PHONY: help demo test check format compile test-compiled fuzz bench soak simulation dashboards queries screenshots lock \
+	image-proof dist sbom install-yaml chart clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -50,12 +57,12 @@ check: $(STAMP)  ## Check format, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# The real kubectl, to compare with. Offline its tests are skipped, in CI they fail.
-$(VENV)/tools/kubectl: tests/manifests/kubectl.txt | $(STAMP)
+# The real kubectl and helm, to compare with. Offline their tests are skipped, in CI they fail.
+$(VENV)/tools/helm: tests/manifests/kubectl.txt | $(STAMP)
 	@$(BIN)/python -m tests.manifests.kubectl
 
 # More workers than cores: many tests wait for processes, or for time to pass.
-test: check $(VENV)/tools/kubectl  ## Run the checks above, then all tests, then the coverage gate
+test: check $(VENV)/tools/helm  ## Run the checks above, then all tests, then the coverage gate
 ifeq ($(PYTEST_ARGS),)
 	@$(BIN)/python -m tests.bytecode
 	$(BIN)/pytest -n 6 --dist worksteal --cov --cov-report=
@@ -85,6 +92,19 @@ format: $(STAMP)  ## Format the code
 bench: $(STAMP)  ## Measure speed and memory, compared with nginx (Debian: apt-get install nginx-light wrk)
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
+# The compiled build is outside of this folder, and the source in it must not be found first.
+soak: $(if $(findstring --pure,$(SOAK_ARGS)),$(STAMP),compile)  ## Soak the compiled build in faults (SECONDS=1800 SEED=7 SOAK_ARGS=--pure; Debian: nginx-light iptables)
+	@mkdir -p build/soak && ln -sfn ../../benchmarks build/soak/benchmarks
+ifneq ($(findstring --pure,$(SOAK_ARGS)),)
+	@$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) $(SEED:%=--seed %) $(SOAK_ARGS)
+else
+	@PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/soak $(COMPILED)/bin/python -m benchmarks.soak \
+		--seconds $(SECONDS) $(SEED:%=--seed %) $(SOAK_ARGS)
+endif
+
+simulation: $(STAMP)  ## Simulate many activators and pods, write docs/how-to/scale.md (SIMULATION_ARGS=--quick)
+	$(BIN)/python -m benchmarks.simulation $(SIMULATION_ARGS)
+
 dashboards: $(STAMP)  ## Write Grafana's dashboards (manifests/monitoring/dashboards)
 	$(BIN)/python -m manifests.monitoring.grafana
 
@@ -97,6 +117,24 @@ screenshots: $(STAMP)  ## Make the screenshots of docs/images, print the cost of
 lock: $(STAMP)  ## Update the locked versions of the image's packages (requirements*.lock)
 	$(LOCK) --output-file requirements.lock pyproject.toml
 	$(BIN)/python backend/requirements.py | $(LOCK) --output-file requirements-build.lock -
+
+# The wheel is built from the source distribution. Its build requirements have the locked hashes.
+dist: $(STAMP)  ## Build the source distribution and the pure wheel into dist/
+	$(BIN)/uv build --quiet --no-config --build-constraints requirements-build.lock --require-hashes --out-dir dist .
+
+# Only this target needs the generator of CycloneDX.
+$(VENV)/.sbom: pyproject.toml | $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[sbom]'
+	@touch $@
+
+sbom: $(VENV)/.sbom  ## Write the bill of materials of requirements.lock (CycloneDX) into dist/
+	@$(BIN)/python backend/sbom.py dist/sbom.cdx.json
+
+install-yaml: $(VENV)/tools/helm  ## Write the manifests of each overlay into dist/ (IMAGE=name@sha256:…)
+	@$(BIN)/python backend/install_yaml.py $(VENV)/tools/kubectl $(IMAGE) dist
+
+chart: $(VENV)/tools/helm  ## Package the Helm chart into dist/ (IMAGE=name@sha256:… as its default image)
+	@$(BIN)/python backend/chart.py $(VENV)/tools/helm dist $(if $(filter file,$(origin IMAGE)),,$(IMAGE))
 
 image-proof: $(STAMP)  ## Execute the Dockerfile without a container engine (needs root, debootstrap)
 	$(BIN)/python -m tests.image.prove $(PROOF_ARGS)

@@ -1,3 +1,3 @@
 """What acts: sockets, clock, cluster and HTTP around the decisions of ``throttler``."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -79,10 +80,12 @@ def test_the_lock_holds_what_the_dependencies_need() -> None:
                 assert name in versions, f"{package} needs {name}: {HINT}"
 
 
-def test_the_base_image_has_a_full_version(stages: list[Stage]) -> None:
-    """A shorter tag would be another image next month."""
+def test_the_base_image_has_a_full_version_and_a_digest(stages: list[Stage]) -> None:
+    """A shorter tag would be another image next month, and any tag may move."""
     (image,) = {stage.base for stage in stages}
-    name, _, tag = image.partition(":")
+    reference, _, digest = image.partition("@")
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", digest), image
+    name, _, tag = reference.partition(":")
     assert name == "python"
     version = tag.split("-")[0]
     assert version.count(".") == 2, f"{image}: which patch release?"
