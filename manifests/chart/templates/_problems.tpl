@@ -1,0 +1,26 @@
+{{/* One line for each value that contradicts another one; empty if there is none. */}}
+{{- define "activator.problems" -}}
+{{- if not .Values.image.repository }}
+- image.repository is empty: name the repository to which you pushed the image.
+{{- end }}
+{{- if and (include "activator.knative" .) (eq .Release.Namespace "default") }}
+- the namespace is default: dialect {{ .Values.dialect }} needs Knative's, usually --namespace knative-serving.
+{{- end }}
+{{- if and .Values.internalTls.enabled (not (include "activator.knative" .)) }}
+- internalTls.enabled needs dialect: knative or both. Knative makes its certificates.
+{{- end }}
+{{- if and .Values.externalMetrics.enabled (not (include "activator.scaler" .)) }}
+- externalMetrics.enabled needs the scaler: dialect services or both, and scaler.enabled.
+{{- end }}
+{{- if and .Values.monitoring.podMonitor.enabled (not (include "activator.scaler" .)) }}
+- monitoring.podMonitor.enabled needs the scaler: dialect services or both, and scaler.enabled.
+{{- end }}
+{{- if and .Values.externalMetrics.caBundle (not .Values.externalMetrics.enabled) }}
+- externalMetrics.caBundle has no effect without externalMetrics.enabled.
+{{- end }}
+{{- with .Values.activator.autoscaling }}
+{{- if gt (int .minReplicas) (int .maxReplicas) }}
+- activator.autoscaling.minReplicas is above maxReplicas.
+{{- end }}
+{{- end }}
+{{- end }}
