@@ -18,6 +18,15 @@ from tests.process import ANY_PORTS, Activator, activator, until
 #: The revisions for which the dashboards are queried.
 NAMES = ("sleeper", "full", "crashed", "late")
 
+#: Policies, so that their metrics have series.
+ORDER = {
+    "activator.dev/priority": "low",
+    "activator.dev/fair-by": "client-ip",
+    "activator.dev/sticky": "client-ip",
+}
+ADAPTIVE = {"activator.dev/adaptive-concurrency": "on"}
+WAITING = {"activator.dev/while-waiting": "heartbeat"}
+
 
 async def no_ingress() -> bool:
     return True
@@ -29,13 +38,13 @@ class Traffic:
     def __init__(self, api: ApiServer, folder: Path) -> None:
         self.api = api
         self.sleeper = Deployment(api, "sleeper", 2)
-        self.full = Deployment(api, "full", 1)
-        self.crashed = Deployment(api, "crashed", 1)
+        self.full = Deployment(api, "full", 1, ORDER)
+        self.crashed = Deployment(api, "crashed", 0, ADAPTIVE)
         self.autoscaler = Autoscaler(self.sleeper, 2.0, no_ingress)
         self.folder = folder
         self.activator: Activator
         self._asking: set[asyncio.Task[tuple[int, str]]] = set()
-        api.put(revision("late", timeout=1, uid="uid-of-late"))
+        api.put(revision("late", timeout=1, uid="uid-of-late", annotations=WAITING))
 
     def ask(self, name: str) -> asyncio.Task[tuple[int, str]]:
         """Begin a request; the end of the traffic cancels queued requests."""

@@ -9,7 +9,7 @@ _OF = 'instance=~"$instance"'
 
 
 def _each(title: str, description: str, metric: str, unit: str = "short", **more: float) -> Panel:
-    """Return a panel with one gauge of each activator."""
+    """Return a panel with one gauge of each activator; ``more``: its thresholds."""
     query = Query(f"max by (instance) ({metric}{{{_OF}}})", "{{instance}}")
     return Panel(title, description, (query,), unit, **more)  # type: ignore[arg-type] # of Panel
 
@@ -31,11 +31,15 @@ def _rates(title: str, description: str, *metrics: tuple[str, str], unit: str = 
 CONDITION = Row(
     "Condition",
     (
-        _each(
+        Panel(
             "Ready",
             "1: the activator serves requests. 0 during the start, without an autoscaler, "
-            "and during shutdown.",
-            "activator_ready",
+            "and during shutdown. draining: 1 from the beginning of the shutdown on.",
+            (
+                Query(f"max by (instance) (activator_ready{{{_OF}}})", "{{instance}}"),
+                Query(f"max by (instance) (activator_draining{{{_OF}}})", "{{instance}} draining"),
+            ),
+            alerts=("ActivatorNotReady", "ActivatorNoneReady"),
         ),
         _each(
             "Memory",
@@ -69,6 +73,7 @@ CONDITION = Row(
             unit="s",
             warn=0.01,
             alarm=0.1,
+            alerts=("ActivatorEventLoopLate",),
         ),
         _each(
             "Open files",
@@ -101,6 +106,7 @@ BUDGETS = Row(
             unit="percentunit",
             warn=0.6,
             alarm=0.8,
+            alerts=("ActivatorBudgetNearlyUsed",),
         ),
         Panel(
             "Bytes of queued requests, share of the limit",
@@ -115,6 +121,7 @@ BUDGETS = Row(
             unit="percentunit",
             warn=0.6,
             alarm=0.8,
+            alerts=("ActivatorBudgetNearlyUsed",),
         ),
         Panel(
             "Unread bytes, share of the limit",
@@ -146,6 +153,37 @@ BUDGETS = Row(
             unit="percentunit",
             warn=0.7,
             alarm=0.9,
+            alerts=("ActivatorOpenFilesNearlyUsed",),
+        ),
+        _each(
+            "Connections to pods that wait for a file",
+            "More than 0: the limit of open files delays requests. Raise the limit, or run more "
+            "activators.",
+            "activator_traffic_files_waiting",
+            warn=1,
+        ),
+        _rates(
+            "Clients and streams that a limit ended",
+            "no free file: new clients that got 503. client and pod: connections and streams "
+            "whose peer read nothing while unread bytes were at their limit.",
+            ("activator_turned_away_clients_total", "no free file"),
+            ("activator_unread_ended_total", "{{peer}}"),
+        ),
+        Panel(
+            "Bytes of request heads, share of the limit",
+            "Heads that clients have begun and not ended. At 100 % a head that needs more gets "
+            "503. With little traffic, a high share is a sign of clients that send slowly on "
+            "purpose.",
+            (
+                Query(
+                    f"max by (instance) (activator_unfinished_header_bytes{{{_OF}}} "
+                    f"/ activator_unfinished_header_bytes_limit{{{_OF}}})",
+                    "{{instance}}",
+                ),
+            ),
+            unit="percentunit",
+            warn=0.5,
+            alarm=0.9,
         ),
         Panel(
             "Connections to pods",
@@ -174,21 +212,24 @@ STATE = Row(
             unit="s",
             warn=10,
             alarm=30,
+            alerts=("ActivatorAutoscalerUnreachable",),
         ),
         Panel(
-            "Autoscaler connected",
+            "Autoscaler and scaler connected",
             "1 for each activator with a connection, and lost connections per second. "
-            "Knative's own metrics.",
+            "Knative's own metrics, with the scaler of annotated Services as a second peer.",
             (
                 Query(
-                    f"min by (instance) (kn_activator_stats_conn_reachable{{{_OF}}})",
-                    "{{instance}}",
+                    f"min by (peer, instance) (kn_activator_stats_conn_reachable{{{_OF}}})",
+                    "{{peer}} {{instance}}",
                 ),
                 Query(
-                    f"sum(rate(kn_activator_stats_conn_errors_total{{{_OF}}}[$__rate_interval]))",
-                    "lost",
+                    "sum by (peer) "
+                    f"(rate(kn_activator_stats_conn_errors_total{{{_OF}}}[$__rate_interval]))",
+                    "{{peer}} lost",
                 ),
             ),
+            alerts=("ActivatorAutoscalerUnreachable", "ActivatorScalerUnreachable"),
         ),
         Panel(
             "Age of watches",
@@ -197,6 +238,7 @@ STATE = Row(
             unit="s",
             warn=120,
             alarm=300,
+            alerts=("ActivatorWatchStale",),
         ),
         Panel(
             "Missed events",
@@ -207,6 +249,7 @@ STATE = Row(
                 Query(f"sum(activator_drifted_objects{{{_OF}}})", "left"),
             ),
             warn=1,
+            alerts=("ActivatorDrift",),
         ),
         Panel(
             "Objects",
@@ -217,6 +260,12 @@ STATE = Row(
             "Unusable objects",
             "By kind; the log gives the errors.",
             (Query(f"max by (kind) (activator_rejected_objects{{{_OF}}})", "{{kind}}"),),
+            warn=1,
+        ),
+        Panel(
+            "Unusable keys of ConfigMaps",
+            "By ConfigMap; the log gives each error and the value in force.",
+            (Query(f"max by (config_map) (activator_config_errors{{{_OF}}})", "{{config_map}}"),),
             warn=1,
         ),
         _rates(
@@ -267,14 +316,40 @@ REFUSED = Row(
         ),
         _rates(
             "Log lines",
-            "Lines of the request log, and dropped lines of all logs and other output.",
+            "Lines of the request log, those for which its template did not fit the request, and "
+            "dropped lines of all logs and other output.",
             ("activator_request_log_lines_total", "request log"),
+            ("activator_request_log_failures_total", "template failed"),
             ("activator_log_lines_dropped_total", "dropped"),
         ),
         _rates(
             "Traces",
-            "Traced requests whose spans a collector has accepted.",
+            "Traced requests whose spans a collector has accepted, and those whose spans were "
+            "dropped, by cause.",
             ("activator_traces_exported_total", "exported"),
+            ("activator_traces_dropped_total", "{{cause}}"),
+        ),
+        _rates(
+            "Pushes of metrics",
+            "Pushes to a collector, by result; 0 without one.",
+            ("activator_metric_pushes_total", "{{result}}"),
+        ),
+    ),
+)
+
+AUTHORIZATION = Row(
+    "Authorization",
+    (
+        _rates(
+            "Decisions of authorization servers",
+            "By result. cached decisions cost no sub-request. failed: the server did not respond "
+            "in time, or not with a usable response.",
+            ("activator_authorization_checks_total", "{{result}}"),
+        ),
+        _each(
+            "Requests that wait for a decision",
+            "They are in no queue. A line that rises means that an authorization server is slow.",
+            "activator_authorization_waiting_requests",
         ),
     ),
 )
@@ -285,5 +360,5 @@ ACTIVATOR = Dashboard(
     "Process, limits, state of the cluster and probes of activators. docs/how-to/dashboards.md "
     "explains it.",
     (INSTANCES,),
-    (CONDITION, BUDGETS, STATE, PROBES, REFUSED),
+    (CONDITION, BUDGETS, STATE, PROBES, AUTHORIZATION, REFUSED),
 )

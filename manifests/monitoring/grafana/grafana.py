@@ -38,6 +38,8 @@ class Panel:
         kind: timeseries, stat, table or heatmap.
         warn, alarm: values from which the panel is yellow and red; None for never.
         stack: whether the series add up to something.
+        signed: whether values below 0 have a meaning.
+        alerts: the alerts on the panel's metrics; the description names their runbooks.
     """
 
     title: str
@@ -50,6 +52,8 @@ class Panel:
     warn: float | None = None
     alarm: float | None = None
     stack: bool = False
+    signed: bool = False
+    alerts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,9 @@ def as_json(dashboard: Dashboard) -> Json:
                 "title": "Activator",
                 "type": "dashboards",
                 "tags": [TAG],
+                "icon": "external link",
+                "tooltip": "",
+                "targetBlank": False,
                 "asDropdown": False,
                 "keepTime": True,
                 "includeVars": True,
@@ -159,7 +166,7 @@ def _panel(panel: Panel) -> Json:
     found: Json = {
         "type": panel.kind,
         "title": panel.title,
-        "description": panel.description,
+        "description": _description(panel),
         "datasource": SOURCE,
         "targets": [
             _target(panel, ref, query)
@@ -174,6 +181,13 @@ def _panel(panel: Panel) -> Json:
             {"id": "organize", "options": _columns(panel)},
         ]
     return found
+
+
+def _description(panel: Panel) -> str:
+    if not panel.alerts:
+        return panel.description
+    pages = ", ".join(f"docs/runbooks/{alert}.md" for alert in panel.alerts)
+    return f"{panel.description} Runbook{'s' if len(panel.alerts) > 1 else ''}: {pages}."
 
 
 def _target(panel: Panel, ref: str, query: Query) -> Json:
@@ -198,16 +212,20 @@ def _field(panel: Panel) -> Json:
         stacking = {"mode": "normal" if panel.stack else "none"}
         fill = 30 if panel.stack else 8
         found["custom"] = {"fillOpacity": fill, "stacking": stacking, "thresholdsStyle": lines}
-        found["min"] = 0
+        if not panel.signed:
+            found["min"] = 0
     return found
 
 
 def _columns(panel: Panel) -> Json:
-    """Name the columns of values by their queries' legends."""
+    """Name the columns of values by their queries' legends; without a legend, leave them out."""
     names = {
         f"Value #{ref}": query.legend for ref, query in zip("ABCDEFGH", panel.queries, strict=False)
     }
-    return {"excludeByName": {"Time": True}, "renameByName": names}
+    if len(panel.queries) == 1:  # Grafana numbers the values of several queries only
+        names["Value"] = panel.queries[0].legend
+    hidden = {"Time": True} | {name: True for name, legend in names.items() if not legend}
+    return {"excludeByName": hidden, "renameByName": {k: v for k, v in names.items() if v}}
 
 
 _OPTIONS: dict[str, Json] = {
@@ -223,7 +241,7 @@ _OPTIONS: dict[str, Json] = {
     "table": {"showHeader": True},
     "heatmap": {
         "calculate": False,
-        "color": {"scheme": "Oranges", "mode": "scheme"},
+        "color": {"scheme": "Oranges", "mode": "scheme", "fill": "dark-orange"},
         "yAxis": {"unit": "s"},
     },
 }

@@ -17,15 +17,23 @@ from manifests.monitoring.grafana.words import (
     REVISIONS,
     WAITING_BY_REASON,
     WAITS,
+    quantiles,
     rate,
 )
 
-_FAILED = f'{CHOSEN}, outcome!~"served|cancelled"'
+_FAILED = f'{CHOSEN}, outcome!~"served|admitted|cancelled|page|peek"'
 
 
-def _stat(title: str, description: str, expr: str, unit: str = "short", **more: float) -> Panel:
+def _stat(
+    title: str,
+    description: str,
+    expr: str,
+    unit: str = "short",
+    alerts: tuple[str, ...] = (),
+    **more: float,
+) -> Panel:
     """Return a small panel with one number; ``more``: its thresholds."""
-    size = {"kind": "stat", "width": 4, "height": 4}
+    size = {"kind": "stat", "width": 4, "height": 4, "alerts": alerts}
     return Panel(title, description, (Query(expr),), unit, **size, **more)  # type: ignore[arg-type] # of Panel
 
 
@@ -52,6 +60,7 @@ NOW = Row(
             "504.",
             f"max(revision:activator_oldest_waiter:timeout_ratio{{{CHOSEN}}})",
             "percentunit",
+            ("ActivatorRequestsWaitLong",),
             warn=0.25,
             alarm=0.5,
         ),
@@ -72,6 +81,7 @@ NOW = Row(
             "Activators ready",
             "Number of activators that report ready.",
             "sum(activator_ready)",
+            alerts=("ActivatorNoneReady",),
         ),
     ),
 )
@@ -80,14 +90,14 @@ QUEUES = Row(
     "Queues",
     (
         Panel(
-            "Queued requests, by revision",
-            "Requests that wait for a pod, by revision.",
+            "Queued requests, by revision or Service",
+            "Requests that wait for a pod, by revision or Service.",
             (Query(f"{BY_REVISION} (kn_revision_request_queued{{{CHOSEN}}})", REVISION_NAME),),
             stack=True,
         ),
         WAITING_BY_REASON,
         Panel(
-            "Oldest queued request, by revision",
+            "Oldest queued request, by revision or Service",
             "A line that rises without a fall shows a queue that does not move.",
             (
                 Query(
@@ -99,8 +109,8 @@ QUEUES = Row(
             unit="s",
         ),
         Panel(
-            "Revisions with requests",
-            "The 20 revisions with most queued requests.",
+            "Revisions and Services with requests",
+            "The 20 revisions and Services with most queued requests.",
             (
                 Query(
                     f"topk(20, {BY_REVISION} (kn_revision_request_queued{{{CHOSEN}}}))", "queued"
@@ -152,6 +162,18 @@ COLD_STARTS = Row(
     "Cold starts",
     (
         COLD_STARTS_BY_OUTCOME,
+        Panel(
+            "Duration of cold starts",
+            "Of served cold starts, over all revisions: from the first request without a usable "
+            "pod to the first byte of a response. Beyond 30 s many clients give up.",
+            quantiles(
+                "sum by (le) (rate(activator_cold_start_seconds_bucket[$__rate_interval]))",
+                *("0.5", "0.95"),
+            ),
+            unit="s",
+            warn=10,
+            alarm=30,
+        ),
         Panel(
             "Phases of cold starts",
             "Mean duration of each phase, over all revisions. The legend names the event "

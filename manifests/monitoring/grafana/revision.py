@@ -72,6 +72,7 @@ PODS_ROW = Row(
                 Query(f"sum(activator_revision_capacity{{{CHOSEN}}}) < +Inf", "capacity"),
                 Query(f"sum(activator_pods_with_room{{{CHOSEN}}})", "pods with a free slot"),
             ),
+            alerts=("ActivatorQueueBesideFreePods",),
         ),
         Panel(
             "Requests, by pod",
@@ -112,6 +113,97 @@ PODS_ROW = Row(
     ),
 )
 
+#: Outcomes that only a policy has.
+_BY_POLICY = 'outcome=~"page|peek|wait-refused|asleep|tenant-full|shed|denied|not-authorized"'
+
+POLICIES = Row(
+    "Policies that annotations choose",
+    (
+        Panel(
+            "Queued requests, by class",
+            "By the class in which they arrived; empty without activator.dev/priority. If class "
+            "high is long, its requests wait for each other.",
+            (
+                Query(
+                    f"sum by (class) (activator_queued_requests_by_class{{{CHOSEN}}})", "{{class}}"
+                ),
+            ),
+            stack=True,
+        ),
+        Panel(
+            "Flows with queued requests",
+            "Empty without activator.dev/fair-by. One flow beside a long queue means that one "
+            "tenant sends more than the pods serve.",
+            (
+                Query(
+                    f"sum by (instance) (activator_queue_flows{{{CHOSEN}}})",
+                    "{{instance}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Sticky requests, by result",
+            "kept and hashed went to their own pod. overflowed went to another pod, because their "
+            "own was full; waited: each wait for the own pod.",
+            (Query(rate("activator_sticky_requests_total", "result"), "{{result}}"),),
+            unit="reqps",
+        ),
+        Panel(
+            "Adaptive limit",
+            "Requests in flight that response times allow at all pods, and those in flight. "
+            "A limit that falls means that responses become slower.",
+            (
+                Query(f"sum(activator_adaptive_limit{{{CHOSEN}}})", "limit"),
+                Query(
+                    f"sum(kn_revision_request_active{{{CHOSEN}}}) "
+                    f"and sum(activator_adaptive_limit{{{CHOSEN}}})",
+                    "in flight",
+                ),
+            ),
+        ),
+        Panel(
+            "Queued requests, by response to their clients",
+            "hold: the client waits. page: it shows a waiting page. heartbeat: it has an event "
+            "stream. refuse: it gets 503. Empty without activator.dev/while-waiting.",
+            (Query(f"sum by (mode) (activator_queued_requests_by_mode{{{CHOSEN}}})", "{{mode}}"),),
+            stack=True,
+        ),
+        Panel(
+            "Event streams that began before a pod responded",
+            "Empty without activator.dev/while-waiting. Their clients have status 200, whatever "
+            "the pod responds later.",
+            (
+                Query(
+                    f"sum(rate(activator_early_heads_total{{{CHOSEN}}}[$__rate_interval]))",
+                    "streams",
+                ),
+            ),
+            unit="reqps",
+        ),
+        Panel(
+            "Open waiting pages and refused clients",
+            "Time for which they still count as one concurrent request. At 0 they no longer keep "
+            "the revision awake. Empty without activator.dev/while-waiting.",
+            (Query(f"max(activator_wake_lease_seconds{{{CHOSEN}}})", "time left"),),
+            unit="s",
+        ),
+        Panel(
+            "Requests that a policy ended",
+            "By outcome. page, peek and wait-refused: activator.dev/while-waiting. asleep: the "
+            "rules activator.dev/wake-… did not let the request start a pod. shed and "
+            "tenant-full: the queue was long. denied and not-authorized: the authorization server.",
+            (
+                Query(
+                    rate("activator_requests_total", "outcome", f"{CHOSEN}, {_BY_POLICY}"),
+                    "{{outcome}}",
+                ),
+            ),
+            unit="reqps",
+            stack=True,
+        ),
+    ),
+)
+
 REQUESTS = Row(
     "Requests",
     (
@@ -135,6 +227,23 @@ REQUESTS = Row(
             ),
             unit="s",
         ),
+        Panel(
+            "Size of bodies",
+            "Bytes per second, of bodies with an announced size. Large bodies use the network "
+            "and CPU of activators. Knative's own metrics.",
+            tuple(
+                Query(
+                    f"sum(rate(http_{name}_body_size_bytes_sum{{{CHOSEN}}}[$__rate_interval]))",
+                    legend,
+                )
+                for name, legend in (
+                    ("server_request", "from clients"),
+                    ("client_request", "to pods"),
+                    ("server_response", "to clients"),
+                )
+            ),
+            unit="binBps",
+        ),
     ),
 )
 
@@ -143,5 +252,5 @@ REVISION = Dashboard(
     "Activator / one revision",
     "One revision's queue, pods and requests. docs/how-to/dashboards.md explains it.",
     (ONE_NAMESPACE, ONE_REVISION),
-    (QUEUE, PODS_ROW, REQUESTS),
+    (QUEUE, PODS_ROW, REQUESTS, POLICIES),
 )

@@ -29,6 +29,7 @@ PROBLEMS = Row(
             "1: one scaler leads. 0: none does, and no workload starts. The Lease "
             "activator-scale names the leader.",
             (Query("sum(activator_scale_leader)", "leaders"),),
+            alerts=("ActivatorScalerNoLeader",),
         ),
         Panel(
             "Services that are not scaled, by reason",
@@ -37,6 +38,7 @@ PROBLEMS = Row(
             (Query(f"count by (reason) (activator_scale_problem{{{_CHOSEN}}})", "{{reason}}"),),
             stack=True,
             warn=1,
+            alerts=("ActivatorServiceNotScaled",),
         ),
         Panel(
             "Failed changes of replicas",
@@ -47,6 +49,18 @@ PROBLEMS = Row(
                 ),
             ),
             warn=1,
+        ),
+        Panel(
+            "Services that are not scaled",
+            "Each Service with its reasons. `kubectl describe service` gives the remedy.",
+            (
+                Query(
+                    "max by (namespace, service, reason) "
+                    f"(activator_scale_problem{{{_CHOSEN}}}) > 0"
+                ),
+            ),
+            kind="table",
+            width=24,
         ),
     ),
 )
@@ -79,7 +93,28 @@ SERVICES = Row(
                 ),
             ),
         ),
+        _by_service(
+            "Wanted replicas",
+            "The target: replicas that the rules want for the load, also while something holds "
+            "the change.",
+            "activator_scale_wanted_replicas",
+        ),
         _by_service("Replicas", "Replicas that the workload asks for.", "activator_scale_replicas"),
+        Panel(
+            "Held changes",
+            "Wanted replicas minus the replicas that the workload asks for. Above 0 for longer "
+            "than a few seconds: the API server refuses the increase. Below 0: a safeguard keeps "
+            "the pods, such as stale-state, new-leader or takeover-not-in-place.",
+            (
+                Query(
+                    f"max by (namespace, service) (activator_scale_wanted_replicas{{{_CHOSEN}}}) - "
+                    f"max by (namespace, service) (activator_scale_replicas{{{_CHOSEN}}})",
+                    _NAME,
+                ),
+            ),
+            signed=True,
+            warn=1,
+        ),
         _by_service(
             "Ready pods", "Pods that Kubernetes lists as ready.", "activator_scale_ready_pods"
         ),
@@ -132,6 +167,7 @@ PROCESS = Row(
             unit="s",
             warn=120,
             alarm=300,
+            alerts=("ActivatorScalerWatchStale",),
         ),
         Panel(
             "Unusable objects",

@@ -8,8 +8,10 @@ NAMESPACES = Variable(
     "namespace", "Namespace", "label_values(kn_revision_request_queued, k8s_namespace_name)"
 )
 _IN_NAMESPACE = 'kn_revision_request_queued{k8s_namespace_name=~"$namespace"}'
-REVISIONS = Variable("revision", "Revision", f"label_values({_IN_NAMESPACE}, kn_revision_name)")
-ONE_REVISION = Variable("revision", "Revision", REVISIONS.query, multiple=False)
+REVISIONS = Variable(
+    "revision", "Revision or Service", f"label_values({_IN_NAMESPACE}, kn_revision_name)"
+)
+ONE_REVISION = Variable("revision", "Revision or Service", REVISIONS.query, multiple=False)
 ONE_NAMESPACE = Variable("namespace", "Namespace", NAMESPACES.query, multiple=False)
 INSTANCES = Variable("instance", "Activator", "label_values(activator_build_info, instance)")
 
@@ -44,12 +46,15 @@ WAITING_BY_REASON = Panel(
 )
 OUTCOMES = Panel(
     "Requests, by outcome",
-    "All outcomes except served and cancelled are error responses of the activator "
-    "itself: 504 for timed-out; 503 for queue-full, shed and draining; 502 for "
-    "upstream-failed; 431 for refused.",
+    "All outcomes except served, admitted, cancelled, page and peek are error responses of the "
+    "activator itself: 504 for timed-out; 503 for queue-full, tenant-full, shed, wait-refused, "
+    "draining and not-authorized; 401 or 403 for denied; 502 for upstream-failed; 431 for refused. "
+    "The annotation activator.dev/asleep-status chooses the status for asleep. A waiting page is a "
+    "503, and its peeks get 503 until a pod is free.",
     (Query(rate("activator_requests_total", "outcome"), "{{outcome}}"),),
     unit="reqps",
     stack=True,
+    alerts=("ActivatorRequestsTimeOut", "ActivatorUpstreamFailed", "ActivatorQueueFull"),
 )
 REQUEUES = Panel(
     "Retries and requeues",
