@@ -1,9 +1,10 @@
-"""All clients of the mixed traffic: ``python -m benchmarks.mixed.clients IP:PORT [KIND …]``.
+"""All clients of the mixed traffic: ``python -m benchmarks.mixed.clients WHERE [KIND …]``.
 
-They send until the command ``end``. Each line on standard input is a command. ``report`` prints
-the outcomes so far, see `Record.report`. ``use IP:PORT`` sends new connections to that address.
-``end`` prints the last report when all requests have ended. Reports are lines of JSON. The clients
-also end with their standard input.
+WHERE is ``IP:PORT``, or ``IP:PORT,IP:PORT`` with another address for HTTP/2. The clients send until
+the command ``end``. Each line on standard input is a command. ``report`` prints the outcomes so
+far, see `Record.report`. ``use WHERE`` sends new connections to other addresses. ``end`` prints
+the last report when all requests have ended. Reports are lines of JSON. The clients also end with
+their standard input.
 """
 
 from __future__ import annotations
@@ -30,9 +31,13 @@ Send = Callable[[Where, Kind, Sight], Awaitable[None]]
 
 
 class Clients:
-    """All clients; `to` is where new connections go."""
+    """All clients.
 
-    def __init__(self, to: Where) -> None:
+    Attributes:
+        to: where new connections go: the address for HTTP/1.1, and the one for HTTP/2.
+    """
+
+    def __init__(self, to: tuple[Where, Where]) -> None:
         self.to = to
         self.record = Record()
         self._stop = asyncio.Event()
@@ -45,7 +50,7 @@ class Clients:
     async def run(self, names: list[str]) -> None:
         """Send requests of these kinds until `stop`; return when all have ended."""
         async with asyncio.TaskGroup() as tasks:
-            for kind in map(KINDS.__getitem__, names):
+            for kind in map(kinds.ALL_KINDS.__getitem__, names):
                 for client in self._clients(kind):
                     tasks.create_task(self._repeat(kind, client))
 
@@ -73,15 +78,21 @@ class Clients:
             kinds.COLD_POST: http1.post,
             kinds.SLOW_READER: http1.download,
             kinds.LEAVER: http1.leave,
+            kinds.EVENTS: http1.events,
+            kinds.SCALED_GET: http1.scaled_get,
+            kinds.SCALED_POST: http1.scaled_post,
         }
         return by_kind.get(kind, http1.get)
 
     async def _one(self, kind: Kind, send: Send) -> None:
-        await self.record.attempt(kind, lambda sight: send(self.to, kind, sight))
+        await self.record.attempt(kind, lambda sight: send(self.to[0], kind, sight))
+
+    async def _stream(self, kind: Kind, send: Send) -> None:
+        await self.record.attempt(kind, lambda sight: send(self.to[1], kind, sight))
 
     async def _batch(self, kind: Kind, client: Http2 | Grpc, send: Send) -> None:
-        await client.use(self.to)
-        await asyncio.gather(*(self._one(kind, send) for _ in range(BATCH)))
+        await client.use(self.to[1])
+        await asyncio.gather(*(self._stream(kind, send) for _ in range(BATCH)))
 
     async def _repeat(self, kind: Kind, play: Callable[[], Awaitable[object]]) -> None:
         while not self._stop.is_set():
@@ -97,16 +108,22 @@ def where(text: str) -> Where:
     return ip, int(port)
 
 
+def both(text: str) -> tuple[Where, Where]:
+    """Return the addresses for HTTP/1.1 and HTTP/2; one address is for both."""
+    first, _, second = text.partition(",")
+    return where(first), where(second or first)
+
+
 async def main(to: str, *names: str) -> None:
     """Do what the lines on standard input say."""
-    clients = Clients(where(to))
+    clients = Clients(both(to))
     loop = asyncio.get_running_loop()
     lines = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     running = loop.create_task(clients.run(list(names or KINDS)))
     while (words := (await lines.readline()).decode().split()) and words[0] != "end":
         if words[0] == "use":
-            clients.to = where(words[1])
+            clients.to = both(words[1])
         else:
             print(json.dumps(clients.record.report()), flush=True)
     if not words:  # the parent is gone

@@ -10,13 +10,15 @@ from random import Random
 from typing import Final
 
 from benchmarks.mixed.kinds import Kind, authority
-from benchmarks.mixed.pod import LARGE, LINES
+from benchmarks.mixed.pod import EVENTS, LARGE, LINES
 from benchmarks.mixed.record import Sight, Wrong
 
 HEAD_END: Final = b"\r\n\r\n"
 #: A slow reader's buffer in the kernel, what it reads at a time, and seconds between its reads.
 SLOW_BUFFER, SLOW_READ, SLOW_PAUSE = 1 << 16, 1 << 18, 0.15
 LONGEST_POST: Final = 1 << 16
+#: How each response of a pod of the lab begins.
+LAB_GREETING: Final = b"Hello from "
 #: Close sends RST.
 NO_LINGER: Final = struct.pack("ii", 1, 0)
 
@@ -78,7 +80,7 @@ class Connection:
             (await self.open(to)).write(request)
             head = (await self._reader.readuntil(HEAD_END)).decode("latin-1").lower()
             fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
-            sight.pod = fields.get("x-pod", "")
+            sight.read(fields)
             body = await self._body(fields)
         except (asyncio.IncompleteReadError, OSError) as error:
             self.close()
@@ -143,6 +145,23 @@ class Http1:
             length = "Transfer-Encoding: chunked"
         head = f"POST / HTTP/1.1\r\n{fields(kind, sight)}x-once: {sight.key}\r\n{length}\r\n\r\n"
         check(await self._connection.exchange(to, head.encode() + framed, sight), body)
+
+    async def scaled_get(self, to: Where, kind: Kind, sight: Sight) -> None:
+        """Get the greeting of a pod of the lab."""
+        body = await self._connection.exchange(to, get(kind, sight, "/"), sight)
+        check(body[: len(LAB_GREETING)], LAB_GREETING)
+
+    async def scaled_post(self, to: Where, kind: Kind, sight: Sight) -> None:
+        """Post a body to a pod of the lab, and get it back."""
+        body = self._random.randbytes(self._random.randrange(1, LONGEST_POST))
+        head = f"POST /echo HTTP/1.1\r\n{fields(kind, sight)}Content-Length: {len(body)}\r\n\r\n"
+        check(await self._connection.exchange(to, head.encode() + body, sight), body)
+
+    async def events(self, to: Where, kind: Kind, sight: Sight) -> None:
+        """Read a stream of events to its end."""
+        request = get(kind, sight, "/events", "Accept: text/event-stream\r\n")
+        expected = b"".join(b"data: %d\n\n" % n for n in range(EVENTS))
+        check(await self._connection.exchange(to, request, sight), expected)
 
     async def download(self, to: Where, kind: Kind, sight: Sight) -> None:
         """Get a large body."""

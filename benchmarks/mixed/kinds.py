@@ -12,6 +12,10 @@ WEB: Final = "web"
 RPC: Final = "rpc"
 #: One pod that speaks HTTP/1.1; the service goes to zero and back. Its pod is never killed.
 COLD: Final = "cold"
+#: Two pods that speak HTTP/1.1; one of them may break the framing of its responses.
+LIAR: Final = "liar"
+#: A Deployment of the lab's pods, which `activator scale` starts and ends.
+SCALED: Final = "scaled"
 
 
 class Excuse(Enum):
@@ -21,6 +25,8 @@ class Excuse(Enum):
     RESPONSE_BEGUN = "response begun"
     #: A pod was killed while it had the request. The activator must not send it twice.
     SENT = "sent"
+    #: A pod of the service broke the framing of a response, so the response cannot be complete.
+    LIED = "lied"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,7 @@ class Kind:
         excuse: when a request may fail.
         clients: how many there are; each has one request at a time, or one batch.
         pause: seconds between the end of a request and the next one of the same client.
+        patience: seconds for one request; a slow reader takes the longest.
     """
 
     name: str
@@ -40,6 +47,7 @@ class Kind:
     excuse: Excuse
     clients: int
     pause: float
+    patience: float = 60.0
 
 
 GET: Final = Kind("GET", WEB, Excuse.RESPONSE_BEGUN, 4, 0.12)
@@ -55,8 +63,10 @@ UNARY: Final = Kind("gRPC unary", RPC, Excuse.SENT, 1, 0.4)
 COUNT: Final = Kind("gRPC server stream", RPC, Excuse.SENT, 2, 0.2)
 CHAT: Final = Kind("gRPC stream both ways", RPC, Excuse.SENT, 2, 0.2)
 LEAVER: Final = Kind("client that leaves", WEB, Excuse.SENT, 2, 0.3)
-COLD_GET: Final = Kind("cold GET", COLD, Excuse.RESPONSE_BEGUN, 2, 0.5)
-COLD_POST: Final = Kind("cold POST", COLD, Excuse.SENT, 1, 0.5)
+#: Patience while the API server is silent: an activator notices that after 90 s.
+_LONG: Final = 150.0
+COLD_GET: Final = Kind("cold GET", COLD, Excuse.RESPONSE_BEGUN, 2, 0.5, _LONG)
+COLD_POST: Final = Kind("cold POST", COLD, Excuse.SENT, 1, 0.5, _LONG)
 
 KINDS: Final[dict[str, Kind]] = {
     kind.name: kind
@@ -66,6 +76,17 @@ KINDS: Final[dict[str, Kind]] = {
         *(UNARY, COUNT, CHAT, LEAVER, COLD_GET, COLD_POST),
     )
 }
+
+EVENTS: Final = Kind("event stream", WEB, Excuse.RESPONSE_BEGUN, 2, 0.3)
+LIAR_GET: Final = Kind("GET, lying pod", LIAR, Excuse.LIED, 2, 0.2)
+SCALED_GET: Final = Kind("scaled GET", SCALED, Excuse.RESPONSE_BEGUN, 1, 9.0, _LONG)
+SCALED_POST: Final = Kind("scaled POST", SCALED, Excuse.SENT, 1, 13.0, _LONG)
+
+#: Kinds of the soak alone: their services do not exist elsewhere.
+SOAK_KINDS: Final[dict[str, Kind]] = {
+    kind.name: kind for kind in (EVENTS, LIAR_GET, SCALED_GET, SCALED_POST)
+}
+ALL_KINDS: Final[dict[str, Kind]] = KINDS | SOAK_KINDS
 
 
 def authority(service: str) -> str:

@@ -61,7 +61,7 @@ class Http2:
         if method == "POST":
             headers["x-once"] = sight.key
         async with self._client.stream(method, "/", headers=headers, content=body) as response:
-            sight.pod = response.headers.get("x-pod", "")
+            sight.read(response.headers)
             came = await response.aread()
         if response.status_code != OK:
             raise NotComplete(f"{response.status_code}: {came[:100]!r}")
@@ -129,7 +129,7 @@ class Grpc:
     async def _named(self, call: Any, sight: Sight) -> None:
         if not sight.pod:
             metadata = await call.initial_metadata()
-            sight.pod = str((metadata or {}).get("x-pod", ""))
+            sight.read({name: str(value) for name, value in metadata or ()})
 
 
 def once(sight: Sight) -> dict[str, Any]:
@@ -151,7 +151,7 @@ async def websocket(to: Where, kind: Kind, sight: Sight) -> None:
         open_timeout=PATIENCE,
     ) as tunnel:
         assert tunnel.response is not None
-        sight.pod = tunnel.response.headers.get("x-pod", "")
+        sight.read(tunnel.response.headers)
         for number in range(ECHOES):
             await tunnel.send(f"message {number}")
             if (came := await tunnel.recv()) != f"message {number}":

@@ -98,6 +98,8 @@ class Http2:
 
     async def _serve(self, stream: int, fields: dict[str, str], body: Body) -> None:
         with self._pod.request(fields.get("x-once", "")), suppress(ProtocolError, ConnectionError):
+            if self._pod.slow:
+                await asyncio.sleep(self._pod.slow)
             head = [(":status", "200"), ("x-pod", self._pod.name)]
             if fields[":method"] == "GET":
                 head.append(("content-length", "6"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from time import monotonic
 from typing import Any, Final
@@ -12,8 +12,10 @@ from typing import Any, Final
 from benchmarks.mixed.kinds import Kind
 from benchmarks.mixed.verdict import Failure
 
-#: Seconds for one request of any kind; a slow reader takes the longest.
+#: Seconds for one call of gRPC, or for the opening of a WebSocket.
 PATIENCE: Final = 60.0
+#: Times of sending are counted in tenths of a second.
+TENTHS: Final = 10
 #: Characters of an error that are reported.
 SHOWN: Final = 300
 
@@ -28,13 +30,22 @@ class Sight:
     Attributes:
         key: the request's id, different from all others.
         pod: the pod that began a response; empty before that.
+        via, reason: see `Failure`.
     """
 
-    __slots__ = ("key", "pod")
+    __slots__ = ("key", "pod", "reason", "via")
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.pod = ""
+        self.via = ""
+        self.reason = ""
+
+    def read(self, fields: Mapping[str, str]) -> None:
+        """Store the facts of a response's header fields; their names are in lower case."""
+        self.pod = fields.get("x-pod", "")
+        self.via = fields.get("x-via", "")
+        self.reason = fields.get("activator-reason", "")
 
 
 class Record:
@@ -43,6 +54,7 @@ class Record:
     def __init__(self) -> None:
         self._number = 0
         self._ended: Counter[str] = Counter()
+        self._sent: Counter[str] = Counter()
         self._longest: dict[str, float] = {}
         self._failures: list[Failure] = []
 
@@ -56,13 +68,15 @@ class Record:
         self._number += 1
         sight = Sight(f"{kind.name}-{self._number}")
         sent = monotonic()
+        self._sent[f"{kind.name}@{sent * TENTHS:.0f}"] += 1
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(kind.patience):
                 await do(sight)
         except Exception as error:  # each kind of client raises its own
             what = f"{type(error).__name__}: {error}"[:SHOWN]
             wrong = isinstance(error, Wrong | TimeoutError)
-            failure = Failure(kind.name, sight.pod, sent, monotonic(), what, wrong)
+            seen = (sight.pod, sent, monotonic(), what, wrong, sight.via, sight.reason)
+            failure = Failure(kind.name, *seen)
             self._failures.append(failure)
             return False
         finally:
@@ -72,10 +86,12 @@ class Record:
         return True
 
     def report(self) -> dict[str, Any]:
-        """Return all counts so far, and the failures since the last report."""
+        """Return all counts so far, and failures and times of sending since the last report."""
         failures, self._failures = self._failures, []
+        sent, self._sent = self._sent, Counter()
         return {
             "ended": self._ended,
             "longest": self._longest,
+            "sent": sent,
             "failures": [asdict(failure) for failure in failures],
         }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from time import monotonic
+from typing import Protocol
 
 from activator.lab.objects import PodAddress, private_endpoints, write_object
 from benchmarks import activator
@@ -23,6 +25,7 @@ class Pod:
     """One pod: an address, and its present process.
 
     Attributes:
+        ip: its address.
         ready: whether Endpoints lists it as ready.
         alive: whether its process runs.
         name: the name of the process; a restart changes it.
@@ -30,7 +33,7 @@ class Pod:
 
     def __init__(self, name: str, ip: str, arrivals: Path) -> None:
         self._slot = name
-        self._ip = ip
+        self.ip = ip
         self._arrivals = arrivals
         self._restarts = count(1)
         self._running = ExitStack()
@@ -41,12 +44,12 @@ class Pod:
     @property
     def listed(self) -> PodAddress:
         """Return the pod's entry in Endpoints."""
-        return PodAddress(self._ip, POD_PORT, f"uid-of-{self._slot}", self._slot, self.ready)
+        return PodAddress(self.ip, POD_PORT, f"uid-of-{self._slot}", self._slot, self.ready)
 
     def start(self) -> None:
         """Start a process, and return when it listens."""
         self.name = f"{self._slot}.{next(self._restarts)}"
-        arguments = self.name, f"{self._ip}:{POD_PORT}", str(self._arrivals)
+        arguments = self.name, f"{self.ip}:{POD_PORT}", str(self._arrivals)
         self._helper = self._running.enter_context(
             helper("mixed.pod", *arguments, log=f"pod-{self._slot}")
         )
@@ -61,6 +64,16 @@ class Pod:
         self._running.close()
         return Kill(self.name, began, monotonic())
 
+    def command(self, line: str) -> None:
+        """Send a command, see :mod:`benchmarks.mixed.pod`; a dead pod gets none."""
+        if self.alive:
+            self._helper.send(line)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process, such as SIGSTOP."""
+        if self.alive:
+            self._helper.signal(number)
+
     def terminate(self) -> None:
         """Begin its drain; it ends when it has no more requests."""
         self._helper.terminate()
@@ -71,10 +84,44 @@ class Pod:
         self.close()
         return status == 0
 
+    def ended(self) -> float | None:
+        """Return when the process ended, after its drain; None while it runs."""
+        if self._helper.ended(0.0) is None:
+            return None
+        facts = self._helper.kill()
+        return float(facts[-1]) if facts else monotonic()
+
     def close(self) -> None:
         """End the process at once."""
         if self.alive:
             self.kill()
+
+
+class Publisher(Protocol):
+    """Writes the objects of revisions."""
+
+    def create(self, name: str, *, h2c: bool) -> None:
+        """Write a revision without pods."""
+
+    def publish(self, name: str, pods: Sequence[PodAddress], *, h2c: bool) -> None:
+        """Write the Endpoints of a revision."""
+
+
+class ManifestFolder:
+    """Writes the objects into a folder, for `activator local`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def create(self, name: str, *, h2c: bool) -> None:
+        """See `Publisher`."""
+        activator.write_revision(
+            self._folder, [], name=name, container_concurrency=CONTAINER_CONCURRENCY, h2c=h2c
+        )
+
+    def publish(self, name: str, pods: Sequence[PodAddress], *, h2c: bool) -> None:
+        """See `Publisher`."""
+        write_object(self._folder, private_endpoints(name, pods, h2c=h2c))
 
 
 class Service:
@@ -92,7 +139,7 @@ class Service:
     def __init__(
         self,
         name: str,
-        manifests: Path,
+        publisher: Publisher,
         address: Callable[[], str],
         arrivals: Path,
         *,
@@ -101,19 +148,16 @@ class Service:
         self.name = name
         self.pods: list[Pod] = []
         self.leaving: list[Pod] = []
-        self._manifests = manifests
+        self._publisher = publisher
         self._address = address
         self._arrivals = arrivals
         self._h2c = h2c
         self._numbers = count(1)
-        activator.write_revision(
-            manifests, [], name=name, container_concurrency=CONTAINER_CONCURRENCY, h2c=h2c
-        )
+        publisher.create(name, h2c=h2c)
 
     def publish(self) -> None:
         """Write the Endpoints."""
-        listed = [pod.listed for pod in self.pods]
-        write_object(self._manifests, private_endpoints(self.name, listed, h2c=self._h2c))
+        self._publisher.publish(self.name, [pod.listed for pod in self.pods], h2c=self._h2c)
 
     def start_pod(self) -> Pod:
         """Start a pod; it is listed as not ready with the next `publish`."""

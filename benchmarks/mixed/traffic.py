@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import count
@@ -15,7 +15,7 @@ from benchmarks.activator import Activator
 from benchmarks.agenda import Agenda
 from benchmarks.helpers import Helper, helper
 from benchmarks.mixed.kinds import COLD, KINDS, RPC, WEB
-from benchmarks.mixed.services import Pod, Service
+from benchmarks.mixed.services import ManifestFolder, Pod, Publisher, Service
 from benchmarks.mixed.verdict import Failure, Kill, lost
 from benchmarks.process import CannotMeasure
 from benchmarks.report import Row
@@ -26,6 +26,8 @@ PODS = {WEB: 3, RPC: 2, COLD: 1}
 NEWS_AFTER = 0.5
 #: Seconds from a pod's death to the start of its next process.
 RESTART_AFTER = 0.7
+#: Seconds for all requests to end.
+END_PATIENCE = 180.0
 #: Failures whose details the JSON file holds.
 MAX_SHOWN = 200
 
@@ -36,12 +38,22 @@ class MixedTraffic:
     Attributes:
         manifests: the folder for the activator.
         ended: the number of ended requests, by kind.
+        sent: the number of sent requests, by kind and time; see `Record.report`.
         longest: the longest request of each kind, in seconds.
         undrained: the number of pods that did not finish their drain.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, publisher: Publisher | None = None, pods: Mapping[str, int] = PODS
+    ) -> None:
+        """
+        Arguments:
+            folder: for manifests and for the arrivals of requests.
+            publisher: writes the objects; by default into the folder of manifests.
+            pods: the services with their numbers of pods.
+        """
         self.manifests = folder / "manifests"
+        publisher = publisher or ManifestFolder(self.manifests)
         self._arrivals = folder / "arrivals"
         self._arrivals.touch()
         network = f"127.{random.randrange(1, 255)}.{random.randrange(1, 255)}"
@@ -52,19 +64,21 @@ class MixedTraffic:
             return f"{network}.{next(numbers) % 254 + 1}"
 
         self.services = {
-            name: Service(name, self.manifests, address, self._arrivals, h2c=name == RPC)
-            for name in PODS
+            name: Service(name, publisher, address, self._arrivals, h2c=name == RPC)
+            for name in pods
         }
+        self._pods = pods
         self.kills: list[Kill] = []
         self.failures: list[Failure] = []
         self.ended: Counter[str] = Counter()
+        self.sent: Counter[str] = Counter()
         self.longest: dict[str, float] = {}
         self.undrained = 0
 
     def start_pods(self) -> None:
         """Start all pods; Endpoints does not list them yet."""
         for name, service in self.services.items():
-            while len(service.pods) < PODS[name]:
+            while len(service.pods) < self._pods[name]:
                 service.start_pod()
             service.mend()
 
@@ -86,11 +100,13 @@ class MixedTraffic:
         agenda.after(NEWS_AFTER, lambda: service.set_ready(pod, False))
         agenda.after(RESTART_AFTER, restart)
 
-    def to_zero(self) -> None:
-        """Remove the pod of the cold service."""
+    def to_zero(self) -> list[Pod]:
+        """Remove the pods of the cold service, and return them; they drain."""
         cold = self.services[COLD]
-        for pod in list(cold.pods):
+        removed = list(cold.pods)
+        for pod in removed:
             cold.remove(pod)
+        return removed
 
     def from_zero(self, agenda: Agenda) -> None:
         """Start a pod of the cold service; Kubernetes lists it as ready later."""
@@ -107,6 +123,7 @@ class MixedTraffic:
     def take(self, report: dict[str, Any]) -> None:
         """Add a report of the clients."""
         self.ended = Counter(report["ended"])
+        self.sent.update(report["sent"])
         self.longest = report["longest"]
         self.failures += [Failure(**failure) for failure in report["failures"]]
 
@@ -122,9 +139,13 @@ class MixedTraffic:
             f" {len(self.failures) - missing} ended with their pod"
         )
 
+    def arrived(self) -> Counter[str]:
+        """Return how often each request arrived that must arrive once."""
+        return Counter(self._arrivals.read_text().splitlines())
+
     def repeated(self) -> list[str]:
         """Return the requests that must arrive once and arrived more often."""
-        arrived = Counter(self._arrivals.read_text().splitlines())
+        arrived = self.arrived()
         return [key for key, times in arrived.items() if times > 1]
 
     def mend(self) -> None:
@@ -172,7 +193,7 @@ class Clients:
     def end(self) -> None:
         """Stop sending requests; return when all have ended."""
         self._process.send("end")
-        self._stage.take(self._process.receive())
+        self._stage.take(self._process.receive(END_PATIENCE))
 
 
 @contextmanager
@@ -185,7 +206,7 @@ def clients(
 
 
 def rows(what: str, traffic: MixedTraffic) -> Iterator[Row]:
-    """Yield the rows that soak, rollout and sigterm share.
+    """Yield the rows that endurance, rollout and sigterm share.
 
     Arguments:
         what: the benchmark and its duration.

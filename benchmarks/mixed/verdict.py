@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.mixed.kinds import KINDS, Excuse
+from benchmarks.mixed.kinds import ALL_KINDS, Excuse
 
 #: Seconds after a kill in which a request may still be written to a connection of the dead pod.
 NOTICED_AFTER: Final = 0.1
@@ -25,6 +25,8 @@ class Failure:
         sent, ended: when the client began, and when it noticed the failure.
         what: the status or the error.
         wrong: the response was complete and false. Nothing excuses that.
+        via: the addresses to which an ingress sent it; empty without an ingress.
+        reason: the activator's reason in an error response; empty for none.
     """
 
     kind: str
@@ -33,6 +35,8 @@ class Failure:
     ended: float
     what: str
     wrong: bool = False
+    via: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +54,9 @@ class Kill:
 
 def excused(failure: Failure, kills: Iterable[Kill]) -> bool:
     """Return whether the death of its pod excuses a failure."""
-    kind = KINDS[failure.kind]
-    if failure.wrong or (kind.excuse is Excuse.RESPONSE_BEGUN and not failure.pod):
+    kind = ALL_KINDS[failure.kind]
+    needs_pod = kind.excuse in (Excuse.RESPONSE_BEGUN, Excuse.LIED)
+    if failure.wrong or (needs_pod and not failure.pod):
         return False
     return any(
         _is_of(kill, failure.pod, kind.service)

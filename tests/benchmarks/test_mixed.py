@@ -9,19 +9,21 @@ import pytest
 
 from benchmarks.activator import Activator
 from benchmarks.agenda import Agenda
+from benchmarks.endurance import Endurance
 from benchmarks.interrupt import stop_on_interrupt
 from benchmarks.mixed.kinds import KINDS
 from benchmarks.mixed.record import Record, Sight, Wrong
 from benchmarks.mixed.samples import Sample, slope, value
 from benchmarks.mixed.traffic import MixedTraffic
 from benchmarks.mixed.verdict import Failure, Kill, excused, lost
-from benchmarks.soak import Soak
 
 KILL = Kill("web-2.1", 10.0, 10.02)
 
 
-def failure(kind: str, pod: str, sent: float = 9.0, ended: float = 10.1, **more: bool) -> Failure:
-    return Failure(kind, pod, sent, ended, "502", **more)
+def failure(
+    kind: str, pod: str, sent: float = 9.0, ended: float = 10.1, wrong: bool = False
+) -> Failure:
+    return Failure(kind, pod, sent, ended, "502", wrong)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +66,8 @@ def test_slope_is_the_growth_per_second() -> None:
 def test_the_growth_of_memory_leaves_out_the_warm_up() -> None:
     sizes = [10, 30, *(50,) * 6]
     samples = [Sample(float(at), size << 20, 0, {}) for at, size in enumerate(sizes)]
-    assert Soak(seconds=8.0, samples=samples).growth == 0.0
-    assert Soak().growth == 0.0
+    assert Endurance(seconds=8.0, samples=samples).growth == 0.0
+    assert Endurance().growth == 0.0
 
 
 def test_a_value_of_the_metrics_page_is_found_by_its_name_and_labels() -> None:

@@ -9,13 +9,13 @@ import pytest
 
 from benchmarks import (
     activator,
+    endurance,
     helpers,
     kills,
     overload,
     process,
     rollout,
     sigterm,
-    soak,
     unreachable,
 )
 from benchmarks.mixed.kinds import KINDS
@@ -87,7 +87,7 @@ def test_nothing_is_lost_or_left_while_traffic_of_all_kinds_meets_all_that_happe
 ) -> None:
     """This runs for seconds: only the benchmark can show whether memory grows."""
     with mixed_traffic(tmp_path) as traffic:
-        seen = soak.run_recipe(traffic, 4, hurry=5)
+        seen = endurance.run_recipe(traffic, 4, hurry=5)
         assert traffic.kills
         nothing_is_lost(traffic)
     assert seen.samples

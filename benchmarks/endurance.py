@@ -1,4 +1,4 @@
-"""Mixed traffic of any duration, while pods are killed and a service scales to zero and back.
+"""Mixed traffic through one activator, while pods are killed and a service scales to zero and back.
 
 No request may be lost, and nothing may pile up. ``benchmarks/mixed/verdict.py`` defines which
 requests count as lost. Ctrl-C ends it early; the table then covers the time until then.
@@ -41,7 +41,7 @@ KIB, MIB, MINUTE = 1 << 10, 1 << 20, 60.0
 
 
 @dataclass(slots=True)
-class Soak:
+class Endurance:
     """The observations of a run.
 
     Attributes:
@@ -80,7 +80,7 @@ def measure(folder: Path, seconds: float) -> Iterator[Row]:
     """
     with mixed_traffic(folder) as traffic:
         seen = run_recipe(traffic, seconds)
-        what = f"soak of {seen.seconds:.0f} s, {len(traffic.kills)} kills"
+        what = f"endurance of {seen.seconds:.0f} s, {len(traffic.kills)} kills"
         yield from rows(what, traffic)
         yield _memory_row(what, seen)
         yield Row(
@@ -99,7 +99,7 @@ def measure(folder: Path, seconds: float) -> Iterator[Row]:
         yield fault_row(what, seen.faults)
 
 
-def _memory_row(what: str, seen: Soak) -> Row:
+def _memory_row(what: str, seen: Endurance) -> Row:
     first, last = (seen.settled[at].resident / MIB for at in (0, -1)) if seen.settled else (0, 0)
     long_enough = seen.seconds >= LONG_ENOUGH
     return Row(
@@ -112,7 +112,7 @@ def _memory_row(what: str, seen: Soak) -> Row:
     )
 
 
-def run_recipe(traffic: MixedTraffic, seconds: float, *, hurry: float = 1.0) -> Soak:
+def run_recipe(traffic: MixedTraffic, seconds: float, *, hurry: float = 1.0) -> Endurance:
     """Run the traffic for so many seconds, and wait until everything has ended.
 
     Arguments:
@@ -121,7 +121,7 @@ def run_recipe(traffic: MixedTraffic, seconds: float, *, hurry: float = 1.0) -> 
     Raises:
         CannotMeasure: a process did not start.
     """
-    seen = Soak(seconds)
+    seen = Endurance(seconds)
     with activator.running(traffic.manifests) as found, stop_on_interrupt() as stop:
         look(found, 0.0)  # so that the admin port's one-time allocations are done
         files = open_files(found.pid)
@@ -160,12 +160,12 @@ def _plan(traffic: MixedTraffic, agenda: Agenda, hurry: float) -> None:
     agenda.every(ZERO_EVERY / hurry, to_zero, first=ZERO_EVERY / hurry / 4)
 
 
-def _look(found: Activator, senders: Clients, seen: Soak, began: float) -> None:
+def _look(found: Activator, senders: Clients, seen: Endurance, began: float) -> None:
     senders.report()
     seen.samples.append(look(found, monotonic() - began))
 
 
-def _tell(traffic: MixedTraffic, seen: Soak) -> None:
+def _tell(traffic: MixedTraffic, seen: Endurance) -> None:
     if not seen.samples:
         return
     last = seen.samples[-1]
@@ -177,7 +177,7 @@ def _tell(traffic: MixedTraffic, seen: Soak) -> None:
     )
 
 
-def _come_to_rest(traffic: MixedTraffic, found: Activator, seen: Soak, files: int) -> None:
+def _come_to_rest(traffic: MixedTraffic, found: Activator, seen: Endurance, files: int) -> None:
     """Remove all pods, and record the remaining requests, connections, files and memory."""
     traffic.empty()
     try:

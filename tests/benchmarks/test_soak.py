@@ -1,0 +1,176 @@
+"""The plan of the soak, and its verdict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.mixed.samples import Sample
+from benchmarks.mixed.traffic import MixedTraffic
+from benchmarks.mixed.verdict import Failure, Kill
+from benchmarks.report import Row
+from benchmarks.soak import checks, verdict
+from benchmarks.soak.hostile import AMBIGUOUS
+from benchmarks.soak.ingress import Ingress, configuration
+from benchmarks.soak.plan import LANES, QUIET_END, Fault, plan
+from benchmarks.soak.verdict import Fate, Occurred, Sighting
+from benchmarks.soak.world import Attacked, Evidence, waits
+
+#: Every kind of fault begins at least once in any so many seconds.
+ROUND = 600.0
+KILL = Occurred(Fault.ACTIVATOR_KILL, "127.0.1.2", 100.0, 110.0)
+LIE = Occurred(Fault.BROKEN_FRAMING, "liar", 100.0, 105.0)
+FAILED = Failure("POST", "", 99.9, 100.1, "502", via="127.0.1.2:8012")
+
+
+def test_a_seed_decides_the_plan() -> None:
+    assert plan(7, 1800) == plan(7, 1800)
+    assert plan(7, 1800) != plan(8, 1800)
+    shorter = plan(7, 600)
+    assert shorter == [each for each in plan(7, 1800) if each in shorter]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_kind_of_fault_comes_within_minutes(seed: int) -> None:
+    found = plan(seed, 1800)
+    for begin in range(0, 1200, 300):
+        kinds = {each.fault for each in found if begin <= each.at < begin + ROUND}
+        assert kinds == set(Fault)
+    assert max(each.at + each.seconds for each in found) <= 1800 - QUIET_END
+
+
+def test_a_lane_has_one_fault_at_a_time() -> None:
+    lane_of = {kind.fault: number for number, lane in enumerate(LANES) for kind in lane}
+    assert set(lane_of) == set(Fault)
+    free = [0.0] * len(LANES)
+    for each in plan(3, 1800):
+        lane = lane_of[each.fault]
+        assert each.at >= free[lane]
+        free[lane] = each.at + each.seconds
+
+
+def test_a_short_run_has_a_plan() -> None:
+    assert plan(1, 20) == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        (FAILED, Fate.ACTIVATOR),
+        (replace(FAILED, via="127.0.1.1:8012"), Fate.LOST),  # the other activator
+        (replace(FAILED, ended=99.95), Fate.LOST),  # before the kill
+        (replace(FAILED, sent=101.1, ended=101.2), Fate.LOST),  # after its second
+        (replace(FAILED, kind="GET"), Fate.LOST),  # the ingress must repeat it
+        (replace(FAILED, kind="GET", pod="web-1.1"), Fate.ACTIVATOR),  # its response had begun
+        (replace(FAILED, wrong=True), Fate.LOST),
+        (Failure("GET, lying pod", "", 104.0, 104.1, "502"), Fate.LIED),
+        (Failure("GET, lying pod", "", 106.0, 106.1, "502"), Fate.LOST),
+        (Failure("GET, lying pod", "", 104.0, 104.1, "3 bytes", wrong=True), Fate.LOST),
+        (Failure("GET", "", 104.0, 104.1, "502"), Fate.LOST),  # another service
+        (Failure("POST", "web-1.1", 50.0, 50.2, "502"), Fate.POD),
+    ],
+)
+def test_why_a_request_failed(failure: Failure, expected: Fate) -> None:
+    assert verdict.fate(failure, [Kill("web-1.1", 50.1, 50.1)], [KILL, LIE]) is expected
+
+
+def test_the_end_of_a_pod_is_an_excuse_only_if_a_fault_hides_it() -> None:
+    away = Occurred(Fault.API_AWAY, "", 200.0, 210.0)
+    stale = Occurred(Fault.ENDPOINTS_STALE, "web", 200.0, 210.0)
+    assert verdict.unseen_end("cold-1.1", 201.0, 202.0, [away]) == [
+        Kill("cold-1.1", 201.75, 202.25)
+    ]
+    assert verdict.unseen_end("cold-1.1", 211.0, 212.0, [away]) == []
+    assert verdict.unseen_end("cold-1.1", 201.0, 202.0, [stale]) == []
+
+
+def test_availability_counts_the_short_requests_of_the_second_of_a_kill() -> None:
+    sent = {"GET@1000": 30, "POST@1010": 9, "GET@1020": 99, "WebSocket@1000": 5, "GET@999": 7}
+    stream = replace(FAILED, kind="WebSocket")
+    assert verdict.availability(KILL, [FAILED, stream], sent) == (1, 40)
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (Sighting("upstream-failed", "liar", 104.0), True),
+        (Sighting("upstream-failed", "liar", 110.0), True),
+        (Sighting("upstream-failed", "liar", 112.0), False),
+        (Sighting("upstream-failed", "web", 104.0), False),
+        (Sighting("no-endpoints", "cold", 104.0), True),
+        (Sighting("no-endpoints", "web", 104.0), False),
+        (Sighting("autoscaler-unreachable", "cold", 205.0), True),
+        (Sighting("no-endpoints", "cold", 205.0), False),  # it must name the autoscaler
+        (Sighting("no-endpoints", "scaled", 205.0), True),
+        (Sighting("queue-full", "web", 104.0), False),
+    ],
+)
+def test_a_reason_must_agree_with_the_faults(seen: Sighting, expected: bool) -> None:
+    away = Occurred(Fault.AUTOSCALER_RESTART, "", 200.0, 210.0)
+    assert verdict.is_true(seen, [LIE, away]) is expected
+
+
+def test_growth_compares_the_first_and_the_last_sixth() -> None:
+    assert verdict.growth([10.0] * 6 + [99.0] * 24 + [12.0] * 6) == pytest.approx(1.2)
+    assert verdict.growth([1.0, 2.0]) == 1.0
+
+
+def test_waits_are_read_from_the_metrics() -> None:
+    page = (
+        'activator_waiting_requests{k8s_namespace_name="default",kn_revision_name="web",'
+        'reason="no-endpoints"} 3\nactivator_waiting_requests_other{reason="x"} 1\n'
+    )
+    assert list(waits(page)) == [("web", "no-endpoints")]
+
+
+def table(folder: Path, evidence: Evidence, *failures: Failure) -> dict[str, Row]:
+    traffic = MixedTraffic(folder)
+    traffic.failures += failures
+    traffic.ended["GET"] = 10
+    rows = checks.rows(1800.0, evidence, traffic, Counter({"scaled POST-1": 2}))
+    return {row.what: row for row in rows}
+
+
+def test_each_broken_invariant_misses_its_goal_and_has_a_text(tmp_path: Path) -> None:
+    samples = [Sample(at, int(1e6 + at * 1e3), 5, {}) for at in map(float, range(1800))]
+    evidence = Evidence(
+        occurred=[
+            KILL,
+            Occurred(Fault.ACTIVATOR_ROLL, "", 200.0, 220.0),
+        ],
+        samples=samples,
+        sightings=[Sighting("queue-full", "web", 1.0)],
+        statuses=[1],
+        attacks=[Attacked("smuggling", 2, {400: 1, 200: 1})],
+        stale=["activator-1, web: [], not ['10.0.0.1:8012']"],
+        left=["activator-1: 1 waiting"],
+        files=(5, 6),
+        errors=["{}"],
+    )
+    get = Failure("GET", "", 105.0, 105.1, "502", reason="upstream-failed; gone")
+    found = table(tmp_path, evidence, get, replace(get, kind="POST"))
+    held = {what for what, row in found.items() if row.met and not what.startswith("  ")}
+    assert held == {
+        "WebSocket handshakes that arrived twice",
+        "requests smuggled to pods",
+        "pods that did not drain",
+    }
+    assert all(
+        row.details["failure"] for row in found.values() if row.met is False and row.goal != "> 0"
+    )
+    assert "502 upstream-failed; gone" in found["idempotent requests lost"].details["failure"][0]
+
+
+def test_the_ingress_has_groups_for_both_versions_and_for_each_activator(tmp_path: Path) -> None:
+    text = configuration(Ingress(tmp_path, 1, 2), tmp_path, ("127.0.1.1:8012", "127.0.1.2:8012"))
+    for who in ("both", "only0", "only1"):
+        for how in ("kept", "kept_http2", "fresh"):
+            assert f"upstream {who}_{how} " in text
+    assert f"if (-f {tmp_path}/out-0) {{ set $who only1; }}" in text
+
+
+def test_ambiguous_requests_hide_one() -> None:
+    assert all(each.count(b"GET /smuggled") == 1 for each in AMBIGUOUS)
