@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks import (
+    adaptive,
     cold_start,
     core,
+    endurance,
+    event_streams,
     footprint,
     heads,
     http2,
@@ -20,13 +23,14 @@ from benchmarks import (
     kills,
     overload,
     plain_cold_start,
+    policies,
     proxying,
     rollout,
     scaler,
     sigterm,
     slow_readers,
-    soak,
     startup,
+    tls,
     unreachable,
     waiting,
 )
@@ -43,6 +47,9 @@ PARTS: dict[str, Part] = {
     "http2": lambda folder, o: http2.measure(
         folder, 3 if o.quick else 5, 4_800 if o.quick else 9_600
     ),
+    "tls": lambda folder, o: tls.measure(
+        folder, tls.Turns(3, 2, 2_000, 100, 60) if o.quick else tls.Turns(5, 2, 9_600, 200, 110)
+    ),
     "instructions": lambda folder, o: instructions.measure(folder, 10, 60 if o.quick else 110),
     "heads": lambda folder, o: heads.measure(),
     "waiting": lambda folder, o: waiting.measure(
@@ -51,6 +58,10 @@ PARTS: dict[str, Part] = {
     "cold-start": lambda folder, o: cold_start.measure(folder, 10 if o.quick else 30),
     "plain-cold-start": lambda folder, o: plain_cold_start.measure(5 if o.quick else 30),
     "core": lambda folder, o: core.measure(1000 if o.quick else 10_000),
+    "adaptive": lambda folder, o: adaptive.measure(),
+    "policies": lambda folder, o: policies.measure(
+        folder, 1 if o.quick else 3, 2.0 if o.quick else 5.0
+    ),
     "http2-codec": lambda folder, o: http2_codec.measure(),
     "scaler": lambda folder, o: scaler.measure(
         folder, 1000 if o.quick else 5000, 6.0 if o.quick else 30.0, 10 if o.quick else 50
@@ -60,9 +71,12 @@ PARTS: dict[str, Part] = {
     "overload": lambda folder, o: overload.measure(folder, o.seconds or (15 if o.quick else 120)),
     "rollout": lambda folder, o: rollout.measure(folder, o.seconds or (15 if o.quick else 60)),
     "sigterm": lambda folder, o: sigterm.measure(folder, o.seconds or (10 if o.quick else 60)),
-    "soak": lambda folder, o: soak.measure(folder, o.seconds or (20 if o.quick else 180)),
+    "endurance": lambda folder, o: endurance.measure(folder, o.seconds or (20 if o.quick else 180)),
     "footprint": lambda folder, o: footprint.measure(
         folder, 500 if o.quick else 2000, 1000, 1 if o.quick else 3
+    ),
+    "event-streams": lambda folder, o: event_streams.measure(
+        folder, 500 if o.quick else 5000, 1 if o.quick else 3
     ),
     "slow-readers": lambda folder, o: slow_readers.measure(folder, o.quick, 1 if o.quick else 3),
     "idle": lambda folder, o: idle.measure(folder, 1000, 10.0 if o.quick else 60.0),
@@ -103,7 +117,7 @@ def _options() -> argparse.Namespace:
         "--seconds",
         type=int,
         default=0,
-        help="kills, overload, rollout, sigterm, soak: how long",
+        help="kills, overload, rollout, sigterm, endurance: how long",
     )
     parser.add_argument(
         "--itself",

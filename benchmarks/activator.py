@@ -83,6 +83,10 @@ class Activator:
         """Return how many pods of the revision the activator has."""
         return len(self._about(name)["pods"])
 
+    def usable(self, name: str = NAME) -> int:
+        """Return how many pods of the revision get requests."""
+        return sum(pod["decision"] == "use" for pod in self._about(name)["pods"])
+
     def _about(self, name: str) -> dict[str, Any]:
         status, body = self.admin_get(f"/api/v1/revisions/default/{name}")
         if status != OK:

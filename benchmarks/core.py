@@ -6,18 +6,21 @@ import gc
 from collections import deque
 from collections.abc import Iterator
 from random import Random
-from time import perf_counter
+from time import perf_counter, process_time
 
 from benchmarks.report import Row, middle
 from throttler.balancing import POLICIES
 from throttler.model import (
     NO_POLICIES,
+    AdaptiveMode,
     AppProtocol,
     Endpoint,
+    FlowKey,
     HashKey,
     ListedEndpoints,
     MeshMode,
     Policies,
+    QueueOrder,
     Revision,
     RevisionID,
 )
@@ -30,6 +33,7 @@ PODS = (1, 100, 1000)
 POLICY_PODS = (1, 1000, 10_000)
 #: Keys of requests: more than a policy remembers.
 USERS = 10_000
+KEY = HashKey(b"x-user")
 CONTAINER_CONCURRENCY = 10
 REQUESTS = 100_000
 #: Tickets that are made at a time.
@@ -37,11 +41,19 @@ BATCH = 100
 ROUNDS = 7
 GOAL_SECONDS = 1e-6
 
+#: Queued requests, and their flows.
+WAITERS = 10_000
+FLOWS = 512
+RANKED = QueueOrder(has_classes=True, fair_by=FlowKey())
+
+#: Pods of one revision that pass their first probe.
+START_PODS = (1000, 3000, 5000)
 PODS_PER_REVISION = 10
 EVENTS = 200
 GOAL_PAUSE = 0.005
 
 NOW = 1000.0
+DEFAULT_LIMITS = Limits()
 DEADLINE = NOW + 300
 
 
@@ -73,8 +85,90 @@ def measure(revisions: int) -> Iterator[Row]:
     for pods in PODS:
         yield _admit_row(pods)
     for policy in POLICIES:
-        yield _policy_row(policy)
+        yield _policy_row(f"by {policy}", Policies(policy, KEY))
+    yield _policy_row("with a sticky key", Policies(sticky=KEY))
+    yield _policy_row("with adaptive concurrency", Policies(adaptive=AdaptiveMode.ON), 0)
+    yield _queue_row()
     yield _pause_row(revisions)
+    yield _start_row()
+
+
+def _start_row() -> Row:
+    """Return a row for an activator that starts beside one service with thousands of pods."""
+    took = {pods: _pass_probes(pods) for pods in START_PODS}
+    few, *_, many = START_PODS
+    return Row(
+        f"throttler: {many:,} pods of one revision pass their first probe, 1,000 a second",
+        f"{took[many]:.2f} s CPU",
+        ", ".join(f"{pods:,} pods {took[pods]:.2f} s" for pods in START_PODS[:-1]),
+        took[many] / took[few],
+        "",
+        None,
+        {f"{pods}": seconds for pods, seconds in took.items()},
+    )
+
+
+def _pass_probes(pods: int) -> float:
+    """Return the CPU seconds in which all pods of one revision become usable, one each ms."""
+    throttler = Throttler(DEFAULT_LIMITS, Random(1).random)
+    revision = RevisionID("default", "large")
+    throttler.set_revision(Revision(revision, container_concurrency=1), NOW)
+    listed = ListedEndpoints(frozenset(Endpoint(f"10.0.{n // 250}.{n % 250}") for n in range(pods)))
+    probed = throttler.set_endpoints(revision, {AppProtocol.HTTP1: listed}, NOW).probe
+    large, now, began = throttler.find(*revision), NOW, process_time()
+    for pod in probed:
+        now += 0.001
+        large.probe_passed(pod, pod.epoch, now)
+        if (due := throttler.next_due()) is not None and due <= now:
+            throttler.run_due(now)
+    return process_time() - began
+
+
+def _queue_row() -> Row:
+    """Return a row for a request that is queued and one that leaves, in a long queue."""
+    arrival = [_queue_and_serve(None, 1) for _ in range(ROUNDS)]
+    ranked = [_queue_and_serve(RANKED, FLOWS) for _ in range(ROUNDS)]
+    few = [_queue_and_serve(RANKED, FLOWS, WAITERS // 100) for _ in range(ROUNDS)]
+    took, beside, short = middle(ranked), middle(arrival), middle(few)
+    return Row(
+        f"throttler: queue and serve, {WAITERS:,} queued requests, 3 classes, {FLOWS} flows",
+        f"{took * 1e6:.2f} µs",
+        f"in order of arrival {beside * 1e6:.2f} µs; with {WAITERS // 100} queued "
+        f"{short * 1e6:.2f} µs",
+        took / beside,
+        "",
+        None,
+        {"ranked": ranked, "arrival": arrival, "few": few},
+    )
+
+
+def _queue_and_serve(order: QueueOrder | None, flows: int, waiters: int = 0) -> float:
+    """Return the seconds in which one request is queued and another one gets its pod."""
+    # Class low may fill three quarters of the queue.
+    revision = _healthy(1, Policies(order=order), limits=Limits(queue_depth=2 * WAITERS))
+    owner, luck = Owner(), Random(1)
+
+    def ticket() -> Ticket:
+        made = Ticket(owner, DEADLINE)
+        made.priority, made.flow = luck.randrange(3), b"%d" % luck.randrange(flows)
+        return made
+
+    running = deque(ticket() for _ in range(CONTAINER_CONCURRENCY))
+    for each in running:
+        revision.admit(each, NOW)
+    for _ in range(waiters or WAITERS):
+        revision.admit(ticket(), NOW)
+    took = 0.0
+    for _ in range(REQUESTS // 10 // BATCH):
+        tickets = [ticket() for _ in range(BATCH)]
+        began = perf_counter()
+        for each in tickets:
+            changes = revision.release(running.popleft(), NOW)
+            assert changes is not None
+            running.append(changes.assigned[0])
+            revision.admit(each, NOW)
+        took += perf_counter() - began
+    return took / (REQUESTS // 10)
 
 
 def _admit_row(pods: int) -> Row:
@@ -117,16 +211,16 @@ def _admit_and_release(revision: RevisionThrottler) -> float:
     return took / REQUESTS
 
 
-def _policy_row(policy: str) -> Row:
-    """Return a row for admit and release by a policy, with few pods and with very many."""
+def _policy_row(name: str, policies: Policies, concurrency: int = CONTAINER_CONCURRENCY) -> Row:
+    """Return a row for admit and release by policies, with few pods and with very many."""
     took = []
     for pods in POLICY_PODS:
-        revision = _healthy(pods, Policies(policy, HashKey(b"x-user")))
+        revision = _healthy(pods, policies, concurrency)
         took.append(middle([_admit_and_release(revision) for _ in range(ROUNDS)]) * 1e6)
     shown = " / ".join(f"{each:.2f}" for each in took)
     counts = " / ".join(f"{pods:,}" for pods in POLICY_PODS)
     return Row(
-        f"throttler: admit and release by {policy}, {counts} pods",
+        f"throttler: admit and release {name}, {counts} pods",
         f"{shown} µs",
         "one pod",
         took[-1] / took[0],
@@ -145,13 +239,18 @@ def _yardstick() -> float:
     return (perf_counter() - began) / REQUESTS
 
 
-def _healthy(pods: int, policies: Policies = NO_POLICIES) -> RevisionThrottler:
+def _healthy(
+    pods: int,
+    policies: Policies = NO_POLICIES,
+    concurrency: int = CONTAINER_CONCURRENCY,
+    limits: Limits = DEFAULT_LIMITS,
+) -> RevisionThrottler:
     """Return a revision with usable pods; it needs no probes, as the mesh mode is disabled."""
-    throttler = Throttler(Limits(), Random(1).random)
+    throttler = Throttler(limits, Random(1).random)
     throttler.set_mesh(MeshMode.DISABLED, False, NOW)
     revision = Revision(
         RevisionID("default", "core"),
-        container_concurrency=CONTAINER_CONCURRENCY,
+        container_concurrency=concurrency,
         policies=policies,
     )
     throttler.set_revision(revision, NOW)

@@ -2,7 +2,8 @@
 
 They open their connections, and send one GET over each when a line arrives on standard input. The
 process prints lines of JSON: ``connected``, ``sent``, and at the end the number of responses by
-status and the time of the last one (CLOCK_MONOTONIC, seconds).
+status and the time of the last one (CLOCK_MONOTONIC, seconds). Clients that accept an event stream
+stay until another line arrives.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def emit(**facts: object) -> None:
     print(json.dumps(facts), flush=True)
 
 
-async def main(port_at: str, host: str, count: int) -> None:
+async def main(port_at: str, host: str, count: int, accept: str = "*/*") -> None:
     """Connect, wait for a line on standard input, send, and print the responses."""
     ip, port = port_at.split(":")
     loop = asyncio.get_running_loop()
@@ -86,15 +87,18 @@ async def main(port_at: str, host: str, count: int) -> None:
         clients += [client for _, client in await asyncio.gather(*opened)]
     emit(connected=count)
     await loop.run_in_executor(None, sys.stdin.readline)
-    request = f"GET / HTTP/1.1\r\nHost: {host}\r\nUser-Agent: crowd\r\nAccept: */*\r\n\r\n".encode()
+    fields = f"Host: {host}\r\nUser-Agent: crowd\r\nAccept: {accept}\r\n"
+    request = f"GET / HTTP/1.1\r\n{fields}\r\n".encode()
     first = monotonic()
     for client in clients:
         client.send(request)
     emit(sent=first)
     await crowd.done.wait()
     emit(last=crowd.last, statuses=crowd.statuses)
+    if accept != "*/*":
+        await loop.run_in_executor(None, sys.stdin.readline)
 
 
 if __name__ == "__main__":
     raise_file_limit()
-    uvloop.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    uvloop.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:]))

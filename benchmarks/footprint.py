@@ -72,7 +72,8 @@ def _per_client(manifests: Path, way: str, clients: int) -> float:
     flags: tuple[str, ...] = ()
     https_port = free_port()
     if way == "tls":
-        _encrypt(manifests)
+        authority = trustme.CA()
+        encrypt(manifests, authority, authority.issue_cert("data-plane.knative.dev"))
         flags = ("--https-port", str(https_port))
     with activator.running(manifests, *flags) as found:
         port = https_port if way == "tls" else found.port
@@ -86,10 +87,8 @@ def _per_client(manifests: Path, way: str, clients: int) -> float:
             return (resident_bytes(found.pid) - before) / clients
 
 
-def _encrypt(manifests: Path) -> None:
+def encrypt(manifests: Path, authority: trustme.CA, leaf: trustme.LeafCert) -> None:
     """Write the setting and the certificate that encrypt traffic."""
-    authority = trustme.CA()
-    leaf = authority.issue_cert("data-plane.knative.dev")
     data = {
         "tls.crt": b"".join(blob.bytes() for blob in leaf.cert_chain_pems),
         "tls.key": leaf.private_key_pem.bytes(),

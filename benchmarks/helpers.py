@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -29,14 +30,17 @@ class Helper:
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
-    def receive(self) -> Any:
+    def receive(self, patience: float = PATIENCE) -> Any:
         """Return the next fact, from JSON.
 
+        Arguments:
+            patience: seconds.
+
         Raises:
-            CannotMeasure: the helper has ended, or printed nothing within `PATIENCE` seconds.
+            CannotMeasure: the helper has ended, or printed nothing in that time.
         """
         assert self._process.stdout is not None
-        silent = threading.Timer(PATIENCE, self._process.kill)
+        silent = threading.Timer(patience, self._process.kill)
         silent.start()
         line = self._process.stdout.readline()
         silent.cancel()
@@ -53,6 +57,10 @@ class Helper:
         facts = [json.loads(line) for line in self._process.stdout]
         self._process.wait()
         return facts
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
 
     def terminate(self) -> None:
         """Send SIGTERM."""

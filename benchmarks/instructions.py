@@ -12,9 +12,9 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from activator.build import Build, running
@@ -65,18 +65,59 @@ _INGRESS = (
     b"knative-serving-namespace: default\r\nknative-serving-revision: %b\r\n"
     % activator.NAME.encode()
 )
+_OF_TENANT = b"GET / HTTP/1.1\r\n%bX-Tenant: a\r\n\r\n" % _HOST
+#: The cookie of a sticky client; `_send_http1` replaces the value by that of a response.
+_COOKIE = re.compile(rb"activator-pod=(\w+)")
+_WITH_COOKIE = b"GET / HTTP/1.1\r\n%bCookie: activator-pod=%b\r\n\r\n" % (_HOST, b"0" * 24)
 HTTP1 = (
     Load("GET", b"GET / HTTP/1.1\r\n%b\r\n" % _HOST, GOAL),
+    Load("GET of a tenant", _OF_TENANT),
+    Load("GET with a cookie", _WITH_COOKIE),
     Load("GET, 14 fields as from an ingress", b"GET / HTTP/1.1\r\n%b%b\r\n" % (_HOST, _INGRESS)),
     Load(
         "POST of 10 KB",
         b"POST / HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (_HOST, len(_BODY), _BODY),
     ),
 )
+#: The queue has classes and flows; no request is queued.
+ORDERED = (Load("GET of a tenant, in a queue with classes and flows", _OF_TENANT),)
+BY_HEADER = (Load("GET of a tenant, sticky by the header", _OF_TENANT),)
+BY_COOKIE = (Load("GET with a cookie, sticky by the cookie", _WITH_COOKIE),)
+LIMITED = (Load("GET, by first-available and without a limit", HTTP1[0].request),)
+ADAPTED = (Load("GET, by first-available and with an adaptive limit", HTTP1[0].request),)
 HTTP2 = (
     Load("h2c GET, the same again and again", "repeating"),
     Load("h2c GET, as through an ingress", "ingress"),
     Load("gRPC unary, straight from its client", "unary"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The requests to one activator.
+
+    Attributes:
+        name: of its folder.
+        annotations: of the revision, without the prefix; concurrency: its containerConcurrency.
+        h2c: whether its pods accept HTTP/2.
+    """
+
+    name: str
+    loads: Sequence[Load]
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    concurrency: int = CONTAINER_CONCURRENCY
+    h2c: bool = False
+
+
+_FIRST = {"load-balancing": "first-available"}
+GROUPS = (
+    Group("http1", HTTP1),
+    Group("ordered", ORDERED, {"priority-trust": "true", "fair-by": "header:X-Tenant"}),
+    Group("by-header", BY_HEADER, {"sticky": "header:X-Tenant"}),
+    Group("by-cookie", BY_COOKIE, {"sticky": "cookie"}),
+    Group("limited", LIMITED, _FIRST, 0),
+    Group("adapted", ADAPTED, _FIRST | {"adaptive-concurrency": "on"}, 0),
+    Group("http2", HTTP2, h2c=True),
 )
 
 
@@ -91,15 +132,16 @@ def measure(folder: Path, few: int, many: int) -> Iterator[Row]:
     """
     valgrind = nginx.need("valgrind", "valgrind")
     control = nginx.need("callgrind_control", "valgrind")
-    for name, loads, send in (("http1", HTTP1, _send_http1), ("http2", HTTP2, _send_http2)):
-        own = folder / name
+    for group in GROUPS:
+        own = folder / group.name
         own.mkdir()
-        with _pods(own, http2=name == "http2"), _counted(valgrind, own, name == "http2") as ours:
-            for load in loads:
-                yield _row(load, _instructions(control, ours, load, (few, many), send), few, many)
+        send = _send_http2 if group.h2c else _send_http1
+        with _pods(own, http2=group.h2c), _counted(valgrind, own, group) as ours:
+            for load in group.loads:
+                yield row(load, _instructions(control, ours, load, (few, many), send), few, many)
 
 
-def _row(load: Load, counts: Sequence[int], few: int, many: int) -> Row:
+def row(load: Load, counts: Sequence[int], few: int, many: int) -> Row:
     """Return the row of one kind of request; ``counts`` are the instructions of both parts."""
     each = (counts[1] - counts[0]) / (CONNECTIONS * (many - few))
     return Row(
@@ -123,13 +165,13 @@ def _instructions(
     send(ours.port, load, counts[0])  # warms connections, pools and memos; not counted
     found = []
     for count in counts:
-        before = _total(control, ours.pid)
+        before = total(control, ours.pid)
         send(ours.port, load, count)
-        found.append(_total(control, ours.pid) - before)
+        found.append(total(control, ours.pid) - before)
     return found
 
 
-def _total(control: str, pid: int) -> int:
+def total(control: str, pid: int) -> int:
     """Return the instructions of all threads so far."""
     command = [control, "-e", str(pid)]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -142,19 +184,28 @@ def _total(control: str, pid: int) -> int:
 def _send_http1(port: int, load: Load, count: int) -> None:
     """Send so many requests on each connection, each after the response to the one before."""
     assert isinstance(load.request, bytes)
+    request = load.request
     clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTIONS)]
     try:
+        clients[0].sendall(request)
+        if (cookie := _COOKIE.search(read_response(clients[0]))) is not None:
+            request = _COOKIE.sub(cookie[0], request)
         for _ in range(count):
             for client in clients:
-                client.sendall(load.request)
+                client.sendall(request)
             for client in clients:
-                _read_answer(client)
+                read_response(client)
     finally:
         for client in clients:
             client.close()
 
 
-def _read_answer(client: socket.socket) -> None:
+def read_response(client: socket.socket) -> bytes:
+    """Read and return the response of a pod.
+
+    Raises:
+        CannotMeasure: the request failed.
+    """
     data = b""
     while not data.endswith(_END):
         more = client.recv(65536)
@@ -163,6 +214,7 @@ def _read_answer(client: socket.socket) -> None:
         data += more
     if not data.startswith(b"HTTP/1.1 200"):
         raise CannotMeasure(f"a request failed: {data[:200]!r}")
+    return data
 
 
 def _send_http2(port: int, load: Load, count: int) -> None:
@@ -191,15 +243,25 @@ def _pods(folder: Path, *, http2: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _counted(valgrind: str, folder: Path, h2c: bool) -> Iterator[Activator]:
-    """Run the activator under callgrind; ``h2c``: its pods accept HTTP/2."""
+def _counted(valgrind: str, folder: Path, group: Group) -> Iterator[Activator]:
+    """Run the activator under callgrind."""
     manifests = folder / "manifests"
     pods = [
         PodAddress(ip, nginx.POD_PORT, uid=f"uid-{ip}", name=f"pod-{ip}", ready=True)
         for ip in nginx.POD_IPS
     ]
-    activator.write_revision(manifests, pods, container_concurrency=CONTAINER_CONCURRENCY, h2c=h2c)
-    out = f"--callgrind-out-file={folder}/callgrind.out"
-    before = ("env", _COPY_BY_VECTORS, valgrind, "--quiet", "--tool=callgrind", out)
-    with activator.running(manifests, before=before) as found:
+    activator.write_revision(
+        manifests,
+        pods,
+        container_concurrency=group.concurrency,
+        h2c=group.h2c,
+        annotations={f"activator.dev/{name}": each for name, each in group.annotations.items()},
+    )
+    with activator.running(manifests, before=callgrind(valgrind, folder)) as found:
         yield found
+
+
+def callgrind(valgrind: str, folder: Path) -> Sequence[str]:
+    """Return the start of a command that counts instructions; ``folder`` gets a file."""
+    out = f"--callgrind-out-file={folder}/callgrind.out"
+    return "env", _COPY_BY_VECTORS, valgrind, "--quiet", "--tool=callgrind", out

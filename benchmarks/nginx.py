@@ -34,7 +34,7 @@ http {{
 }}
 """
 
-_PODS = """\
+PODS = """\
     map $http_user_agent $answer {{
         default "hello\\n";
         ~^Knative-Activator-Probe "queue";
@@ -97,7 +97,7 @@ def pods(folder: Path) -> Iterator[None]:
         if listens(ip, POD_PORT):
             raise CannotMeasure(f"another process listens on {ip}:{POD_PORT}")
     listen = " ".join(f"listen {ip}:{POD_PORT};" for ip in POD_IPS)
-    with _nginx(folder, "pods", _PODS.format(listen=listen)):
+    with running(folder, "pods", PODS.format(listen=listen)):
         wait_until(lambda: all(listens(ip, POD_PORT) for ip in POD_IPS), "the pods listen")
         yield
 
@@ -112,15 +112,27 @@ def proxy(folder: Path, port: int, *, http2: bool = False) -> Iterator[int]:
     servers = " ".join(f"server {ip}:{POD_PORT};" for ip in POD_IPS)
     config = _HTTP2_PROXY if http2 else _PROXY
     inside = config.format(servers=servers, port=port, endless=ENDLESS)
-    with _nginx(folder, "proxy", inside) as process:
+    with running(folder, "proxy", inside) as process:
         wait_until(lambda: listens("127.0.0.1", port), "nginx listens")
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        wait_until(lambda: children.read_text() != "", "nginx has its worker")
-        yield int(children.read_text().split()[0])
+        yield worker(process)
+
+
+def worker(process: subprocess.Popen[str]) -> int:
+    """Return the process id of the one worker of an nginx that listens."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    wait_until(lambda: children.read_text() != "", "nginx has its worker")
+    return int(children.read_text().split()[0])
 
 
 @contextmanager
-def _nginx(folder: Path, name: str, inside: str) -> Iterator[subprocess.Popen[str]]:
+def running(folder: Path, name: str, inside: str) -> Iterator[subprocess.Popen[str]]:
+    """Provide a running nginx.
+
+    Arguments:
+        folder: for its files.
+        name: of its own folder and of its log.
+        inside: the lines of its ``http`` block.
+    """
     program = need("nginx", "nginx-light")
     own = folder / f"nginx-{name}"
     own.mkdir()

@@ -13,7 +13,8 @@ from pathlib import Path
 from time import monotonic
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
+#: The folder of logs and of JSON files; a run beside another one may have its own.
+RESULTS = Path(os.environ.get("BENCHMARK_RESULTS") or ROOT / "benchmarks" / "results")
 #: Seconds for a process to do what it was started for, on a busy machine.
 START_TIMEOUT = 60.0
 #: Seconds from SIGTERM to SIGKILL.

@@ -25,7 +25,7 @@ request = function()
   return "GET / HTTP/1.1\\r\\nHost: %s\\r\\nx-request-id: request-" .. n .. "\\r\\n\\r\\n"
 end
 """
-_POST = 'wrk.method = "POST"\nwrk.body = string.rep("x", 10240)\n'
+POST = 'wrk.method = "POST"\nwrk.body = string.rep("x", 10240)\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Load:
 LOADS = (
     Load("GET, keep-alive", "", 2.2),
     Load("GET, each with its own x-request-id", _GET_WITH_ID % activator.HOST, 2.2),
-    Load("POST of 10 KB", _POST, 2.4),
+    Load("POST of 10 KB", POST, 2.4),
 )
 
 
@@ -87,12 +87,22 @@ Run = Callable[[Proxy], tuple[float, float]]
 
 
 def compare(
-    what: str, goal: float | None, ours: Proxy, beside: Proxy, rounds: int, run: Run
+    what: str,
+    goal: float | None,
+    ours: Proxy,
+    beside: Proxy,
+    rounds: int,
+    run: Run,
+    *,
+    name: str = "nginx",
+    each: str = "request",
 ) -> Row:
-    """Return the row of one kind of request, from turns of the activator and of nginx in pairs.
+    """Return the row of one kind of request, from turns of two proxies in pairs.
 
     Arguments:
-        goal: at most so many times nginx's cost; None for no goal.
+        goal: at most so many times the cost of ``beside``; None for no goal.
+        name: of ``beside``.
+        each: the unit of the cost.
     """
     for proxy in (ours, beside):
         run(proxy)  # warms connections, pools, memos and branch predictors; not counted
@@ -102,8 +112,8 @@ def compare(
     rate, rate_beside = (middle([pair[i][1] for pair in pairs]) for i in (0, 1))
     return Row(
         what,
-        f"{cost * 1e6:.1f} µs CPU/request",
-        f"nginx {cost_beside * 1e6:.1f} µs",
+        f"{cost * 1e6:.1f} µs CPU/{each}",
+        f"{name} {cost_beside * 1e6:.1f} µs",
         ratio,
         "" if goal is None else f"<= {goal} x",
         None if goal is None else ratio <= goal,

@@ -16,11 +16,13 @@ from types import FrameType
 from typing import Any, Final, NamedTuple
 
 from activator.build import Build, running
+from activator.records.agents import MOST_REQUESTS
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer
 from tests.activator.proxy.world import World, request
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-WARM_UP: Final = 20
+#: Requests before the one that counts: after ``agents.MOST_REQUESTS``, none is sampled for minutes.
+WARM_UP: Final = MOST_REQUESTS + 20
 
 
 class Call(NamedTuple):
