@@ -173,21 +173,23 @@ class Backends:
         return pod
 
     def _add_listed(self, endpoint: Endpoint, ready: bool, changes: Changes, now: float) -> None:
-        """Record that Kubernetes lists a pod; request a probe if that is news."""
+        """Record a listed pod that is new, or was listed otherwise; request a probe if it may help.
+
+        The caller passes over pods that are listed as before, which saves a call for most pods.
+        """
         pod = self.pods.get(endpoint)
         if pod is None:
             pod = self.pods[endpoint] = PodTracker(self._config, endpoint, ready, now)
         else:
-            was_ready, pod.ready = pod.ready, ready
-            before = pod.epoch
+            pod.ready, before = ready, pod.epoch
             if pod.state is PodState.DRAINING:
                 pod.apply(PodEvent.LISTED, now)
                 pod.probe.reached_until = -inf
                 pod.probe.error = ""  # results from before the delisting are void
                 pod.ejection.active = False
-            elif was_ready and not ready:
+            elif not ready:
                 pod.apply(PodEvent.BECAME_NOT_READY, now)
-            if pod.epoch == before and (was_ready or not ready):
+            if pod.epoch == before and not ready:
                 return
             if ready:
                 # A response from before the pod was ready proves no mesh.

@@ -11,8 +11,10 @@ from typing import Final, NamedTuple
 
 from throttler.lb_policy import FirstAvailable, Policy, RandomChoice2, RoundRobin
 from throttler.least_loaded import LeastLoaded
-from throttler.model import Revision
+from throttler.model import AdaptiveMode, HashKey, KeyKind, Revision
+from throttler.peak_ewma import PeakEwma
 from throttler.rendezvous import Rendezvous
+from throttler.sticky import Sticky
 
 #: Up to this containerConcurrency, requests fill one pod before the next (Knative: 3).
 FIRST_AVAILABLE_UP_TO: Final = 3
@@ -40,6 +42,7 @@ POLICIES: Final[Mapping[str, Row]] = {
     "round-robin": Row(lambda default, random: RoundRobin()),
     "random-choice-2": Row(lambda default, random: RandomChoice2(random)),
     "least-loaded": Row(lambda default, random: LeastLoaded()),
+    "ewma-latency": Row(lambda default, random: PeakEwma(random)),
     "hash": Row(lambda default, random: Rendezvous(default), wants_key=True),
 }
 #: The default policies themselves never use the first argument of ``make``.
@@ -52,7 +55,7 @@ def policy_name(revision: Revision) -> str:
 
 
 def policy_for(revision: Revision, random: _Random) -> Policy:
-    """Return a new policy for a revision.
+    """Return a new policy for a revision; see ``sticky_for`` for the one that goes before it.
 
     Arguments:
         random: returns random numbers in [0, 1).
@@ -62,11 +65,30 @@ def policy_for(revision: Revision, random: _Random) -> Policy:
     return default if name == default_name else POLICIES[name].make(default, random)
 
 
-def header_for(revision: Revision) -> bytes:
-    """Return the header field that a revision's policy uses as a key; empty if it uses none."""
-    key = revision.policies.hash_key
-    wanted = key is not None and POLICIES[policy_name(revision)].wants_key
-    return key.header if key is not None and wanted else b""
+def sticky_for(revision: Revision, policy: Policy) -> Sticky | None:
+    """Return a revision's sticky policy; None if its requests are not sticky.
+
+    Arguments:
+        policy: picks for requests without a key.
+    """
+    policies = revision.policies
+    if policies.sticky is None:
+        return None
+    by_token = policies.sticky.kind is KeyKind.COOKIE
+    return Sticky(policy, policies.sticky_overflow, by_token=by_token)
+
+
+def key_for(revision: Revision) -> HashKey | None:
+    """Return the part of a request that a revision's policy uses as its key; None for none."""
+    policies = revision.policies
+    if policies.sticky is not None:
+        return policies.sticky
+    return policies.hash_key if POLICIES[policy_name(revision)].wants_key else None
+
+
+def adaptive_mode(revision: Revision) -> AdaptiveMode:
+    """Return whether responses limit a revision's pods: never with a containerConcurrency."""
+    return AdaptiveMode.OFF if revision.container_concurrency else revision.policies.adaptive
 
 
 def _default_name(container_concurrency: int) -> str:

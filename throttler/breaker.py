@@ -1,6 +1,6 @@
-"""The bounded queue of a revision: first in, first out; each operation O(1).
+"""The bounded queue of a revision: first in, first out, or by class and flow; operations are O(1).
 
-Decides which request is next and whether one more may be queued. Knows no pods and no clock.
+Decides which request is next and whether one more may be queued. Knows no policy and no clock.
 Knative's counterpart: pkg/queue/breaker.go. Its limit cannot be reached, and its new requests
 overtake queued ones.
 """
@@ -12,8 +12,14 @@ from collections import OrderedDict
 from operator import attrgetter
 
 from throttler.budget import Budget, SharedBudget
-from throttler.errors import RequestQueueFull
-from throttler.ticket import Ticket
+from throttler.errors import FlowFull, RequestQueueFull
+from throttler.model import QueueOrder
+from throttler.parked import Parked
+from throttler.pod import PodTracker
+from throttler.priority import HIGH, share_of
+from throttler.queue_counts import QueueCounts
+from throttler.ranked_queue import RankedQueue
+from throttler.ticket import KEEPS_PLACE, Ticket
 
 _by_arrival = attrgetter("arrived")
 
@@ -25,30 +31,83 @@ class Breaker:
         own: this revision's budget; total: the budget of all revisions, shared by their queues.
 
     Attributes:
+        order: how new requests are ordered; None: by arrival.
+        ranked: the requests by class and flow; None while there are none and ``order`` is None.
+        counts: the requests in ``ranked`` and ``parked``, by class and by flow.
         waiting: number of queued requests; peak: the maximum since the last reset.
+        parked: the queued requests that wait for one pod only; ``popleft`` ignores them.
     """
 
-    __slots__ = ("_arrivals", "_requeued", "own", "peak", "total", "waiting")
+    __slots__ = (
+        "_arrivals",
+        "_ranked_first",
+        "_requeued",
+        "counts",
+        "order",
+        "own",
+        "parked",
+        "peak",
+        "ranked",
+        "total",
+        "waiting",
+    )
 
     def __init__(self, own: Budget, total: SharedBudget) -> None:
         self.own = own
         self.total = total
+        self.order: QueueOrder | None = None
+        self.ranked: RankedQueue | None = None
+        self.counts = QueueCounts()
+        self.parked = Parked(self.counts)
+        # Which of the two queues had requests first, if their oldest arrived at the same time.
+        self._ranked_first = False
         self.waiting = self.peak = 0
         self._arrivals: OrderedDict[Ticket, None] = OrderedDict()
-        # Tickets that a pod failed, oldest first: they precede all arrivals. There are never more
-        # than requests in flight.
+        # Tickets that a pod failed, or that waited for a pod that went, oldest first: they precede
+        # all arrivals.
         self._requeued: list[Ticket] = []
+
+    def set_order(self, order: QueueOrder | None) -> None:
+        """Set how requests are ordered that are queued from now on; queued ones keep their order.
+
+        Of the queue in order of arrival and the queue by class and flow, the one with the oldest
+        request goes first.
+        """
+        if (order is None) is not (self.order is None):
+            self._ranked_first = order is None
+        self.order = order
+        if order is not None and self.ranked is None:
+            self.ranked = RankedQueue(self.counts)
+        self._remove_unused()
+
+    # -- entering and leaving -------------------------------------------------------------------
 
     def append(self, ticket: Ticket) -> None:
         """Queue one more request.
 
         Raises:
             RequestQueueFull: a limit is reached; nothing has changed.
+            FlowFull: its flow has reached its limit; nothing has changed.
+        """
+        self.check(ticket)
+        if self.order is None:
+            self._arrivals[ticket] = None
+        else:
+            assert self.ranked is not None
+            self.ranked.append(ticket)
+        self._count(1, ticket.size)
+
+    def check(self, ticket: Ticket) -> None:
+        """Check that a new request may be queued; set how it ages.
+
+        Raises:
+            RequestQueueFull: a limit is reached.
+            FlowFull: its flow has reached its limit.
         """
         if limit := self._exceeded_limit(ticket.size):
             raise RequestQueueFull(limit)
-        self._arrivals[ticket] = None
-        self._count(1, ticket.size)
+        if self.order is not None:
+            self._check_share(ticket, self.order)
 
     def _exceeded_limit(self, size: int) -> str:
         if broken := self.own.exceeded_by(size):
@@ -57,27 +116,134 @@ class Breaker:
             return f"total-{broken}"
         return ""
 
-    def restore(self, ticket: Ticket) -> None:
+    def _check_share(self, ticket: Ticket, order: QueueOrder) -> None:
+        counts, own = self.counts, self.own
+        if order.has_classes:
+            if own.depth >= share_of(own.max_depth, ticket.priority):
+                raise RequestQueueFull("class-depth")
+            if not self._fits_class(ticket, ticket.size):
+                raise RequestQueueFull("class-bytes")
+        if order.fair_by is not None and counts.is_full(ticket.flow, own.max_depth, own.depth):
+            raise FlowFull(counts.flows[ticket.flow])
+        ticket.ages = order.has_classes
+
+    def _fits_class(self, ticket: Ticket, size: int) -> bool:
+        """Return whether ``size`` more bytes are within the share of a ticket's class."""
+        return self.own.bytes + size <= share_of(self.own.max_bytes, ticket.priority)
+
+    def restore(self, ticket: Ticket, now: float) -> None:
         """Requeue a ticket that was admitted before, at the front, in order of arrival.
 
-        Never refused: the ticket was within the limits when it arrived.
+        With classes, the front is that of its class. Never refused: the ticket was within the
+        limits when it arrived.
+
+        Arguments:
+            now: seconds on the clock of the tickets.
         """
-        insort(self._requeued, ticket, key=_by_arrival)
+        self._put_back(ticket, now)
         self._count(1, ticket.size)
 
-    def popleft(self) -> Ticket:
-        """Remove and return the oldest request. The caller has checked that there is one."""
-        ticket = self._requeued.pop(0) if self._requeued else self._arrivals.popitem(last=False)[0]
+    def _put_back(self, ticket: Ticket, now: float) -> None:
+        if self.order is None:
+            insort(self._requeued, ticket, key=_by_arrival)
+        else:
+            assert self.ranked is not None
+            ticket.ages = ticket.ages or self.order.has_classes
+            self.ranked.restore(ticket, now)
+
+    def popleft(self, now: float) -> Ticket:
+        """Remove and return the next request. The caller has checked that there is one.
+
+        Arguments:
+            now: seconds on the clock of the tickets.
+        """
+        if self.ranked is not None and self._ranked_is_next(self.ranked):
+            ticket = self.ranked.popleft(now)
+            self._remove_unused()
+        elif self._requeued:
+            ticket = self._requeued.pop(0)
+            ticket.rank = KEEPS_PLACE
+        else:
+            ticket = self._arrivals.popitem(last=False)[0]
         self._count(-1, -ticket.size)
         return ticket
+
+    def _ranked_is_next(self, ranked: RankedQueue) -> bool:
+        """Return whether the next request is in the ranked queue: it has the oldest request."""
+        first = self._first_by_arrival()
+        return ranked.waiting > 0 and (first is None or self._oldest_of(ranked, first) is not first)
 
     def discard(self, ticket: Ticket) -> None:
         """Remove a queued request at any position. The caller has checked that it is queued."""
         if ticket in self._arrivals:
             del self._arrivals[ticket]
+        elif ticket in self.parked:
+            self.parked.discard(ticket)
+        elif ticket.rank >= HIGH:
+            assert self.ranked is not None
+            self.ranked.discard(ticket)
+            self._remove_unused()
         else:
             self._requeued.remove(ticket)
         self._count(-1, -ticket.size)
+
+    def _remove_unused(self) -> None:
+        """Remove the ranked queue when it is off and empty."""
+        if self.order is None and self.ranked is not None and not self.ranked.waiting:
+            self.ranked = None
+
+    # -- requests that wait for one pod -----------------------------------------------------------
+
+    @property
+    def unparked(self) -> int:
+        """Number of queued requests that may have any pod."""
+        return self.waiting - len(self.parked)
+
+    def park(self, ticket: Ticket, pod: PodTracker, now: float) -> None:
+        """Let a request wait for one pod.
+
+        Never refused: ``popleft`` has returned the request, or ``check`` has accepted it.
+
+        Arguments:
+            now: seconds on the clock of the tickets.
+        """
+        self.parked.add(ticket, pod, now)
+        self._count(1, ticket.size)
+
+    def pop_parked(self, pod: PodTracker, now: float) -> Ticket | None:
+        """Remove and return the next request that waits for a pod; None if another goes first.
+
+        Without one, or while a request of a higher class is queued, ``popleft`` goes first. So the
+        requests that wait for a pod cannot delay a higher class.
+
+        Arguments:
+            now: seconds on the clock of the tickets.
+        """
+        if not self.parked.has(pod) or self._outranks(pod, now):
+            return None
+        ticket = self.parked.pop(pod, now)
+        self._count(-1, -ticket.size)
+        return ticket
+
+    def _outranks(self, pod: PodTracker, now: float) -> bool:
+        """Return whether the next request has a higher class than the next one for a pod."""
+        ranked = self.ranked
+        if ranked is None or not self._ranked_is_next(ranked):
+            return False
+        return ranked.top(now) < self.parked.top(pod, now)
+
+    def unpark(self, now: float, *, everything: bool = False) -> None:
+        """Put requests that wait for a pod back to the front of the queue, or of their class.
+
+        Arguments:
+            now: seconds on the clock of the tickets.
+            everything: whether to put back all of them; else only requests for unused pods.
+        """
+        tickets = self.parked.take_all() if everything else self.parked.take_lost()
+        for ticket in sorted(tickets, key=_by_arrival):
+            self._put_back(ticket, now)
+
+    # -- bytes ----------------------------------------------------------------------------------
 
     def reserve_bytes(self, ticket: Ticket, size: int) -> bool:
         """Count more bytes of a queued request, if the budgets allow.
@@ -91,15 +257,53 @@ class Breaker:
         """
         if not (self.own.fits(size) and self.total.fits_for(self.own, size)):
             return False
+        if self.order is not None and self.order.has_classes and not self._fits_class(ticket, size):
+            return False
         ticket.size += size
         self._count(0, size)
         return True
 
+    # -- views ----------------------------------------------------------------------------------
+
+    def tickets(self) -> list[Ticket]:
+        """Return all queued tickets, in no particular order; O(n)."""
+        ranked = [] if self.ranked is None else self.ranked.tickets()
+        return [*self._requeued, *self._arrivals, *ranked, *self.parked.tickets()]
+
     def oldest(self) -> Ticket | None:
-        """Return the next ticket, or None."""
-        if self._requeued:
-            return self._requeued[0]
-        return next(iter(self._arrivals), None)
+        """Return the ticket that arrived first, or None; without ``order`` it is the next one.
+
+        Of the requests that wait for one pod, the one that has done so for the longest time counts.
+        """
+        first = self._first_by_arrival()
+        if self.ranked is not None:
+            first = self._oldest_of(self.ranked, first)
+        parked = self.parked.first()
+        if first is None or (parked is not None and parked.arrived < first.arrived):
+            return parked
+        return first
+
+    def _first_by_arrival(self) -> Ticket | None:
+        """Return the next ticket of the queue in order of arrival, or None."""
+        return self._requeued[0] if self._requeued else next(iter(self._arrivals), None)
+
+    def _oldest_of(self, ranked: RankedQueue, first: Ticket | None) -> Ticket | None:
+        """Return the older one of ``first`` and the oldest ticket by class and flow."""
+        other = ranked.oldest()
+        if first is None or other is None:
+            return other or first
+        if other.arrived == first.arrived:
+            return other if self._ranked_first else first
+        return other if other.arrived < first.arrived else first
+
+    def ahead_of(self, ticket: Ticket) -> int:
+        """Return about how many queued requests get a pod before a new one.
+
+        Requests that wait for one pod do not count: they leave all other pods to the new one.
+        """
+        if self.order is None or self.ranked is None:
+            return self.unparked
+        return self.unparked - self.ranked.waiting + self.ranked.ahead_of(ticket)
 
     def _count(self, depth: int, size: int) -> None:
         self.waiting += depth

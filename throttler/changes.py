@@ -16,9 +16,11 @@ class Changes:
         gone: removed pods; the caller releases their connections and probes.
         taken: pods whose address moved to another revision, ``pod.taken_by``.
         service: the ClusterIP if its use has begun or ended; see its ``in_use``.
+        stranded: queued tickets of a revision whose last usable pod is lost. They stay queued,
+            unless the caller cancels a request that may not start a pod.
     """
 
-    __slots__ = ("assigned", "expired", "gone", "probe", "service", "taken")
+    __slots__ = ("assigned", "expired", "gone", "probe", "service", "stranded", "taken")
 
     def __init__(self, probe: list[PodTracker] | None = None) -> None:
         self.assigned: list[Ticket] = []
@@ -27,6 +29,7 @@ class Changes:
         self.gone: list[PodTracker] = []
         self.taken: list[PodTracker] = []
         self.service: PodTracker | None = None
+        self.stranded: list[Ticket] = []
 
     def add(self, other: Changes) -> None:
         """Append the effects of another call."""
@@ -36,3 +39,4 @@ class Changes:
         self.gone += other.gone
         self.taken += other.taken
         self.service = other.service or self.service
+        self.stranded += other.stranded

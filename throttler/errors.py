@@ -5,6 +5,7 @@
     ActivatorError
     ├── RevisionNotFound   404  the client names no known revision
     ├── RequestQueueFull   503  the queue has reached a limit
+    ├── FlowFull           503  the flow of the request has its part of the queue
     └── WaitTooLong        503  the expected wait exceeds the deadline
 
 A deadline that passes in the queue raises no error: it ends the ticket (``Changes.expired``).
@@ -35,7 +36,7 @@ class RevisionNotFound(ActivatorError):
     Attributes:
         name: the name in the request; namespace: its namespace, empty if the request has none.
         kind: the kind of object that the request names.
-        host: the host of the request if only a host can name a Service; else None.
+        host: the host of the request if nothing else names a Service; else None.
     """
 
     status: ClassVar[int] = 404
@@ -58,7 +59,8 @@ class RequestQueueFull(ActivatorError):
     """The queue has reached a limit, of requests or bytes, of the revision or of all revisions.
 
     Attributes:
-        limit: one of ``revision-depth``, ``revision-bytes``, ``total-depth``, ``total-bytes``.
+        limit: one of ``revision-depth``, ``revision-bytes``, ``class-depth``, ``class-bytes``,
+            ``total-depth``, ``total-bytes``.
     """
 
     status: ClassVar[int] = 503
@@ -66,6 +68,20 @@ class RequestQueueFull(ActivatorError):
     def __init__(self, limit: str) -> None:
         super().__init__("pending request queue full")
         self.limit = limit
+
+
+class FlowFull(ActivatorError):
+    """The flow of the request has as many queued requests as one flow may have.
+
+    Attributes:
+        waiting: number of queued requests of the flow.
+    """
+
+    status: ClassVar[int] = 503
+
+    def __init__(self, waiting: int) -> None:
+        super().__init__("too many queued requests of one tenant")
+        self.waiting = waiting
 
 
 class WaitTooLong(ActivatorError):

@@ -122,6 +122,11 @@ class Forecast:
         """Record that the last queued request has left without a pod."""
         self._emptied_at = now
 
+    def clients_return(self, now: float) -> None:
+        """Record that clients are expected back, so that a start in progress continues for them."""
+        if self._start_in_progress(now) is not None and self._emptied_at is not None:
+            self._emptied_at = now
+
     def pod_became_usable(self, now: float) -> None:
         """Record that a pod is usable and none was before.
 

@@ -24,13 +24,19 @@ class Policy(ABC):
             loads or responses saves these calls on each request.
         spans: whether the policy ignores the activator's share: it then picks among the free pods
             of all activators' shares.
+        in_order: whether the policy picks by the numbers of the pods, which are the same at each
+            activator. It then does not pick the pods that the activator borrows: all activators
+            would borrow the same pod.
     """
 
-    __slots__ = ("follows", "spans")
+    __slots__ = ("follows", "in_order", "spans")
 
-    def __init__(self, *, follows: bool = False, spans: bool = False) -> None:
+    def __init__(
+        self, *, follows: bool = False, spans: bool = False, in_order: bool = False
+    ) -> None:
         self.follows: Final = follows
         self.spans: Final = spans
+        self.in_order: Final = in_order
 
     @abstractmethod
     def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
@@ -51,7 +57,7 @@ class Policy(ABC):
     def changed(self, pod: PodTracker, has_free_slot: bool) -> None:  # noqa: B027 # few need it
         """Record a change of a pod's requests in flight, or of whether it has a free slot."""
 
-    def ended(self, pod: PodTracker, ticket: Ticket, outcome: Outcome, now: float) -> None:  # noqa: B027 # few need it
+    def ended(self, pod: PodTracker, ticket: Ticket, outcome: Outcome, now: float) -> bool:
         """Record that a request has left its pod; ``changed`` follows.
 
         Policies that weigh pods by response time or by failures need this hook, such as a peak
@@ -61,7 +67,11 @@ class Policy(ABC):
             ticket: the request, with the times of its assignment and of its first byte.
             outcome: how the request left the pod.
             now: seconds, on the clock of those times.
+
+        Returns:
+            Whether the policy has changed the pod's limit.
         """
+        return False
 
 
 @final
@@ -69,6 +79,9 @@ class FirstAvailable(Policy):
     """The first free pod: fills one pod before the next, for a low containerConcurrency."""
 
     __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(in_order=True)
 
     def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
         """Return the free pod with the lowest number."""
@@ -82,7 +95,7 @@ class RoundRobin(Policy):
     __slots__ = ("_next",)
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(in_order=True)
         self._next = 0
 
     def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:

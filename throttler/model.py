@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Final, NamedTuple
 
+from throttler.priority import NORMAL
 from throttler.probe_spec import ProbeSpec
+from throttler.request_policies import RequestPolicies
 
 
 class RevisionKind(StrEnum):
@@ -76,32 +78,116 @@ class ReadinessRule(Enum):
 _TCP: Final = ProbeSpec()
 
 
+class KeyKind(StrEnum):
+    """The part of a request that is its key; the value is the word of an annotation."""
+
+    HEADER = "header"
+    CLIENT_IP = "client-ip"
+    PATH = "path"
+    COOKIE = "cookie"
+
+
 @dataclass(frozen=True, slots=True)
 class HashKey:
-    """The part of a request that the policy ``hash`` uses as its key.
+    """The part of a request by which the policy ``hash``, or stickiness, picks a pod.
 
     Attributes:
-        header: the name of a header field, in lower case.
+        header: the name of a header field, in lower case; empty for another kind.
+        kind: which part it is.
     """
 
-    header: bytes
+    header: bytes = b""
+    kind: KeyKind = KeyKind.HEADER
 
     def __str__(self) -> str:
-        return f"header:{self.header.decode('ascii')}"
+        if self.kind is KeyKind.HEADER:
+            return f"header:{self.header.decode('ascii')}"
+        return self.kind.value
+
+
+class Overflow(StrEnum):
+    """What a sticky request does while its pod is full; the API shows the value.
+
+    WAIT: it waits for a slot of that pod. OTHER: another pod gets it.
+    """
+
+    WAIT = "wait"
+    OTHER = "other"
+
+
+class AdaptiveMode(StrEnum):
+    """Whether responses limit the requests in flight at a pod; the API shows the value.
+
+    OBSERVE: the limit is computed and shown, but never applied.
+    """
+
+    OFF = "off"
+    OBSERVE = "observe"
+    ON = "on"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowKey:
+    """The part of a request that names its flow.
+
+    Attributes:
+        header: the name of a header field, in lower case; empty for the client's IP address.
+    """
+
+    header: bytes = b""
+
+    def __str__(self) -> str:
+        return f"header:{self.header.decode('ascii')}" if self.header else "client-ip"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOrder:
+    """How the queue of a revision orders requests, if not by arrival alone.
+
+    Attributes:
+        has_classes: whether requests have classes; else all are in one.
+        priority: the class of a request that selects none, see throttler.priority.
+        trusts_header: whether a request may select its class.
+        fair_by: the part of a request that names its flow; None: all are in one flow.
+        shows_names: whether people may see the names of flows; else only hashes of them.
+    """
+
+    has_classes: bool = False
+    priority: int = NORMAL
+    trusts_header: bool = False
+    fair_by: FlowKey | None = None
+    shows_names: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policies that the annotations of a Revision select; the default is Knative's behaviour.
+    """The policies that annotations select; the default is Knative's behaviour.
 
     Attributes:
         load_balancing: a name in ``throttler.balancing.POLICIES``; empty: containerConcurrency
             decides.
         hash_key: the key of each request for a policy that needs one; None without the annotation.
+        sticky: the key by which requests stay at one pod; None if they do not.
+        sticky_overflow: what a request does while the pod of its key is full.
+        adaptive: whether responses limit the requests in flight at a pod. It matters only with
+            containerConcurrency 0.
+        order: how the queue orders requests; None: by arrival.
+        requests: the policies of requests without a pod; None without any.
     """
 
     load_balancing: str = ""
     hash_key: HashKey | None = None
+    sticky: HashKey | None = None
+    sticky_overflow: Overflow = Overflow.OTHER
+    adaptive: AdaptiveMode = AdaptiveMode.OFF
+    order: QueueOrder | None = None
+    requests: RequestPolicies | None = None
+
+    def places_like(self, other: Policies) -> bool:
+        """Return whether pods get requests alike: only ``order`` and ``requests`` may differ."""
+        mine = (self.load_balancing, self.hash_key, self.sticky, self.sticky_overflow)
+        theirs = (other.load_balancing, other.hash_key, other.sticky, other.sticky_overflow)
+        return mine == theirs and self.adaptive is other.adaptive
 
 
 #: The policies of a Revision without annotations.

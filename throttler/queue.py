@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from typing import final
 
+from throttler.adaptive import UNMEASURED
 from throttler.backends import Backends
 from throttler.breaker import Breaker
+from throttler.capacity import LONGEST_PATIENCE, SLOW_START, SLOW_START_STEP
 from throttler.changes import Changes
 from throttler.config import RevisionConfig
 from throttler.deadlines import Deadlines
 from throttler.errors import ActivatorError
 from throttler.forecast import Demand, Forecast
+from throttler.free_pods import FreePods
+from throttler.pod import PodTracker
 from throttler.slots import Slots
 from throttler.slow_start import SlowStart
 from throttler.ticket import CANCELLED, QUEUED, REJECTED, Ticket, TicketState
@@ -73,13 +77,13 @@ class Queue:
         """Queue a new request that gets no pod at once.
 
         Raises:
-            RequestQueueFull: the queue has reached a limit; the ticket has ended.
+            RequestQueueFull, FlowFull: the queue has reached a limit; the ticket has ended.
             WaitTooLong: the expected wait exceeds the deadline (``shed_early``); the ticket has
                 ended.
         """
         try:
             if self._shed_early:
-                self.forecast.check(ticket, self._demand(), now)
+                self.forecast.check(ticket, self._demand(self.breaker.ahead_of(ticket)), now)
             self.breaker.append(ticket)
         except ActivatorError:
             ticket.state = REJECTED
@@ -87,9 +91,30 @@ class Queue:
         self._queued(ticket, now)
         self._arm(now)
 
+    def park(self, ticket: Ticket, pod: PodTracker, now: float) -> None:
+        """Queue a new sticky request whose own pod is full while another has a free slot.
+
+        Raises:
+            RequestQueueFull, FlowFull: the queue has reached a limit; the ticket has ended.
+        """
+        try:
+            self.breaker.check(ticket)
+        except ActivatorError:
+            ticket.state = REJECTED
+            raise
+        self._park(ticket, pod, now)
+        self._queued(ticket, now)
+        self._arm(now)
+
+    def _park(self, ticket: Ticket, pod: PodTracker, now: float) -> None:
+        holder = self._slots.holder
+        assert holder is not None
+        self.breaker.park(ticket, pod, now)
+        holder.counts.waited += 1
+
     def restore(self, ticket: Ticket, now: float) -> None:
-        """Requeue a request that its pod failed; it precedes all later arrivals."""
-        self.breaker.restore(ticket)
+        """Requeue a request that its pod failed; it precedes all later arrivals of its class."""
+        self.breaker.restore(ticket, now)
         self._queued(ticket, now)
 
     def _queued(self, ticket: Ticket, now: float) -> None:
@@ -112,27 +137,72 @@ class Queue:
 
     # -- assignment -----------------------------------------------------------------------------
 
-    def dispatch(self, changes: Changes, now: float) -> Changes:
-        """Assign queued requests, in order, to the pods with a free slot; return ``changes``."""
-        slots = self._slots
-        while self.breaker.waiting and (free_pods := slots.free_pods).summary:
-            ticket = self.breaker.popleft()
-            if ticket.failed:
-                slots.assign_another(ticket, now)
-            else:
-                slots.assign(ticket, free_pods, now)
-            changes.assigned.append(ticket)
-        self._deadlines.trim(self.breaker.total.depth)
+    def dispatch(self, changes: Changes, now: float, freed: PodTracker | None = None) -> Changes:
+        """Assign queued requests, in order, to the pods with a free slot; return ``changes``.
+
+        Arguments:
+            freed: the only pod that may have got a free slot; None if several may have.
+        """
+        breaker = self.breaker
+        if breaker.parked:
+            self._dispatch_parked(changes, now, freed)
+        while breaker.unparked and (free_pods := self._free_pods(now)).summary:
+            self._assign_next(free_pods, changes, now)
+        self._deadlines.trim(breaker.total.depth)
         self._arm(now)
         return changes
 
+    def _free_pods(self, now: float) -> FreePods:
+        """Return the free pods for the next queued request; the set may be empty."""
+        slots, breaker = self._slots, self.breaker
+        free_pods = slots.free_for(breaker.waiting)
+        if not free_pods.summary and slots.borrowable.summary:
+            oldest = breaker.oldest()
+            if oldest is not None and now >= oldest.arrived + LONGEST_PATIENCE:
+                return slots.borrowable
+        return free_pods
+
+    def _assign_next(self, free_pods: FreePods, changes: Changes, now: float) -> None:
+        """Assign the next request to one of ``free_pods``, or let it wait for its own pod."""
+        slots = self._slots
+        ticket = self.breaker.popleft(now)
+        if slots.holder is not None and (pod := slots.awaited(ticket)) is not None:
+            self._park(ticket, pod, now)
+            return
+        if ticket.failed:
+            slots.assign_another(ticket, now)
+        else:
+            slots.assign(ticket, free_pods, now)
+        changes.assigned.append(ticket)
+
+    def _dispatch_parked(self, changes: Changes, now: float, freed: PodTracker | None) -> None:
+        """Assign requests that wait for one pod; first, put back requests for lost pods."""
+        slots, breaker = self._slots, self.breaker
+        if freed is None:
+            breaker.unpark(now, everything=slots.holder is None)
+        for pod in breaker.parked.pods() if freed is None else (freed,):
+            while slots.has_free_slot(pod) and breaker.parked.has(pod):
+                ticket = breaker.pop_parked(pod, now)
+                if ticket is None:
+                    self._assign_next(slots.free_pods, changes, now)
+                    continue
+                slots.assign(ticket, slots.free_pods, now, pod)
+                changes.assigned.append(ticket)
+
     def _arm(self, now: float) -> None:
-        """Schedule slow start while requests are queued for pods whose limit may rise."""
-        if not (self._slots.pods and self.breaker.waiting):
+        """Schedule slow start while requests are queued for pods whose limit may rise.
+
+        Schedule the end of their patience as well, while they wait for the activator's share.
+        """
+        slots = self._slots
+        if not (slots.pods and self.breaker.waiting):
             return
-        if self._config.revision.container_concurrency and not self._slots.has_half_open:
+        if slots.borrowable.summary and (oldest := self.breaker.oldest()) is not None:
+            self.slow_start.arm(now, max(oldest.arrived + LONGEST_PATIENCE - now, 0.0))
+        if self._config.revision.container_concurrency and not slots.has_half_open:
             return
-        self.slow_start.arm(now)
+        measures = slots.limiter is not None and not slots.has_half_open
+        self.slow_start.arm(now, UNMEASURED if measures else SLOW_START_STEP)
 
     # -- expected wait --------------------------------------------------------------------------
 
@@ -143,15 +213,16 @@ class Queue:
 
     def expected_wait(self, now: float) -> float | None:
         """Return how long a request that arrives now would wait, seconds; None if unknown."""
-        if self._slots.free_pods.summary:
+        if self._slots.free_for(self.breaker.waiting + 1).summary:
             return 0.0
-        return self.forecast.expected_wait(self._demand(), now)
+        return self.forecast.expected_wait(self._demand(self.breaker.waiting), now)
 
-    def _demand(self) -> Demand:
+    def _demand(self, waiting: int) -> Demand:
         return Demand(
-            waiting=self.breaker.waiting,
+            waiting=waiting,
             in_flight=self._slots.in_flight,
-            limit=self._config.revision.container_concurrency,
+            limit=self._config.revision.container_concurrency
+            or (SLOW_START if self._slots.limiter is not None else 0),
             listed=self._backends.listed,
             recovering=self._backends.recovering,
             awaits_start=self.awaits_start,

@@ -22,11 +22,18 @@ class Reason(Enum):
     PROBE_FAILING = "probe-failing"
     BAD_ANSWERS = "bad-answers"
     AT_CAPACITY = "at-capacity"
+    OUTRANKED = "outranked"
     QUEUE_FULL = "queue-full"
+    TENANT_FULL = "tenant-full"
     WAIT_TOO_LONG = "wait-too-long"
+    WAIT_REFUSED = "wait-refused"
     RESPONSE_LATE = "response-late"
     UPSTREAM_FAILED = "upstream-failed"
+    NO_EVENT_STREAM = "no-event-stream"
     DRAINING = "draining"
+    ASLEEP = "asleep"
+    DENIED = "denied"
+    NOT_AUTHORIZED = "not-authorized"
     UNKNOWN_REVISION = "unknown-revision"
     BAD_REQUEST = "bad-request"
 
@@ -202,6 +209,23 @@ TABLE: Final[tuple[Row, ...]] = (
         "raise activator.dev/container-concurrency, in the folder {folder}",
     ),
     Row(
+        Reason.OUTRANKED,
+        _QUEUED,
+        504,
+        "Every usable pod was busy, and later requests of a higher class went first.",
+        advice="Give fewer requests the class high, raise the class of this request, or allow more "
+        "pods.",
+        commands=(
+            "kubectl get revision -n {namespace} {name} -o yaml",
+            f"kubectl get podautoscaler {_PODS} -o yaml",
+        ),
+        in_folder="Compare activator.dev/priority and activator.dev/priority-trust of the "
+        "Revision, in the folder {folder}",
+        service_commands=(_SERVICE,),
+        service_in_folder="Compare activator.dev/priority and activator.dev/priority-trust of the "
+        "Service, in the folder {folder}",
+    ),
+    Row(
         Reason.QUEUE_FULL,
         _ENDED,
         503,
@@ -209,11 +233,26 @@ TABLE: Final[tuple[Row, ...]] = (
         advice="Find out why the requests in the queue wait; the detail names the limit.",
     ),
     Row(
+        Reason.TENANT_FULL,
+        _ENDED,
+        503,
+        "The tenant of the request has reached its limit of queued requests.",
+        advice="Find out why one tenant sends so many requests; the annotation activator.dev/"
+        "fair-by names the tenants.",
+    ),
+    Row(
         Reason.WAIT_TOO_LONG,
         _ENDED,
         503,
         "The expected wait is longer than the time-out of the request.",
         advice="Run more pods, allow more concurrent requests, or raise the time-out.",
+    ),
+    Row(
+        Reason.WAIT_REFUSED,
+        _ENDED,
+        503,
+        "The request would have to wait, and the annotations refuse such requests.",
+        advice="Retry after the seconds of Retry-After: a pod starts in the meantime.",
     ),
     Row(
         Reason.RESPONSE_LATE,
@@ -230,11 +269,43 @@ TABLE: Final[tuple[Row, ...]] = (
         advice="Find out why the pod ended or broke the connection; the detail names the pod.",
     ),
     Row(
+        Reason.NO_EVENT_STREAM,
+        _ENDED,
+        502,
+        "The client had the head of an event stream, and the pod responded with something else.",
+        advice="Find out why the application responded so; the detail names the pod, its status "
+        "and its content type.",
+    ),
+    Row(
         Reason.DRAINING,
         _ENDED,
         503,
         "This activator is shutting down, and could not serve the request before its end.",
         advice="Retry at once: another activator serves.",
+    ),
+    Row(
+        Reason.ASLEEP,
+        _ENDED,
+        503,
+        "The service has no usable pod, and its annotations do not let this request start one.",
+        advice="Nothing if the service may stay asleep. Otherwise compare the request with the "
+        "annotations activator.dev/wake-*.",
+    ),
+    Row(
+        Reason.DENIED,
+        _ENDED,
+        401,
+        "The authorization server denied the request with 401 or 403.",
+        advice="Send valid credentials. The annotation activator.dev/auth-url names the server.",
+    ),
+    Row(
+        Reason.NOT_AUTHORIZED,
+        _ENDED,
+        503,
+        "The authorization server did not decide about the request: it was unreachable, late, or "
+        "sent an unexpected status.",
+        advice="Check whether the server of the annotation activator.dev/auth-url runs, and "
+        "responds with 2xx, 401 or 403 within 2 seconds.",
     ),
     Row(
         Reason.UNKNOWN_REVISION,

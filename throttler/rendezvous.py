@@ -76,12 +76,15 @@ class Rendezvous(Policy):
         key = ticket.key
         if not key:
             return self._default.pick(ticket, pods, free_pods)
+        pod = self.find(key)
+        return pod if free_pods.has(pod.number) else self._next(key, pods, free_pods)
+
+    def find(self, key: bytes) -> PodTracker:
+        """Return the pod for a key, free or full; O(1) for a recent key, else O(log pods)."""
         if self._new or self._gone:
             self._update_rings(PER_PICK)
         pod = self._memo.get(key)
-        if pod is None:
-            pod = self._find(key)
-        return pod if free_pods.has(pod.number) else self._next(key, pods, free_pods)
+        return self._find(key) if pod is None else pod
 
     def set_pods(self, pods: list[PodTracker]) -> None:
         """See Policy. Later picks do the rest of a large change.

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
-from throttler.balancing import policy_for
-from throttler.capacity import ActivatorShare, CapacityTerms, assign_share
+from throttler.adaptive import Adaptive
+from throttler.balancing import adaptive_mode, policy_for, sticky_for
+from throttler.capacity import ActivatorShare, CapacityTerms, assign_share, patience
 from throttler.config import RevisionConfig
 from throttler.free_pods import FreePods
-from throttler.model import RevisionKind
+from throttler.lb_policy import Policy, RandomChoice2
+from throttler.model import AdaptiveMode, RevisionKind
 from throttler.pod import PodTracker
 from throttler.ticket import ASSIGNED, Outcome, Ticket
 
@@ -38,25 +40,34 @@ class Slots:
         pods: the pods that get requests: the usable pods, sorted by address, or the ClusterIP
             alone.
         own_free: the free pods in the activator's share; borrowable: the free pods beyond it.
+        patience: so many requests wait for the share before further ones get pods beyond it.
         in_reach: number of ``pods`` that this activator may use.
         has_half_open: whether any of them is half-open, see throttler.outliers.
         in_flight: requests in flight; peak: the maximum since the last reset.
+        sticky: the sticky policy; holder: the same if its requests may wait for their own pod.
+        adaptive: the limits that responses set; limiter: the same if they apply.
     """
 
     __slots__ = (
         "_borrow",
+        "_borrower",
         "_busy_since",
         "_config",
         "_follower",
         "_policy",
         "_random",
+        "adaptive",
         "borrowable",
         "has_half_open",
+        "holder",
         "in_flight",
         "in_reach",
+        "limiter",
         "own_free",
+        "patience",
         "peak",
         "pods",
+        "sticky",
     )
 
     def __init__(
@@ -73,20 +84,36 @@ class Slots:
         self.pods: list[PodTracker] = []
         self.own_free = FreePods(0)
         self.borrowable = FreePods(0)
-        self.in_reach = self.in_flight = self.peak = 0
+        self.in_reach = self.in_flight = self.peak = self.patience = 0
         self.has_half_open = False
         self.choose_policy()
 
     def choose_policy(self) -> None:
         """Replace the policy by the configured one; call ``rebuild`` before its first use."""
         revision = self._config.revision
-        self._policy = policy = policy_for(revision, self._random)
+        policy = policy_for(revision, self._random)
+        self.sticky = sticky = sticky_for(revision, policy)
+        if sticky is not None:
+            policy = sticky
+        self.holder = sticky if sticky is not None and sticky.holds else None
+        mode = adaptive_mode(revision)
+        self.adaptive: Adaptive | None = None
+        if mode is not AdaptiveMode.OFF:
+            policy = self.adaptive = Adaptive(policy, applies=mode is AdaptiveMode.ON)
+        self.limiter = self.adaptive if mode is AdaptiveMode.ON else None
+        self._policy = policy
+        self._borrower: Policy = RandomChoice2(self._random) if policy.in_order else policy
         self._follower = policy if policy.follows else None
 
     @property
     def free_pods(self) -> FreePods:
         """The free pods of the activator's share; if none is free, those to borrow."""
         return self.own_free if self.own_free.summary else self.borrowable
+
+    def free_for(self, waiting: int) -> FreePods:
+        """Return the free pods for the last of ``waiting`` requests; the set may be empty."""
+        own_free = self.own_free
+        return own_free if own_free.summary or waiting <= self.patience else self.borrowable
 
     def rebuild(self, pods: list[PodTracker], share: ActivatorShare) -> None:
         """Replace the pods that get requests; number them, and find the free ones; O(pods).
@@ -99,6 +126,8 @@ class Slots:
             pod.free_pods = None
             pod.in_share = False
         self.pods = pods
+        if self.adaptive is not None:
+            self.adaptive.set_limits(pods)
         own, borrow = self._share_of(pods, share), self._may_borrow()
         self.own_free = FreePods(len(pods))
         self.borrowable = FreePods(len(pods))
@@ -115,6 +144,7 @@ class Slots:
                 self.in_reach += 1
                 _update_free(pod)
         self._policy.set_pods(pods)
+        self.patience = 0 if own is None or not self._may_wait() else self._patience(len(own))
 
     def _share_of(self, pods: Sequence[PodTracker], share: ActivatorShare) -> frozenset[int] | None:
         # Without a limit per pod there is nothing to share (Knative: the same).
@@ -129,15 +159,34 @@ class Slots:
         """
         return self._borrow and self._config.revision.behind_queue_proxy
 
+    def _may_wait(self) -> bool:
+        """Return whether requests may wait for the share while another pod seems free.
+
+        With classes or flows the queue has an order that a borrowing request would break. Some
+        policies use the pods of all shares alike.
+        """
+        return not self._policy.spans and self._config.revision.policies.order is None
+
+    def _patience(self, own: int) -> int:
+        return patience(own, self._config.revision.container_concurrency)
+
     # -- one request ----------------------------------------------------------------------------
 
-    def assign(self, ticket: Ticket, free_pods: FreePods, now: float) -> PodTracker:
+    def assign(
+        self, ticket: Ticket, free_pods: FreePods, now: float, own: PodTracker | None = None
+    ) -> PodTracker:
         """Assign a request to a pod of ``free_pods``, which is not empty; return the pod.
 
         Arguments:
             now: seconds on the caller's clock.
+            own: the pod that the request has waited for, with a free slot; None to pick one.
         """
-        pod = self._policy.pick(ticket, self.pods, free_pods)
+        if own is not None:
+            pod = own
+        elif free_pods is self.borrowable:
+            pod = self._borrower.pick(ticket, self.pods, free_pods)
+        else:
+            pod = self._policy.pick(ticket, self.pods, free_pods)
         ticket.pod = pod
         ticket.state = ASSIGNED
         self.in_flight = in_flight = self.in_flight + 1
@@ -149,9 +198,22 @@ class Slots:
         if in_flight >= pod.limit and pod.free_pods is not None:
             pod.free_pods.discard(pod.number)
         if self._follower is not None:
-            ticket.assigned = now
+            ticket.assigned = ticket.sent = now
             self._follower.changed(pod, in_flight < pod.limit)
         return pod
+
+    def awaited(self, ticket: Ticket) -> PodTracker | None:
+        """Return the full pod that a request must wait for; None if it may have another pod.
+
+        Called only while there is a ``holder``, and while a pod has a free slot.
+        """
+        assert self.holder is not None
+        pod = self.holder.home(ticket)
+        return None if pod is None or self.has_free_slot(pod) else pod
+
+    def has_free_slot(self, pod: PodTracker) -> bool:
+        """Return whether a pod gets requests and has a free slot."""
+        return pod.free_pods is not None and pod.free_pods.has(pod.number)
 
     def assign_another(self, ticket: Ticket, now: float) -> None:
         """Assign a request that pods have failed; if possible, to another pod.
@@ -189,9 +251,11 @@ class Slots:
         pod.in_flight = in_flight = pod.in_flight - 1
         free_pods = pod.free_pods
         if self._follower is not None:
-            self._follower.ended(pod, ticket, outcome, now)
+            has_new_limit = self._follower.ended(pod, ticket, outcome, now)
             if free_pods is not None:
                 self._follower.changed(pod, in_flight < pod.limit)
+                if has_new_limit:
+                    return _limit_changed(pod, free_pods)
         if free_pods is None:
             return None if in_flight else pod
         if in_flight != pod.limit - 1:
@@ -214,13 +278,30 @@ class Slots:
         own = [number for number, pod in enumerate(self.pods) if pod.in_share]
         return CapacityTerms(limit, len(self.pods), own, share, borrow, setting=setting)
 
-    def count_free_pods(self) -> int:
-        """Return how many usable pods have a free slot; O(pods).
+    def count_free_pods(self, waiting: int) -> int:
+        """Return how many usable pods have a free slot for the last queued request; O(pods).
 
         Counts the pods themselves, not the sets that assign requests. If the result is not 0
         although requests are queued, the two differ.
+
+        Arguments:
+            waiting: number of queued requests. Up to ``patience``, they wait for the share.
         """
-        return sum(pod.in_use and pod.in_flight < pod.limit for pod in self.pods)
+        own = 0 < waiting <= self.patience
+        return sum(
+            pod.in_use and pod.in_flight < pod.limit and (pod.in_share or not own)
+            for pod in self.pods
+        )
+
+
+def _limit_changed(pod: PodTracker, free_pods: FreePods) -> PodTracker | None:
+    """Update the set of free pods for a pod with another limit; return as ``release`` does."""
+    had, has_free_slot = free_pods.has(pod.number), pod.in_flight < pod.limit
+    if has_free_slot:
+        free_pods.add(pod.number)
+    else:
+        free_pods.discard(pod.number)
+    return pod if has_free_slot and not had else None
 
 
 def _update_free(pod: PodTracker) -> None:

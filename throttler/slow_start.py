@@ -75,10 +75,14 @@ class SlowStart:
         self.at: float | None = None
         self._due = due
 
-    def arm(self, now: float) -> None:
-        """Schedule the next doubling, if none is scheduled."""
-        if self.at is None:
-            self.at = now + SLOW_START_STEP
+    def arm(self, now: float, step: float = SLOW_START_STEP) -> None:
+        """Schedule the next doubling, unless an earlier one is scheduled.
+
+        Arguments:
+            step: seconds until then.
+        """
+        if self.at is None or now + step < self.at:
+            self.at = now + step
             self._due.add(self)
 
     def disarm(self) -> None:

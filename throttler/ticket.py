@@ -11,8 +11,14 @@ from typing import Final, Protocol
 
 from throttler.config import RevisionConfig
 from throttler.pod import PodTracker
+from throttler.priority import NORMAL
 from throttler.reason import Reason
 
+#: The rank of a ticket that is in no ranked queue.
+UNRANKED: Final = -1
+#: The same, after the ticket had lost its pod and had its turn again. It keeps its place also where
+#: it then waits for one pod.
+KEEPS_PLACE: Final = -2
 #: A ticket records so many of the pods that failed its request: the last ones, which are the most
 #: likely to have a free slot.
 MAX_AVOIDED: Final = 3
@@ -105,22 +111,32 @@ class Ticket:
         config: of its revision; set when it is admitted.
         pod: the pod that has it; None while it is queued.
         assigned: when it last got a pod; 0 if the policy did not follow requests then.
+        sent: when that pod had the whole request; infinite while the body is still on its way.
         first_byte: when that pod began its response; 0 before.
-        key: the part of the request by which the policy ``hash`` picks a pod; empty if the policy
-            needs no key, or the request has none.
+        key: the part of the request by which a policy picks a pod; empty if the policy needs no
+            key, or the request has none.
         failed: the last pods that failed it; another pod is preferred.
+        priority: its class, see throttler.priority; flow: the name of its flow. Both have their
+            default unless the revision has classes or flows.
+        ages: whether it rises to higher classes with age.
+        rank: the class in which it waits now; negative outside a ranked queue, see UNRANKED.
     """
 
     __slots__ = (
+        "ages",
         "arrived",
         "assigned",
         "config",
         "deadline",
         "failed",
         "first_byte",
+        "flow",
         "key",
         "owner",
         "pod",
+        "priority",
+        "rank",
+        "sent",
         "size",
         "state",
     )
@@ -129,8 +145,11 @@ class Ticket:
         self.owner = owner
         self.deadline = deadline
         self.size = size
-        self.arrived = self.assigned = self.first_byte = 0.0
-        self.key = b""
+        self.arrived = self.assigned = self.sent = self.first_byte = 0.0
+        self.key = self.flow = b""
+        self.priority = NORMAL
+        self.rank = UNRANKED
+        self.ages = False
         self.config: RevisionConfig | None = None
         self.pod: PodTracker | None = None
         self.failed: tuple[PodTracker, ...] = ()

@@ -14,8 +14,10 @@ from typing import Final
 from throttler.health import PodState
 from throttler.model import RevisionKind
 from throttler.pod import PodTracker
+from throttler.priority import NAMES
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
+from throttler.ticket import Ticket
 
 #: The reason if the program that starts pods of a kind is out of reach.
 _LOST: Final = {
@@ -56,7 +58,10 @@ def waiting_reason(
     if not throttler.reach.pods:
         return _service_reason(service, pods)
     if in_use := [pod for pod in pods if pod.in_use]:
-        return Reason.AT_CAPACITY, _load_of(*in_use)
+        if throttler.slots.patience and throttler.slots.borrowable.summary:
+            own = _load_of(*(pod for pod in in_use if pod.in_share))
+            return Reason.AT_CAPACITY, f"{own} in this activator's share"
+        return Reason.AT_CAPACITY, _load_of(*in_use) + _parked(throttler)
     if any(pod.state is _HEALTHY for pod in pods):
         return Reason.PODS_NOT_READY, "probe passed, not listed as ready"
     suffices = throttler.revision.probe_suffices
@@ -68,6 +73,20 @@ def waiting_reason(
         errors = filter(None, (_error_of(failing), _error_of(service)))
         return Reason.PROBE_FAILING, "; ".join(errors)
     return Reason.PODS_NOT_READY, _error_of(_first(pod for pod in pods if pod.probe.error))
+
+
+def expired_reason(
+    throttler: RevisionThrottler, ticket: Ticket, why: tuple[Reason, str]
+) -> tuple[Reason, str]:
+    """Return why a request of this revision expired in the queue, and a detail; O(1).
+
+    Arguments:
+        ticket: of the request.
+        why: the result of ``waiting_reason``.
+    """
+    if why[0] is Reason.AT_CAPACITY and throttler.breaker.counts.is_outranked(ticket):
+        return Reason.OUTRANKED, f"class {NAMES[ticket.priority]}, {why[1]}"
+    return why
 
 
 def _first(pods: Iterable[PodTracker]) -> PodTracker | None:
@@ -96,6 +115,12 @@ def _service_reason(service: PodTracker | None, pods: Collection[PodTracker]) ->
     if service is None:
         return Reason.NO_ENDPOINTS, "mesh mode is enabled, the private Service has no ClusterIP"
     return Reason.PROBE_FAILING, _error_of(service)
+
+
+def _parked(throttler: RevisionThrottler) -> str:
+    """Return how many requests wait for their own pod only; empty if none does."""
+    parked = len(throttler.breaker.parked)
+    return f"; sticky requests that wait for their own pod: {parked}" if parked else ""
 
 
 def _load_of(*pods: PodTracker) -> str:

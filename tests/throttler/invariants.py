@@ -6,10 +6,13 @@ check predicts the throttler's choice: the checks state which choices are allowe
 
 from __future__ import annotations
 
+from collections import Counter
+from math import ceil
+
 from tests.throttler.ledger import Fed, Ledger, Seen
-from throttler.balancing import policy_name
+from throttler.balancing import adaptive_mode, policy_name
 from throttler.health import PodState
-from throttler.model import Endpoint, RevisionKind
+from throttler.model import AdaptiveMode, Endpoint, QueueOrder, RevisionKind
 from throttler.pod import PodTracker
 from throttler.reason import Reason
 from throttler.throttler import Limits, Throttler
@@ -131,19 +134,26 @@ def check_assigned(
     assert pod.is_service or not limit or pod.limit <= limit
     for one in failed:
         room = [other for other in room if other is not one] or room
-    policy = policy_name(fed.spec)
-    if policy != "hash":
+    policy = "sticky" if fed.spec.policies.sticky is not None else policy_name(fed.spec)
+    if policy not in ("hash", "sticky"):
         room = [other for other in room if other.in_share] or room
     assert pod in room, f"{ticket} borrows {pod.endpoint}, or has a pod that failed it"
-    if policy == "first-available":
+    if policy == "first-available" and pod.in_share:
         assert pod is room[0]
     if policy == "least-loaded":
         assert ledger.count(pod) == min(map(ledger.count, room))
 
 
-def check_refused(fed: Fed, ledger: Ledger, limits: Limits, size: int, bound: str) -> None:
+def most_bytes(order: QueueOrder | None, ticket: Ticket, limits: Limits) -> int:
+    """Return the bytes up to which the class of a ticket may fill the queue."""
+    if order is None or not order.has_classes:
+        return limits.queue_bytes
+    return ceil(limits.queue_bytes * (1.0, 0.9, 0.75)[ticket.priority])
+
+
+def check_refused(fed: Fed, ledger: Ledger, limits: Limits, ticket: Ticket, bound: str) -> None:
     """A refused request would exceed a limit; the reserve is for other revisions."""
-    own = ledger.waiting(fed.real)
+    own, size, order = ledger.waiting(fed.real), ticket.size, fed.spec.policies.order
     size_own, size_all = (sum(t.size for t in one) + size for one in (own, ledger.queued))
     exceeded = {
         "revision-depth": len(own) >= limits.queue_depth,
@@ -151,16 +161,50 @@ def check_refused(fed: Fed, ledger: Ledger, limits: Limits, size: int, bound: st
         "total-depth": len(ledger.queued) >= limits.queue_depth_total - (3 if own else 0),
         "total-bytes": size_all > limits.queue_bytes_total - (45 if size_own > 15 else 0),
     }
+    if order is not None and order.has_classes:
+        share = (1.0, 0.9, 0.75)[ticket.priority]
+        exceeded["class-depth"] = len(own) >= limits.queue_depth * share
+        exceeded["class-bytes"] = size_own > most_bytes(order, ticket, limits)
     first = next((name for name, is_so in exceeded.items() if is_so), "")
     assert bound == first
-    assert not with_room(fed, ledger)
+    assert fed.real.slots.holder is not None or not with_room(fed, ledger)
+
+
+def check_flow_full(
+    fed: Fed, ledger: Ledger, limits: Limits, ticket: Ticket, held: int | None
+) -> None:
+    """A flow has at most twice its fair share, or two requests, and none of the reserve."""
+    order, depth = fed.spec.policies.order, limits.queue_depth
+    if order is None or order.fair_by is None:
+        assert held is None
+        return
+    waiting = ledger.waiting(fed.real)
+    # Requests that were queued in order of arrival before the annotation belong to no flow.
+    ranked = [one for one in waiting if one.rank >= 0 and one is not ticket]
+    own = sum(one.flow == ticket.flow for one in ranked)
+    flows = len({one.flow for one in ranked})
+    full = own >= 2 and (own >= max(2, 2 * depth // flows) or len(waiting) >= depth - 2)
+    assert held == (own if full else None)
+
+
+def min_arrival(waiting: list[Ticket]) -> float:
+    """Return when the oldest request arrived."""
+    return min(ticket.arrived for ticket in waiting)
 
 
 def check_queue(fed: Fed, ledger: Ledger, now: float) -> None:
     """No request waits beside a free slot; counters equal a recount."""
     real, waiting = fed.real, ledger.waiting(fed.real)
     room = with_room(fed, ledger)
-    assert not (waiting and room), f"{waiting} wait beside {room}"
+    slots = real.slots
+    if waiting and len(waiting) <= slots.patience and now < min_arrival(waiting) + 1.0:
+        room = [pod for pod in room if pod.in_share]
+    parked = [ticket for ticket in waiting if ticket in real.breaker.parked]
+    assert len(parked) == len(waiting) or not room, f"{waiting} wait beside {room}"
+    assert not parked or real.slots.holder is not None
+    for pod in real.breaker.parked.pods():
+        assert pod in in_reach(fed), f"requests wait for {pod}, which gets none"
+        assert pod not in room, f"requests wait for {pod}, which has a free slot"
     for ticket in waiting:
         assert ticket.state is QUEUED
         assert ticket.pod is None
@@ -169,7 +213,15 @@ def check_queue(fed: Fed, ledger: Ledger, now: float) -> None:
     assert found.waiting == real.breaker.own.depth == len(waiting)
     size = sum(ticket.size for ticket in waiting)
     assert found.queued_bytes == real.breaker.own.bytes == size
-    assert real.breaker.oldest() is (waiting[0] if waiting else None)
+    first = waiting[0] if waiting else None
+    assert real.breaker.oldest() is first or first in parked
+    ranked = [ticket for ticket in waiting if ticket.rank >= 0]
+    unparked = len(ranked) - len(parked)
+    assert (real.breaker.ranked is None) is (real.breaker.order is None and not unparked)
+    assert real.breaker.ranked is None or real.breaker.ranked.waiting == unparked
+    assert real.breaker.counts.flows == Counter(ticket.flow for ticket in ranked)
+    counts = Counter(ticket.priority for ticket in ranked)
+    assert real.breaker.counts.by_priority == [counts[n] for n in range(3)]
     mine = [pod for pod in ledger.held.values() if pod.config is real.config]
     assert found.in_flight == real.in_flight == len(mine)
     expected = real.expected_wait(now)
@@ -204,8 +256,10 @@ def check_time(throttler: Throttler, feds: list[Fed], ledger: Ledger, now: float
         reach = in_reach(fed)
         grows = not fed.spec.container_concurrency or any(p.ejection.half_open for p in reach)
         if reach and grows and ledger.waiting(fed.real):
+            measures = adaptive_mode(fed.spec) is AdaptiveMode.ON
+            measures = measures and not any(p.ejection.half_open for p in reach)
             assert due is not None
-            assert due <= now + 0.02, "no timer for a slow start"
+            assert due <= now + (1.0 if measures else 0.02), "no timer for a slow start"
 
 
 def check_shed(fed: Fed, ledger: Ledger, ticket: Ticket, expected: float, now: float) -> None:
@@ -231,7 +285,9 @@ def check_reason(fed: Fed, lost: bool) -> Reason:
         errors |= {told} | {f"{error}; {told}" for error in errors}
     if used or reason is Reason.AT_CAPACITY:
         requests, limits = sum(p.in_flight for p in used), sum(p.limit for p in used)
-        assert (reason, detail) == (Reason.AT_CAPACITY, f"{requests}/{limits}")
+        parked = len(fed.real.breaker.parked)
+        more = f"; sticky requests that wait for their own pod: {parked}" if parked else ""
+        assert (reason, detail) == (Reason.AT_CAPACITY, f"{requests}/{limits}{more}")
     elif not listed:
         lost = lost and not (fed.deleted or fed.listed or fed.real.backends.misnamed)
         is_service = fed.spec.id.kind is RevisionKind.SERVICE

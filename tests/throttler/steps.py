@@ -16,21 +16,26 @@ from tests.throttler.ledger import Fed, Listed
 from tests.throttler.walk import ENDS, IDS, LIMITS, OWN_IP, SHORT_SILENCE, Asked, Walk
 from tests.throttler.world import endpoints
 from throttler.balancing import POLICIES
-from throttler.errors import RequestQueueFull, RevisionNotFound, WaitTooLong
+from throttler.errors import FlowFull, RequestQueueFull, RevisionNotFound, WaitTooLong
 from throttler.health import PodState
 from throttler.mesh import REACH
 from throttler.model import (
+    AdaptiveMode,
     AppProtocol,
     Endpoint,
+    FlowKey,
     HashKey,
+    KeyKind,
     MeshMode,
+    Overflow,
     Policies,
+    QueueOrder,
     ReadinessRule,
     Revision,
     RevisionID,
 )
 from throttler.pod import PodTracker
-from throttler.ticket import REJECTED, Ticket
+from throttler.ticket import FAILED, REJECTED, SERVED, Ticket
 
 #: Few addresses, so that other pods often use them again; one pod has no uid.
 PLACES = [
@@ -38,12 +43,30 @@ PLACES = [
     for address in ("10.0.0.1:8012", "10.0.0.10:8012", "10.0.0.2:8012", "10.0.0.3:8012")
     for uid in ("", "u1", "u2")
 ]
-CONCURRENCIES = (0, 1, 3, 10)
+CONCURRENCIES: Sequence[int] = (0, 1, 3, 10)
 NO_PROBE = ReadinessRule.NO_PROBE
 READINESS = (ReadinessRule.EXEC_READINESS_PROBE, ReadinessRule.PROBE)
 #: As by containerConcurrency, and every policy.
 BALANCING = ("", *POLICIES)
+#: By arrival, with classes, with flows, with both.
+ORDERS: Sequence[QueueOrder | None] = (
+    None,
+    QueueOrder(has_classes=True),
+    QueueOrder(fair_by=FlowKey()),
+    QueueOrder(has_classes=True, fair_by=FlowKey()),
+)
 TIMEOUTS = (0.05, 0.5, 2.0, 30.0)
+#: Where requests wait for one pod: half of each passes in a few steps.
+TIMEOUTS_PARKED = (0.5, 1.5, 2.0, 4.0)
+ADAPTIVE = (AdaptiveMode.ON, AdaptiveMode.OBSERVE, AdaptiveMode.ON, AdaptiveMode.OFF)
+STICKY, COOKIE = HashKey(b"x-session"), HashKey(kind=KeyKind.COOKIE)
+#: What requests with a key do: most revisions are not sticky.
+STICKINESS: Sequence[tuple[HashKey | None, Overflow]] = (
+    *((None, Overflow.OTHER),) * 4,
+    (COOKIE, Overflow.OTHER),
+    (STICKY, Overflow.WAIT),
+    (COOKIE, Overflow.WAIT),
+)
 
 
 class Steps(Walk):
@@ -58,14 +81,27 @@ class Steps(Walk):
                 self.throttler.find(*IDS[a % 2])
             return
         assert self.throttler.find(*IDS[a % 2]) is fed.real
-        ticket = self.tickets.make(self.now + TIMEOUTS[b % 4], b % 7 * 5)
+        timeouts = TIMEOUTS_PARKED if self.parks else TIMEOUTS
+        ticket = self.tickets.make(self.now + timeouts[b % 4], b % 7 * 5)
         ticket.key = b"%d" % (b // 28 % 5)
+        if self.cookies and b // 140 % 4 == 0:
+            ticket.key = self.cookies[b // 560 % len(self.cookies)]
+        order = fed.spec.policies.order
+        if order is not None and order.has_classes:
+            ticket.priority = b // 140 % 3
+        if order is not None and order.fair_by is not None:
+            ticket.flow = b"%d" % (b // 2240 % 4)
         waited = self.ledger.waiting(fed.real)
         try:
             pod = fed.real.admit(ticket, self.now)
         except RequestQueueFull as refusal:
             assert ticket.state is REJECTED
-            invariants.check_refused(fed, self.ledger, LIMITS, ticket.size, refusal.limit)
+            invariants.check_refused(fed, self.ledger, LIMITS, ticket, refusal.limit)
+            self.been[refusal.limit] += 1
+            self.ledger.end(ticket)
+        except FlowFull as refusal:
+            invariants.check_flow_full(fed, self.ledger, LIMITS, ticket, refusal.waiting)
+            self.been["flow full"] += 1
             self.ledger.end(ticket)
         except WaitTooLong as refusal:
             assert self.sheds
@@ -74,9 +110,12 @@ class Steps(Walk):
             self.ledger.end(ticket)
         else:
             if pod is None:
-                invariants.check_refused(fed, self.ledger, LIMITS, ticket.size, "")
+                invariants.check_refused(fed, self.ledger, LIMITS, ticket, "")
+                invariants.check_flow_full(fed, self.ledger, LIMITS, ticket, None)
+                self.turns.queue(ticket, order)
                 self.ledger.queue(ticket, fed.real)
             else:
+                waited = [each for each in waited if each not in fed.real.breaker.parked]
                 assert not waited, f"{ticket} overtakes {waited}"
                 self.assigned(ticket)
 
@@ -84,8 +123,25 @@ class Steps(Walk):
         if running := list(self.ledger.held):
             ticket = running[a % len(running)]
             real = self.fed_of(ticket).real
+            self.respond(ticket, a, b)
             self.ledger.end(ticket)
-            self.carry_out(real.release(ticket, self.now))
+            pod = ticket.pod
+            assert pod is not None
+            before = pod.limit
+            outcome = FAILED if b % 4 == 0 else SERVED
+            self.carry_out(real.release(ticket, self.now, outcome))
+            self.been["adapted"] += pod.limit != before
+
+    def respond(self, ticket: Ticket, a: int, b: int) -> None:
+        """A pod responds; it may begin a session, or get a client's cookie."""
+        ticket.first_byte = self.now
+        sticky = self.fed_of(ticket).real.slots.sticky
+        if sticky is not None:
+            token = sticky.cookie_for(ticket)
+            sticky.began_session(b"%d" % (b % 5), ticket)
+            if token and b % 3 == 0:
+                self.cookies.append(token)
+            self.been["token"] += bool(token)
 
     def hang_up(self, a: int, b: int) -> None:
         """A client cancels, also when its request has ended already."""
@@ -121,6 +177,7 @@ class Steps(Walk):
         else:
             del self.ledger.held[ticket]
             self.ledger.queued[ticket] = real
+            self.turns.requeue(ticket, real.breaker.order)
         changes = real.requeue(ticket, self.now)
         assert changes.expired == ([ticket] if late else [])
         changes.expired.clear()
@@ -134,8 +191,9 @@ class Steps(Walk):
             held = sum(t.size for t in self.ledger.waiting(real)) + b % 40
             total = sum(t.size for t in self.ledger.queued) + b % 40
             most = LIMITS.queue_bytes_total - (45 if held > 15 else 0)
+            own = invariants.most_bytes(real.breaker.order, ticket, LIMITS)
             granted = real.breaker.reserve_bytes(ticket, b % 40)
-            assert granted is (held <= LIMITS.queue_bytes and total <= most)
+            assert granted is (held <= own and total <= most)
             assert ticket.size == before + b % 40 * granted
 
     # -- responses and probes -------------------------------------------------------------------
@@ -280,14 +338,23 @@ class Steps(Walk):
         """A Revision is created, changed, replaced under its name, or created again."""
         id = IDS[a % 2]
         plain = self.plain and id is IDS[1]
+        sticky, orders, limits = STICKINESS, ORDERS, CONCURRENCIES
+        if self.parks:
+            sticky, orders, limits = sticky[-2:], orders[1:], limits[1:3]
         spec = Revision(
             id,
             uid=f"uid-{b % 2}",
-            container_concurrency=CONCURRENCIES[b // 2 % 4],
+            container_concurrency=limits[b // 2 % len(limits)],
             protocol=AppProtocol.H2C if b // 8 % 8 == 0 else AppProtocol.HTTP1,
             readiness=NO_PROBE if plain and b // 4096 % 4 == 0 else READINESS[b // 64 % 4 != 0],
             behind_queue_proxy=not plain,
-            policies=Policies(BALANCING[b // 256 % len(BALANCING)], HashKey(b"x-user")),
+            policies=Policies(
+                BALANCING[b // 256 % len(BALANCING)],
+                HashKey(b"x-user"),
+                *sticky[a // 2 % len(sticky)],
+                ADAPTIVE[a // 16 % len(ADAPTIVE)],
+                orders[b // 1536 % len(orders)],
+            ),
         )
         changes = self.throttler.set_revision(spec, self.now)
         real, old = self.throttler.find(*id), self.feds.get(id)
@@ -295,10 +362,13 @@ class Steps(Walk):
             assert old is None or (old.deleted and old.real.idle)
             self.feds[id] = Fed(spec, real)
         fed = self.feds[id]
+        # The throttler applies the limit first, and then which pods need no probe.
+        self.in_two_steps = NO_PROBE in {fed.spec.readiness, spec.readiness}
         fed.spec, fed.deleted = spec, False
         fed.listed = self.listed[id].get(spec.protocol, {})
         self.find_share(id)
         self.carry_out(changes)
+        self.in_two_steps = False
 
     def delete(self, a: int, b: int) -> None:
         changes = self.throttler.delete_revision(IDS[a % 2])

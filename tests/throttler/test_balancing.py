@@ -10,7 +10,7 @@ import pytest
 
 from activator import build
 from tests.throttler.world import One, addresses, revision
-from throttler.balancing import POLICIES, header_for, policy_for, policy_name
+from throttler.balancing import POLICIES, key_for, policy_for, policy_name
 from throttler.free_pods import FreePods
 from throttler.lb_policy import FirstAvailable, Policy, RandomChoice2, RoundRobin
 from throttler.model import HashKey, Policies
@@ -55,8 +55,8 @@ def test_an_annotation_chooses_whatever_the_concurrency(
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_key_is_wanted_by_the_policies_that_pick_by_it_alone(name: str) -> None:
     spec = replace(revision(), policies=Policies(name, HashKey(b"x-user")))
-    assert header_for(spec) == (b"x-user" if POLICIES[name].wants_key else b"")
-    assert header_for(revision()) == b""
+    assert key_for(spec) == (HashKey(b"x-user") if POLICIES[name].wants_key else None)
+    assert key_for(revision()) is None
 
 
 class Witness:
@@ -73,8 +73,9 @@ class Witness:
     def changed(self, pod: PodTracker, has_free_slot: bool) -> None:
         self.loads.append((pod.number, pod.in_flight, has_free_slot))
 
-    def ended(self, pod: PodTracker, ticket: Ticket, outcome: Outcome, now: float) -> None:
+    def ended(self, pod: PodTracker, ticket: Ticket, outcome: Outcome, now: float) -> bool:
         self.ends.append((pod.number, outcome, now - ticket.assigned, ticket.first_byte))
+        return False
 
 
 def witnessed(container_concurrency: int = 1) -> tuple[One, Any]:

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from tests.throttler.world import OWNER, unhurried
 from throttler.breaker import Breaker
 from throttler.budget import Budget, SharedBudget
-from throttler.errors import RequestQueueFull
+from throttler.errors import FlowFull, RequestQueueFull
+from throttler.model import FlowKey, QueueOrder
+from throttler.priority import HIGH, LOW, NORMAL
 from throttler.ticket import Ticket
 
 
@@ -24,7 +26,7 @@ def queue(depth: int = 100, max_bytes: int = 1000, total: SharedBudget | None = 
 
 
 def drain(breaker: Breaker) -> list[float]:
-    return [breaker.popleft().arrived for _ in range(breaker.waiting)]
+    return [breaker.popleft(0.0).arrived for _ in range(breaker.waiting)]
 
 
 def refusal(breaker: Breaker, size: int = 0) -> str:
@@ -49,7 +51,7 @@ def test_the_depth_is_the_exact_number_that_may_wait() -> None:
     for n in range(3):
         breaker.append(ticket(n))
     assert refusal(breaker) == "revision-depth"
-    breaker.popleft()
+    breaker.popleft(0.0)
     breaker.append(ticket(4))
     assert refusal(breaker) == "revision-depth"
 
@@ -65,7 +67,7 @@ def test_the_bytes_of_all_waiters_may_reach_the_bound_but_not_pass_it() -> None:
     breaker.append(ticket(2, 40))
     breaker.append(ticket(3, 0))
     assert refusal(breaker, 1) == "revision-bytes"
-    breaker.popleft()
+    breaker.popleft(0.0)
     assert breaker.own.bytes == 40
 
 
@@ -76,7 +78,7 @@ def test_revisions_share_the_total_depth() -> None:
     two.append(ticket(2))
     two.append(ticket(3))
     assert refusal(one) == refusal(two) == "total-depth"
-    two.popleft()
+    two.popleft(0.0)
     one.append(ticket(4))
     assert (one.waiting, two.waiting, total.depth) == (2, 1, 3)
 
@@ -100,7 +102,7 @@ class TestRestore:
         breaker = queue()
         for n in (5, 6):
             breaker.append(ticket(n))
-        breaker.restore(ticket(1))
+        breaker.restore(ticket(1), 0.0)
         oldest = breaker.oldest()
         assert oldest is not None
         assert oldest.arrived == 1
@@ -110,18 +112,18 @@ class TestRestore:
         breaker = queue()
         breaker.append(ticket(9))
         for n in (4, 1, 3, 2):
-            breaker.restore(ticket(n))
+            breaker.restore(ticket(n), 0.0)
         assert drain(breaker) == [1, 2, 3, 4, 9]
 
     def test_it_is_never_refused_and_counts_all_the_same(self) -> None:
         breaker = queue(depth=1, max_bytes=10)
         breaker.append(ticket(2, 10))
-        breaker.restore(ticket(1, 10))
+        breaker.restore(ticket(1, 10), 0.0)
         assert (breaker.waiting, breaker.own.depth, breaker.own.bytes) == (2, 2, 20)
         assert refusal(breaker) == "revision-depth"
-        breaker.popleft()
+        breaker.popleft(0.0)
         assert refusal(breaker) == "revision-depth"
-        breaker.popleft()
+        breaker.popleft(0.0)
         breaker.append(ticket(3, 10))
 
 
@@ -134,7 +136,7 @@ class TestDiscard:
         for one in waiting[3:]:
             breaker.append(one)
         for one in back:
-            breaker.restore(one)
+            breaker.restore(one, 0.0)
         breaker.discard(waiting[place])
         assert (breaker.waiting, breaker.own.bytes, breaker.total.bytes) == (5, 5, 5)
         assert drain(breaker) == [n for n in range(6) if n != place]
@@ -172,8 +174,107 @@ class TestHold:
         one = ticket(1)
         breaker.append(one)
         breaker.reserve_bytes(one, 100)
-        breaker.popleft()
+        breaker.popleft(0.0)
         assert breaker.own.bytes == breaker.total.bytes == 0
+
+
+class TestOrder:
+    """Classes and flows, switched on and off while requests wait."""
+
+    CLASSES = QueueOrder(has_classes=True)
+
+    @staticmethod
+    def of(arrived: float, priority: int) -> Ticket:
+        made = ticket(arrived)
+        made.priority = priority
+        return made
+
+    def test_requests_that_wait_when_classes_begin_go_first(self) -> None:
+        breaker = queue()
+        for n in (1, 2):
+            breaker.append(ticket(n))
+        breaker.set_order(self.CLASSES)
+        breaker.append(self.of(3, LOW))
+        breaker.append(self.of(4, HIGH))
+        assert breaker.ranked is not None
+        assert drain(breaker) == [1, 2, 4, 3]
+
+    def test_requests_that_wait_when_classes_end_go_first_in_their_order(self) -> None:
+        breaker = queue()
+        breaker.set_order(self.CLASSES)
+        breaker.append(self.of(1, LOW))
+        breaker.append(self.of(2, HIGH))
+        breaker.set_order(None)
+        breaker.append(self.of(3, HIGH))
+        oldest = breaker.oldest()
+        assert oldest is not None
+        assert oldest.arrived == 1
+        assert drain(breaker) == [2, 1, 3]
+        assert breaker.ranked is None, "an order that is off costs nothing"
+
+    def test_a_change_that_is_taken_back_leaves_nothing(self) -> None:
+        breaker = queue()
+        breaker.set_order(self.CLASSES)
+        breaker.append(one := self.of(1, LOW))
+        breaker.set_order(None)
+        breaker.discard(one)
+        assert breaker.ranked is None
+
+    @pytest.mark.parametrize(("priority", "depth"), [(HIGH, 20), (NORMAL, 18), (LOW, 15)])
+    def test_each_class_has_its_part_of_the_depth(self, priority: int, depth: int) -> None:
+        breaker = queue(depth=20)
+        breaker.set_order(self.CLASSES)
+        for n in range(depth):
+            breaker.append(self.of(n, priority))
+        with pytest.raises(RequestQueueFull) as caught:
+            breaker.append(self.of(99, priority))
+        assert caught.value.limit == ("class-depth" if priority else "revision-depth")
+        assert breaker.waiting == depth
+
+    def test_each_class_has_its_part_of_the_bytes(self) -> None:
+        breaker = queue(max_bytes=100)
+        breaker.set_order(self.CLASSES)
+        low = self.of(1, LOW)
+        breaker.append(low)
+        assert breaker.reserve_bytes(low, 75)
+        assert not breaker.reserve_bytes(low, 1)
+        late = self.of(2, NORMAL)
+        late.size = 16
+        with pytest.raises(RequestQueueFull) as caught:
+            breaker.append(late)
+        assert caught.value.limit == "class-bytes"
+
+    def test_a_full_flow_is_refused_alone(self) -> None:
+        breaker = queue(depth=100)
+        breaker.set_order(QueueOrder(fair_by=FlowKey()))
+        for n in range(90):
+            breaker.append(ticket(n))
+        with pytest.raises(FlowFull) as caught:
+            breaker.append(ticket(91))
+        assert caught.value.waiting == 90
+        other = ticket(92)
+        other.flow = b"modest"
+        breaker.append(other)
+        assert breaker.waiting == 91
+
+    def test_without_flows_no_flow_is_full(self) -> None:
+        breaker = queue(depth=20)
+        breaker.set_order(QueueOrder(has_classes=True, priority=HIGH))
+        for n in range(20):
+            breaker.append(self.of(n, HIGH))
+        assert breaker.waiting == 20
+
+    def test_a_later_request_of_a_higher_class_outranks(self) -> None:
+        breaker = queue()
+        breaker.append(low := self.of(1, LOW))
+        assert not breaker.counts.is_outranked(low)
+        breaker.set_order(self.CLASSES)
+        breaker.append(late := self.of(2, LOW))
+        breaker.append(self.of(3, HIGH))
+        assert [breaker.popleft(4.0).arrived for _ in range(2)] == [1, 3]
+        assert breaker.counts.is_outranked(late)
+        assert breaker.ahead_of(self.of(5, HIGH)) == 0
+        assert breaker.ahead_of(self.of(5, LOW)) == 1
 
 
 @pytest.mark.untraced
@@ -192,11 +293,11 @@ def test_any_mixture_of_coming_and_leaving_keeps_order_and_counts(data: st.DataO
                 else:
                     assert refusal(breaker, one.size).startswith("revision-")
             case "popleft" if model:
-                assert breaker.popleft() is model[0]
+                assert breaker.popleft(0.0) is model[0]
                 out.append(model.pop(0))
             case "restore" if out:
                 one = out.pop(data.draw(st.integers(0, len(out) - 1)))
-                breaker.restore(one)
+                breaker.restore(one, 0.0)
                 model = sorted([*model, one], key=lambda t: t.arrived)
             case "discard" if model:
                 one = model.pop(data.draw(st.integers(0, len(model) - 1)))

@@ -14,7 +14,9 @@ def test_changes_are_joined_in_order() -> None:
     changes, more = Changes(probe=[pod]), Changes()
     changes.assigned, changes.expired = tickets[:1], tickets[1:2]
     more.assigned, more.expired, more.gone = tickets[2:3], tickets[3:], [pod]
+    changes.stranded, more.stranded = tickets[:1], tickets[3:]
     changes.add(more)
     assert changes.assigned == [tickets[0], tickets[2]]
     assert changes.expired == [tickets[1], tickets[3]]
     assert (changes.probe, changes.gone) == ([pod], [pod])
+    assert changes.stranded == [tickets[0], tickets[3]]

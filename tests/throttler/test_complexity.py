@@ -16,7 +16,7 @@ import pytest
 
 from tests.throttler.world import HTTP1, OWNER, Many, One, addresses, endpoints, revision
 from throttler.balancing import POLICIES
-from throttler.model import HashKey, Policies, RevisionID
+from throttler.model import FlowKey, HashKey, Policies, QueueOrder, RevisionID
 from throttler.throttler import Limits
 from throttler.ticket import Ticket
 
@@ -25,6 +25,7 @@ pytestmark = pytest.mark.untraced  # long when traced; runs no line that other t
 #: The restart of a round robin, or the comparison of an enum, takes some more; a loop takes
 #: hundreds.
 FEW = 60
+RANKED = Policies(order=QueueOrder(has_classes=True, fair_by=FlowKey()))
 
 
 def instructions(call: Callable[[], object]) -> int:
@@ -54,33 +55,53 @@ def test_the_measure_sees_a_loop() -> None:
     assert instructions(lambda: loop(1000)) > instructions(lambda: loop(10)) + 900
 
 
-def busy(waiters: int, pods: int = 2, container_concurrency: int = 10) -> tuple[One, Ticket]:
-    """Return a revision with full pods and that many queued requests, and one request in flight."""
+def test_a_probe_that_passes_costs_the_same_with_hundreds_of_usable_pods() -> None:
+    one = One(1)
+    probed = one.set_endpoints(addresses(300)).probe
+    with_few = instructions(lambda: one.passed(probed[0]))
+    for pod in probed[1:280]:
+        one.passed(pod)
+    assert instructions(lambda: one.passed(probed[280])) <= with_few
+
+
+def busy(
+    waiters: int, pods: int = 2, container_concurrency: int = 10, flows: int = 0
+) -> tuple[One, Ticket]:
+    """Return a revision with full pods and that many queued requests, and one request in flight.
+
+    Arguments:
+        flows: number of flows, in three classes; 0 for the order of arrival.
+    """
     one = One(container_concurrency, depth=20_000)
+    if flows:
+        one.throttler.set_revision(replace(revision(container_concurrency), policies=RANKED), 0.0)
     one.healthy(addresses(pods))
     running = [one.request() for _ in range(pods * container_concurrency)]
-    for _ in range(waiters):  # does not check each ticket's state: that would be quadratic
-        one.throttler.admit(one.tickets.make(one.now + 300.0), one.now)
+    for n in range(waiters):  # does not check each ticket's state: that would be quadratic
+        ticket = one.tickets.make(one.now + 300.0)
+        if flows:
+            ticket.priority, ticket.flow = n % 3, b"%d" % (n % flows)
+        one.throttler.admit(ticket, one.now)
     return one, running[-1]
 
 
-def cost_of_admit(waiters: int) -> int:
-    one, _ = busy(waiters)
+def cost_of_admit(waiters: int, flows: int = 0) -> int:
+    one, _ = busy(waiters, flows=flows)
     ticket = Ticket(OWNER, one.now + 300.0)
     cost = instructions(lambda: one.throttler.admit(ticket, one.now))
     assert one.throttler.breaker.waiting == waiters + 1
     return cost
 
 
-def cost_of_release(waiters: int) -> int:
-    one, running = busy(waiters)
+def cost_of_release(waiters: int, flows: int = 0) -> int:
+    one, running = busy(waiters, flows=flows)
     cost = instructions(lambda: one.throttler.release(running, one.now))
     assert one.throttler.breaker.waiting == waiters - 1
     return cost
 
 
-def cost_of_leaving(waiters: int, which: int) -> int:
-    one, _ = busy(waiters)
+def cost_of_leaving(waiters: int, which: int, flows: int = 0) -> int:
+    one, _ = busy(waiters, flows=flows)
     leaving = one.tickets[which]
     cost = instructions(lambda: one.throttler.cancel(leaving, one.now))
     assert one.throttler.breaker.waiting == waiters - 1
@@ -98,6 +119,12 @@ def test_a_release_that_serves_the_next_costs_the_same_with_ten_and_with_ten_tho
 @pytest.mark.parametrize("which", [-1, -5])
 def test_to_leave_the_queue_costs_the_same_whatever_its_length(which: int) -> None:
     assert cost_of_leaving(10_000, which) <= cost_of_leaving(10, which) + FEW
+
+
+def test_classes_and_flows_cost_the_same_with_ten_thousand_requests_of_512_flows() -> None:
+    assert cost_of_admit(10_000, 512) <= cost_of_admit(10, 2) + FEW
+    assert cost_of_release(10_000, 512) <= cost_of_release(10, 2) + FEW
+    assert cost_of_leaving(10_000, -5, 512) <= cost_of_leaving(10, -5, 2) + FEW
 
 
 @pytest.mark.parametrize("policy", POLICIES)

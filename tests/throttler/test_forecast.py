@@ -145,6 +145,17 @@ class TestStart:
         one.healthy([A])
         assert one.throttler.forecast.starts.median == pytest.approx(110.0)
 
+    def test_a_start_continues_while_clients_without_a_request_are_expected_back(self) -> None:
+        one = Shop(1, 1.0, pods=0)
+        one.throttler.cancel(one.request(), one.now)
+        for _ in range(4):
+            one.now += SAME_START - 1.0
+            one.throttler.queue.forecast.clients_return(one.now)
+        one.healthy([A])
+        assert one.throttler.forecast.starts.median == pytest.approx(4 * (SAME_START - 1.0))
+        one.throttler.queue.forecast.clients_return(one.now)  # no start is in progress
+        assert one.throttler.expected_wait(one.now) is not None
+
     def test_who_waits_has_called_for_it_however_long_it_takes(self) -> None:
         one = Shop(1, 1.0, pods=0)
         one.throttler.cancel(one.request(), one.now)

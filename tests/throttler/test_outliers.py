@@ -164,6 +164,16 @@ def test_a_request_that_queue_proxy_does_not_give_back_at_once_has_reached_the_a
     assert all(t.pod is pod for t in waiting)
 
 
+def test_a_full_pod_keeps_its_limit_when_another_is_half_open_no_more() -> None:
+    one, pod, _ = half_open_pod(10)
+    *_, other = one.healthy([A, B])
+    one.requests(20)
+    assert (pod.in_flight, other.in_flight) == (1, 10)
+    one.now += 0.02
+    one.throttler.raise_limits(one.now)
+    assert (pod.in_flight, other.in_flight, other.limit) == (10, 10, 10)
+
+
 def test_a_trial_that_has_just_begun_is_not_over_because_a_timer_was_armed_before() -> None:
     one = One(0)
     (pod,) = one.healthy([A])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -11,8 +12,11 @@ from throttler.capacity import MAX_CAPACITY, SLOW_START_STEP, ActivatorShare
 from throttler.changes import Changes
 from throttler.errors import RequestQueueFull
 from throttler.health import PodState
-from throttler.model import Endpoint
+from throttler.model import Endpoint, Policies, QueueOrder
+from throttler.reason import Reason
+from throttler.request_policies import RequestPolicies
 from throttler.ticket import ASSIGNED, CANCELLED, QUEUED, REJECTED, RELEASED, TIMED_OUT, Ticket
+from throttler.wait_reason import waiting_reason
 
 A, B, C, D = addresses(4)
 
@@ -128,8 +132,8 @@ class TestLeaving:
     @pytest.mark.untraced
     @pytest.mark.parametrize("way", ["their clients leave", "a pod comes"])
     def test_when_very_many_leave_the_queue_none_is_remembered(self, way: str) -> None:
-        one = One(5000, depth=5000)
-        tickets = one.requests(5000)
+        one = One(1000, depth=1000)
+        tickets = one.requests(1000)
         if way == "a pod comes":
             one.healthy([A])
         else:
@@ -352,12 +356,106 @@ class TestProbeAnswers:
         assert {p.address for p in one.throttler.unhealthy_pods()} == {C, D}
 
 
+class TestThousandsOfPods:
+    """From 256 usable pods on, pods that pass their probe are added together."""
+
+    @pytest.fixture
+    def one(self) -> One:
+        one = One(1)
+        changes = one.set_endpoints(addresses(260))
+        for pod in changes.probe[:256]:
+            one.passed(pod)
+        self.late = changes.probe[256:]
+        return one
+
+    def test_pods_that_pass_are_used_together_a_moment_later(self, one: One) -> None:
+        assert one.throttler.has_free_slot
+        for pod in self.late:
+            one.now += 0.001
+            one.passed(pod)
+        assert not any(pod.in_use for pod in self.late)
+        assert one.raise_at == pytest.approx(one.now - 0.003 + 0.02)
+        one.now += 0.02
+        one.throttler.raise_limits(one.now)
+        assert all(pod.in_use for pod in self.late)
+        assert one.throttler.capacity() == 260
+
+    def test_a_request_that_needs_such_a_pod_gets_it_at_once(self, one: One) -> None:
+        one.requests(255)
+        one.passed(self.late[0])
+        assert "waits" not in pods_of(one.requests(2))
+        assert pods_of([one.request()]) == ["waits"]
+        one.passed(self.late[1])  # a request waits for it
+        assert self.late[1].in_flight == 1
+
+
 class TestSlices:
     def test_pods_of_the_own_share_come_first_and_others_before_requests_wait(self) -> None:
         one = One(1)
         one.healthy([A, B, C])
         one.throttler.set_share(ActivatorShare(1, 3), one.now)
         assert pods_of(one.requests(4)) == [B, A, C, "waits"]
+
+    @pytest.mark.parametrize("container_concurrency", [1, 4])
+    def test_activators_do_not_all_borrow_the_same_pod(self, container_concurrency: int) -> None:
+        """Each of 10 activators with a full share and some that wait borrows once."""
+        borrowed = set()
+        for index in range(10):
+            one = One(container_concurrency, seed=index)
+            one.healthy(addresses(40))
+            one.throttler.set_share(ActivatorShare(index, 10), one.now)
+            one.requests(4 * container_concurrency + (2 if container_concurrency == 1 else 0))
+            borrowed.update(pods_of([one.request()]))
+        assert len(borrowed) >= 7
+
+    def test_with_one_slot_per_pod_a_few_requests_wait_for_the_share(self) -> None:
+        """Half as many as the share has pods; a later request borrows, as its wait is longer."""
+        one = self.sharing()
+        assert pods_of(one.requests(4)) == addresses(8)[:4]
+        first, second = one.requests(2)
+        assert not one.throttler.slots.count_free_pods(one.throttler.breaker.waiting)
+        assert pods_of([first, second]) == ["waits", "waits"]
+        assert one.throttler.has_free_slot
+        third = one.request()
+        assert third.pod is not None
+        assert not third.pod.in_share
+        own = next(pod for pod in one.throttler.pods() if pod.in_share)
+        assert own.in_flight == 1
+
+    def test_a_freed_slot_of_the_share_goes_to_the_request_that_waits_longest(self) -> None:
+        one = self.sharing()
+        running, *_ = one.requests(4)
+        first, second = one.requests(2)
+        assert one.release(running) == [first]
+        assert pods_of([first, second]) == [addresses(8)[0], "waits"]
+
+    def test_nobody_waits_for_the_share_for_longer_than_a_second(self) -> None:
+        one = self.sharing()
+        one.requests(4)
+        first, second = one.requests(2)
+        assert waiting_reason(one.throttler) == (
+            Reason.AT_CAPACITY,
+            "4/4 in this activator's share",
+        )
+        for ticket in (first, second):
+            assert one.raise_at == ticket.arrived + 1.0
+            one.now = one.raise_at
+            assert one.throttler.raise_limits(one.now).assigned == [ticket]
+            assert ticket.pod is not None
+            assert not ticket.pod.in_share
+
+    def test_with_classes_no_request_waits_for_the_share(self) -> None:
+        one = self.sharing()
+        order = Policies(order=QueueOrder(has_classes=True))
+        one.throttler.set_revision(replace(one.throttler.revision, policies=order), one.now)
+        assert "waits" not in pods_of(one.requests(8))
+
+    def sharing(self) -> One:
+        """Return the first of two activators that share 8 pods with one slot each."""
+        one = One(1)
+        one.healthy(addresses(8))
+        one.throttler.set_share(ActivatorShare(0, 2), one.now)
+        return one
 
     def test_waiters_prefer_our_own_pods_too(self) -> None:
         one = One(1)
@@ -615,3 +713,25 @@ def test_a_late_request_that_leaves_a_full_pod_frees_its_slot_with_no_request_qu
     assert changes.expired == [ticket]
     assert changes.assigned == []
     assert one.request().state is ASSIGNED
+
+
+@pytest.mark.parametrize("order", [None, QueueOrder(has_classes=True)])
+@pytest.mark.parametrize("requests", [None, RequestPolicies()])
+def test_the_loss_of_the_last_pod_names_the_queued_requests(
+    order: QueueOrder | None, requests: RequestPolicies | None
+) -> None:
+    """Only a revision with policies for requests without a pod needs them."""
+    one = One(1)
+    spec = replace(revision(1), policies=Policies(order=order, requests=requests))
+    one.throttler.set_revision(spec, one.now)
+    one.healthy([A, B])
+    first, *_, last = one.requests(4)
+    assert not one.set_endpoints([A]).stranded
+    some(one.throttler.connect_failed(one.pod(A), "gone", one.now))
+    one.throttler.requeue(first, one.now)
+    assert one.throttler.breaker.tickets()[0] is first
+    one.passed(one.pod(A))
+    changes = one.set_endpoints()
+    queued = [each for each in one.tickets if each.state is QUEUED] if requests else []
+    assert {*changes.stranded} == {*queued}
+    assert (last in changes.stranded) is (requests is not None)

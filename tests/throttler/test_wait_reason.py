@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.throttler.world import NAME, Many, One, addresses, revision
 from throttler.capacity import ActivatorShare
 from throttler.model import (
@@ -9,12 +11,15 @@ from throttler.model import (
     Endpoint,
     ListedEndpoints,
     MeshMode,
+    Policies,
+    QueueOrder,
     RevisionID,
     RevisionKind,
 )
 from throttler.outliers import EJECTION_TIME
+from throttler.priority import HIGH, LOW
 from throttler.reason import Reason
-from throttler.wait_reason import waiting_reason
+from throttler.wait_reason import expired_reason, waiting_reason
 
 A, B, C = addresses(3)
 
@@ -234,3 +239,23 @@ def test_addresses_are_listed_under_the_port_of_another_protocol() -> None:
     assert waiting_reason(many.find()) == (Reason.PODS_NOT_READY, "")
     many.throttler.set_endpoints(NAME, {}, 0.0)
     assert waiting_reason(many.find()) == (Reason.NO_ENDPOINTS, "")
+
+
+def test_a_request_that_later_ones_of_a_higher_class_overtook_expires_outranked() -> None:
+    one = One(1)
+    classes = Policies(order=QueueOrder(has_classes=True))
+    one.throttler.set_revision(replace(revision(1), policies=classes), one.now)
+    one.healthy(addresses(1))
+    running = one.request()
+    low, high = one.tickets.make(60.0), one.tickets.make(60.0)
+    low.priority, high.priority = LOW, HIGH
+    for ticket in (low, high):
+        one.now += 1
+        one.throttler.admit(ticket, one.now)
+    full = waiting_reason(one.throttler)
+    assert expired_reason(one.throttler, low, full) == full == (Reason.AT_CAPACITY, "1/1")
+    assert one.release(running) == [high]
+    assert expired_reason(one.throttler, low, full) == (Reason.OUTRANKED, "class low, 1/1")
+    assert expired_reason(one.throttler, high, full) == full
+    absent = (Reason.NO_ENDPOINTS, "")
+    assert expired_reason(one.throttler, low, absent) == absent

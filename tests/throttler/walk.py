@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tests.throttler import invariants
 from tests.throttler.ledger import Fed, Ledger, Listed, Seen
+from tests.throttler.turns import Turns
 from tests.throttler.world import Tickets
 from throttler.balancing import policy_name
 from throttler.changes import Changes
@@ -42,9 +43,10 @@ Asked = tuple[PodTracker, int, int]
 class Walk:
     """A throttler, its ledger, and the counts that show where a walk has been."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, parks: bool = False) -> None:
         self.borrow = seed % 3 != 0
         self.sheds = seed % 2 == 0
+        self.parks = parks  # requests wait for one pod, by class or flow
         self.plain = seed % 5 == 1  # the pods of the Service have no queue-proxy
         self.throttler = Throttler(
             replace(LIMITS, shed_early=self.sheds),
@@ -54,6 +56,7 @@ class Walk:
         )
         self.now = 100.0
         self.step = 1
+        self.in_two_steps = False
         self.feds: dict[RevisionID, Fed] = {}
         self.listed: dict[RevisionID, dict[AppProtocol, Listed]] = {id: {} for id in IDS}
         self.claimed: tuple[RevisionID, set[Endpoint]] = (IDS[0], set())
@@ -65,9 +68,11 @@ class Walk:
         self.asked: list[Asked] = []
         self.gone: set[PodTracker] = set()
         self.services: dict[RevisionID, PodTracker | None] = {}
+        self.cookies: list[bytes] = []
         self.failed: dict[Ticket, list[PodTracker]] = {}
         self.homes: dict[tuple[bytes, frozenset[str]], str] = {}
         self.been = Counter[str]()
+        self.turns = Turns(self.been)
 
     # -- results of calls -----------------------------------------------------------------------
 
@@ -93,10 +98,12 @@ class Walk:
         fed, pod = self.fed_of(ticket), ticket.pod
         assert pod is not None
         failed = self.failed.get(ticket, [])[-3:]
-        invariants.check_assigned(ticket, pod, fed, self.ledger, failed)
         policy = policy_name(fed.spec)
-        if policy == "hash" and not failed:
-            self.check_home(fed, ticket, pod)
+        if not self.in_two_steps:
+            invariants.check_assigned(ticket, pod, fed, self.ledger, failed)
+            if policy == "hash" and not failed and fed.real.slots.sticky is None:
+                self.check_home(fed, ticket, pod)
+        self.been["sticky"] += fed.real.slots.sticky is not None
         self.been[policy] += 1
         self.been["via service"] += pod.is_service
         if not self.ledger.count(pod):
@@ -127,7 +134,12 @@ class Walk:
     def check_widening(self, pod: PodTracker) -> None:
         """Only a full pod without a limit of its own gets a wider one: double, or none."""
         before = self.seen[pod].limit
-        if pod.limit != before and not self.real_of(pod).revision.container_concurrency:
+        real = self.real_of(pod)
+        if (
+            real.slots.limiter is None
+            and pod.limit != before
+            and not real.revision.container_concurrency
+        ):
             wider = before * 2 if before < SMALL_END else invariants.UNLIMITED
             assert pod.limit in (wider, self.ledger.count(pod) + SMALL_START)
             assert self.ledger.count(pod) >= before
@@ -144,9 +156,15 @@ class Walk:
 
     def carry_out(self, changes: Changes | None) -> None:
         changes = changes or Changes()
+        for fed in self.feds.values():
+            self.turns.look(fed.real)
         for ticket in changes.assigned:
-            waiting = self.ledger.waiting(self.fed_of(ticket).real)
-            assert ticket is waiting[0], f"{ticket} overtakes {waiting}"
+            real = self.fed_of(ticket).real
+            waiting = self.ledger.waiting(real)
+            if real.slots.holder is None:
+                self.turns.check(ticket, waiting, self.now)
+            else:
+                self.turns.check_at_pod(ticket, waiting, real.slots.holder, self.now)
             self.assigned(ticket)
         assert changes.expired == []
         for pod in changes.gone:
@@ -196,6 +214,7 @@ class Walk:
             invariants.check_reach(fed, self.borrow and fed.spec.behind_queue_proxy)
             invariants.check_capacity(fed)
             invariants.check_queue(fed, self.ledger, self.now)
+            self.been["parked"] += len(fed.real.breaker.parked)
             self.been["taken"] += bool(fed.real.backends.taken)
             if self.ledger.waiting(fed.real):
                 lost = len(self.tickets) % 2 == 0
@@ -214,4 +233,7 @@ class Walk:
         assert len(self.ledger.queued) + len(self.ledger.held) + len(self.ledger.ended) == len(
             self.tickets
         )
+        for fed in feds:
+            self.turns.look(fed.real)
+        self.turns.forget(self.ledger.queued, self.now)
         self.step += 1

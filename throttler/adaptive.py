@@ -1,0 +1,116 @@
+"""Adaptive concurrency: limits for pods without containerConcurrency, by their response times.
+
+Joins the policy that picks pods with one ``Gradient`` for each pod. A wrong limit costs latency,
+not errors, since requests beyond it wait. Knows no queue and no clock. Knative has no counterpart.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from throttler.capacity import SLOW_START
+from throttler.free_pods import FreePods
+from throttler.gradient import Gradient
+from throttler.lb_policy import Policy
+from throttler.pod import PodTracker
+from throttler.ticket import FAILED, NEUTRAL, Outcome, Ticket
+
+#: Seconds without a waiting request after which limits rise quickly again.
+RELEASE_AFTER: Final = 5.0
+#: A response that lasts longer after its first byte is a stream, seconds. It does not count.
+STREAM: Final = 5.0
+#: A limit that no response has measured doubles after so many seconds, while requests wait.
+UNMEASURED: Final = 1.0
+
+
+@final
+class Adaptive(Policy):
+    """Limits each pod by its responses; another policy picks the pods.
+
+    Arguments:
+        policy: picks the pods.
+        applies: whether the limits count. If not, they are only computed, for people.
+    """
+
+    __slots__ = ("_applies", "_gradients", "_now", "_policy", "_released", "_waited_at")
+
+    def __init__(self, policy: Policy, *, applies: bool) -> None:
+        super().__init__(follows=True, spans=policy.spans)
+        self._policy = policy
+        self._applies = applies
+        self._gradients: dict[PodTracker, Gradient] = {}
+        self._now = 0.0  # the latest time that a call has shown
+        self._waited_at = 0.0  # when a request last waited
+        self._released = True
+
+    def limit_of(self, pod: PodTracker) -> int | None:
+        """Return the limit of a pod; None for a pod that gets no requests."""
+        gradient = self._gradients.get(pod)
+        return None if gradient is None else gradient.limit
+
+    # -- the policy -----------------------------------------------------------------------------
+
+    def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
+        """See Policy."""
+        return self._policy.pick(ticket, pods, free_pods)
+
+    def set_pods(self, pods: list[PodTracker]) -> None:
+        """See Policy."""
+        self._policy.set_pods(pods)
+
+    def changed(self, pod: PodTracker, has_free_slot: bool) -> None:
+        """See Policy."""
+        self._policy.changed(pod, has_free_slot)
+
+    def ended(self, pod: PodTracker, ticket: Ticket, outcome: Outcome, now: float) -> bool:
+        """See Policy."""
+        self._policy.ended(pod, ticket, outcome, now)
+        self._now = now
+        gradient = self._gradients.get(pod)
+        assigned = ticket.assigned
+        if gradient is None or not assigned:
+            return False
+        in_flight, limit = pod.in_flight + 1, gradient.limit
+        waited = assigned > ticket.arrived if self._applies else in_flight > limit
+        self._record_wait(ticket.arrived, assigned, now, waited=waited)
+        if outcome is FAILED:
+            gradient.failed(assigned, in_flight, now)
+        elif outcome is not NEUTRAL and ticket.sent <= ticket.first_byte >= now - STREAM:
+            gradient.responded(assigned, ticket.first_byte - ticket.sent, in_flight, now)
+        return self._applies and self._apply(pod, gradient)
+
+    # -- limits ---------------------------------------------------------------------------------
+
+    def set_limits(self, pods: list[PodTracker]) -> None:
+        """Replace the pods that get requests, and set their limits; O(pods)."""
+        before = self._gradients
+        self._gradients = {
+            pod: before.get(pod) or Gradient(pod.in_flight + SLOW_START, self._now) for pod in pods
+        }
+        if self._applies:
+            for pod, gradient in self._gradients.items():
+                self._apply(pod, gradient)
+
+    def raise_unmeasured(self, pod: PodTracker, now: float) -> None:
+        """Double the limit of a full pod that has never responded often enough for a window."""
+        gradient = self._gradients[pod]
+        if not gradient.usual and now - gradient.changed_at >= UNMEASURED:
+            gradient.double(now)
+
+    def _apply(self, pod: PodTracker, gradient: Gradient) -> bool:
+        """Set the limit of a pod, unless it is half-open; return whether that is a change."""
+        limit = gradient.limit
+        if pod.limit == limit or pod.ejection.half_open:
+            return False
+        pod.limit = limit
+        return True
+
+    def _record_wait(self, arrived: float, assigned: float, now: float, *, waited: bool) -> None:
+        """Release all limits if no request has waited for long; O(1) most of the time."""
+        if not self._released and arrived - self._waited_at >= RELEASE_AFTER:
+            self._released = True
+            for gradient in self._gradients.values():
+                gradient.release(now)
+        if waited:
+            self._waited_at = max(assigned, self._waited_at)
+            self._released = False

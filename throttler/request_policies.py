@@ -1,0 +1,132 @@
+"""The policies of a request that has no pod: who may wake the revision, and the waiting client.
+
+Plain records without rules; the proxy follows them. Knative has no counterpart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+#: Seconds of waiting after which a browser gets the waiting page.
+PAGE_AFTER = 1.0
+#: Seconds between two heartbeats of an event stream.
+HEARTBEAT_EVERY = 15.0
+
+
+class WaitMode(StrEnum):
+    """What the client of a waiting request gets; the value is the word of the annotation.
+
+    HOLD: nothing until a pod responds. PAGE: a page for people, which reloads itself. HEARTBEAT:
+    the beginning of an event stream, and comments in it. REFUSE: 503 with Retry-After at once.
+    """
+
+    HOLD = "hold"
+    PAGE = "page"
+    HEARTBEAT = "heartbeat"
+    REFUSE = "refuse"
+
+
+class Profile(StrEnum):
+    """A set of policies for one kind of application; the value is the word of the annotation.
+
+    OPENAI: a server of the OpenAI API, which streams events and loads models for minutes.
+    """
+
+    OPENAI = "openai"
+
+
+@dataclass(frozen=True, slots=True)
+class WhileWaiting:
+    """What the client of a waiting request gets.
+
+    Attributes:
+        modes: the first that fits a request counts; if none fits, the request is held.
+        page_after: seconds of waiting after which a browser gets the page.
+        heartbeat_every: seconds until an event stream begins, and between two comments in it.
+        page_template: the name of the page's template; empty for the default page.
+    """
+
+    modes: tuple[WaitMode, ...]
+    page_after: float = PAGE_AFTER
+    heartbeat_every: float = HEARTBEAT_EVERY
+    page_template: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WakeRules:
+    """Which requests may wait for a pod. Others get ``asleep_status`` while no pod is usable.
+
+    Attributes:
+        methods: the methods that may; empty for all.
+        not_user_agents: a request whose User-Agent contains one of them, in lower case, may not.
+        not_paths: a request whose path begins with one of them may not.
+        required_header: the name of a field, in lower case, that a request must have; empty: none.
+        asleep_status: 200, 204 or 503.
+    """
+
+    methods: tuple[bytes, ...] = ()
+    not_user_agents: tuple[bytes, ...] = ()
+    not_paths: tuple[bytes, ...] = ()
+    required_header: bytes = b""
+    asleep_status: int = 503
+
+
+@dataclass(frozen=True, slots=True)
+class Authorization:
+    """The server that allows a request to wait.
+
+    Attributes:
+        url: http or https.
+        always: whether it asks for each request; else only for one that would have to wait.
+        cache_seconds: how long a result counts for the same credentials; 0 for one request.
+    """
+
+    url: str
+    always: bool = False
+    cache_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The decision about one request by the server that allows requests to wait.
+
+    Attributes:
+        status: of its response; 0 without one.
+        challenges: its WWW-Authenticate fields as lines, each preceded by its CRLF.
+        error: why there is no decision, for people; empty with one.
+    """
+
+    status: int
+    challenges: bytes = b""
+    error: str = ""
+
+    @property
+    def allows(self) -> bool:
+        """Whether the request may wait."""
+        return 200 <= self.status < 300
+
+    @property
+    def denies(self) -> bool:
+        """Whether the client gets the status of the server, instead of 503."""
+        return self.status in (401, 403)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPolicies:
+    """The policies of requests without a pod.
+
+    Attributes:
+        waiting: what a waiting client gets; None: nothing until a pod responds.
+        wake: which requests may wait; None: all.
+        authorization: the server that allows a request to wait; None: every request may.
+        profile: the kind of application; None for any.
+        wait_seconds: how long a request may wait for a pod, seconds. The time-out of the response
+            then counts from the assignment. 0: the time-out covers both.
+    """
+
+    waiting: WhileWaiting | None = None
+    wake: WakeRules | None = None
+    authorization: Authorization | None = None
+    profile: Profile | None = None
+    wait_seconds: float = 0.0
