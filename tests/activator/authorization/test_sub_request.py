@@ -1,0 +1,230 @@
+"""Sub-requests to authorization servers, also hostile ones."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import trustme
+
+from activator.authorization.authorizer import Authorizer
+from activator.authorization.sub_request import LATE
+from tests.activator.authorization.servers import (
+    ALLOW,
+    FORBIDDEN,
+    UNAUTHORIZED,
+    AuthServer,
+    Connection,
+    auth_server,
+    authorizing,
+)
+from tests.activator.proxy.world import until
+from tests.rows import naming
+from throttler.model import RevisionID
+from throttler.request_policies import Authorization, Verdict
+
+HELLO = RevisionID("default", "hello")
+_BROKEN = "the authorization server broke the connection"
+
+
+class Asking:
+    """A request that waits for its decision."""
+
+    def __init__(self) -> None:
+        self.verdict: Verdict | None = None
+        self.is_decided = asyncio.Event()
+
+    def decided(self, verdict: Verdict) -> None:
+        assert self.verdict is None
+        self.verdict = verdict
+        self.is_decided.set()
+
+
+def start(authorizer: Authorizer, server: AuthServer | str, *fields: tuple[bytes, bytes]) -> Asking:
+    owner = Asking()
+    url = server if isinstance(server, str) else server.url
+    policy = Authorization(url)
+    assert authorizer.ask(owner, HELLO, policy, b"", list(fields), 0) is None
+    return owner
+
+
+async def result(authorizer: Authorizer, server: AuthServer | str) -> Verdict:
+    owner = start(authorizer, server)
+    await owner.is_decided.wait()
+    assert owner.verdict is not None
+    return owner.verdict
+
+
+def clock() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_the_server_gets_the_fields_and_no_others() -> None:
+    async with auth_server() as server, authorizing(clock) as authorizer:
+        owner = start(authorizer, server, (b"X-A", b"1"), (b"X-A", b"2"), (b"X-Latin", b"\xe4"))
+        await until(lambda: owner.verdict)
+        assert owner.verdict == Verdict(200)
+        host = server.url.split("/")[2].encode()
+        assert server.requests == [
+            b"GET /check?a=b HTTP/1.1\r\nHost: %b\r\nX-A: 1\r\nX-A: 2\r\nX-Latin: \xe4" % host
+        ]
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("size", [1000, 1])
+async def test_each_response_has_its_decision(size: int) -> None:
+    """Whole, and byte by byte."""
+    challenge = b'\r\nWWW-Authenticate: Basic realm="a"'
+    huge = b"\r\nWWW-Authenticate: " + 50_000 * b"a"
+    head = b"HTTP/1.1 %d A%b\r\nContent-Length: 0\r\n\r\n"
+    rows = [
+        (ALLOW, Verdict(200)),
+        (head % (204, b""), Verdict(204)),
+        (UNAUTHORIZED, Verdict(401, challenge)),
+        (
+            head % (401, 2 * b"\r\nwww-authenticate: A"),
+            Verdict(401, 2 * b"\r\nWWW-Authenticate: A"),
+        ),
+        (FORBIDDEN, Verdict(403)),
+        (head % (200, challenge), Verdict(200)),
+        (head % (302, b"\r\nLocation: /other"), Verdict(302)),
+        (head % (304, b""), Verdict(304)),
+        (head % (500, b""), Verdict(500)),
+        (3 * b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + ALLOW, Verdict(200)),
+        (b"HTTP/1.1 101 A\r\nConnection: upgrade\r\nUpgrade: a\r\n\r\n", Verdict(0, error=_BROKEN)),
+        (b"HTTP/1.1 200 OK\r\nX: a\x00b\r\n\r\n", Verdict(0, error=_BROKEN)),
+        (b"HTTP/1.1 401 A\r\nWWW-Authenticate: a\rX: b\r\n\r\n", Verdict(0, error=_BROKEN)),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", Verdict(0, error=_BROKEN)),
+    ]
+    if size > 1:
+        rows.append((head % (401, huge), Verdict(401)))
+        rows.append((head % (200, 3 * huge), Verdict(0, error=_BROKEN)))
+    async with auth_server() as server, authorizing(clock) as authorizer:
+        for answer, verdict in rows:
+            with naming(answer[:60]):
+                server.respond = dripping(answer, size)
+                assert await result(authorizer, server) == verdict
+                assert authorizer.waiting == 0
+
+
+def dripping(answer: bytes, size: int) -> Callable[[Connection], None]:
+    """Return a function that sends a response in pieces, one in each turn of the loop."""
+
+    def send(connection: Connection, at: int = 0) -> None:
+        if at < len(answer) and not connection.transport.is_closing():
+            connection.transport.write(answer[at : at + size])
+            asyncio.get_running_loop().call_soon(send, connection, at + size)
+
+    return send
+
+
+async def test_a_server_that_hangs_resets_or_is_gone_fails_closed() -> None:
+    async with auth_server() as server, authorizing(clock) as authorizer:
+        server.respond = lambda connection: None
+        before = clock()
+        assert await result(authorizer, server) == Verdict(0, error=LATE)
+        assert clock() - before == pytest.approx(2.0, abs=0.05)
+        server.respond = lambda connection: connection.transport.write(b"HTTP/1.1 200")
+        assert await result(authorizer, server) == Verdict(0, error=LATE)
+        server.respond = endless_hints
+        assert await result(authorizer, server) == Verdict(0, error=LATE)
+        server.respond = lambda connection: connection.transport.abort()
+        assert await result(authorizer, server) == Verdict(0, error=_BROKEN)
+        await server.close()
+        gone = Verdict(0, error="the authorization server is unreachable")
+        assert await result(authorizer, server) == gone
+        assert await result(authorizer, "http://127.0.0.1:1/") == gone
+
+
+def endless_hints(connection: Connection) -> None:
+    if not connection.transport.is_closing():
+        connection.transport.write(b"HTTP/1.1 102 Processing\r\n\r\n")
+        asyncio.get_running_loop().call_later(0.1, endless_hints, connection)
+
+
+async def test_a_huge_body_is_not_read() -> None:
+    async with auth_server() as server, authorizing(clock) as authorizer:
+        server.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n" + 3_000_000 * b"a"
+        assert await result(authorizer, server) == Verdict(200)
+        await until(lambda: server.connections[0].closed)
+        server.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"  # and never the body
+        assert await result(authorizer, server) == Verdict(200)
+
+
+async def test_a_connection_serves_again_and_no_cookie_is_kept() -> None:
+    async with auth_server() as server, authorizing(clock) as authorizer:
+        server.answer = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 2\r\n\r\nok"
+        for count in range(1, 4):
+            assert await result(authorizer, server) == Verdict(200)
+            await until(lambda: not authorizer._servers)
+            assert len(server.requests) == count
+        assert len(server.connections) == 1
+        assert server.values(b"cookie") == []
+        assert not list((await authorizer.open()).cookies.jar)
+
+
+async def test_a_broken_idle_connection_has_a_second_chance() -> None:
+    async with auth_server() as server, authorizing(clock) as authorizer:
+        assert await result(authorizer, server) == Verdict(200)
+        first = server.connections[0]
+
+        def break_the_first(connection: Connection) -> None:
+            if connection is first:
+                connection.transport.abort()
+            else:
+                connection.transport.write(ALLOW)
+
+        server.respond = break_the_first
+        assert await result(authorizer, server) == Verdict(200)
+        assert len(server.requests) == 3
+
+
+async def test_the_environment_names_no_proxy_and_no_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
+    async with auth_server() as server, authorizing(clock) as authorizer:
+        assert await result(authorizer, server) == Verdict(200)
+
+
+async def test_a_tls_server_decides_only_with_a_valid_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The authorities are those of SSL_CERT_FILE. No cause names the address of the server."""
+    ca, unknown = trustme.CA(), trustme.CA()
+    early, past, future, late = (
+        datetime(year, 1, 1, tzinfo=UTC) for year in (2000, 2001, 2900, 2901)
+    )
+    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    rows = [
+        (ca.issue_cert("127.0.0.1"), ""),
+        (ca.issue_cert("auth.example"), "names another host"),
+        (ca.issue_cert("127.0.0.1", not_before=early, not_after=past), "has expired"),
+        (ca.issue_cert("127.0.0.1", not_before=future, not_after=late), "is not valid yet"),
+        (unknown.issue_cert("127.0.0.1"), "has an unknown authority"),
+    ]
+    authorizer = Authorizer(clock)
+    for certificate, problem in rows:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        certificate.configure_cert(tls)
+        async with auth_server(tls) as server:
+            verdict = await result(authorizer, server)
+        with naming(problem):
+            if problem:
+                cause = f"the certificate of the authorization server {problem}"
+                assert (verdict, server.requests) == (Verdict(0, error=cause), [])
+            else:
+                assert verdict == Verdict(200)
+    async with auth_server() as plain:
+        monkeypatch.setattr(
+            Connection, "data_received", lambda self, _: self.transport.write(UNAUTHORIZED)
+        )
+        verdict = await result(authorizer, plain.url.replace("http:", "https:"))
+        assert verdict == Verdict(0, error="no TLS handshake with the authorization server")
+    await authorizer.close()
