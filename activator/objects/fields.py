@@ -132,7 +132,8 @@ class Field:
         if self.value is None:
             return default
         if not isinstance(self.value, str):
-            self.expected("a string")
+            # YAML reads the words on, off, yes and no as booleans.
+            self.expected("a string in quotes" if isinstance(self.value, bool) else "a string")
         return self.value
 
     def name(self) -> str:

@@ -1,50 +1,101 @@
-"""Reads the annotations that choose a revision's load balancing policy.
+"""Reads the annotations that choose a revision's policies: pods, limits, order, waiting clients.
 
-The module is pure. It knows no policy by name; ``throttler.balancing`` does. Knative has no
-counterpart.
+The module is pure. It knows no load balancing policy by name; ``throttler.balancing`` does. Knative
+has no counterpart.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from enum import StrEnum
+from typing import Final, TypeVar
 
+from activator.objects import queue_order, request_policies
 from activator.objects.fields import Field, Problems
 from throttler.balancing import POLICIES
-from throttler.model import NO_POLICIES, HashKey, Policies
+from throttler.model import (
+    NO_POLICIES,
+    AdaptiveMode,
+    HashKey,
+    KeyKind,
+    Overflow,
+    Policies,
+)
 
 LOAD_BALANCING: Final = "activator.dev/load-balancing"
 HASH_KEY: Final = "activator.dev/hash-key"
+STICKY: Final = "activator.dev/sticky"
+STICKY_OVERFLOW: Final = "activator.dev/sticky-overflow"
+ADAPTIVE: Final = "activator.dev/adaptive-concurrency"
+#: All annotations that select policies.
+ANNOTATIONS: Final = (
+    LOAD_BALANCING,
+    HASH_KEY,
+    STICKY,
+    STICKY_OVERFLOW,
+    ADAPTIVE,
+    *queue_order.ANNOTATIONS,
+    *request_policies.ANNOTATIONS,
+)
 
-#: The form of a hash key. The name of a header field is a token (RFC 9110 section 5.6.2).
+#: The form of a key. The name of a header field is a token (RFC 9110 section 5.6.2).
 _HEADER: Final = re.compile(r"header:([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64})")
-_KEYS: Final = "header:NAME, where NAME is a header field"
+_NAME: Final = "where NAME is a header field"
+#: The words of each annotation that names a part of the request, beside ``header:NAME``.
+_HASH_KINDS: Final = (KeyKind.CLIENT_IP, KeyKind.PATH)
+_STICKY_KINDS: Final = (KeyKind.COOKIE, KeyKind.CLIENT_IP)
+_KEYS: Final = f"header:NAME, client-ip or path, {_NAME}"
+_STICKY_KEYS: Final = f"cookie, header:NAME or client-ip, {_NAME}"
+
+_Word = TypeVar("_Word", bound=StrEnum)
 
 
 def parse(annotations: Field) -> Policies:
     """Return the policies that annotations choose.
 
     Arguments:
-        annotations: of a Revision object.
+        annotations: of a Revision, or of a Service.
 
     Raises:
         ManifestError: a value is not allowed (the error lists the allowed ones), or a policy has no
-            hash key but needs one. One error names both values. An empty value is no value.
+            hash key but needs one, or two annotations contradict each other. One error names all
+            wrong values. An empty value is no value.
     """
-    load_balancing = annotations.at(LOAD_BALANCING)
-    hash_key = annotations.at(HASH_KEY)
-    if load_balancing.value is None and hash_key.value is None:
+    found = annotations.mapping()
+    if all(found.get(name) is None for name in ANNOTATIONS):
         return NO_POLICIES
+    load_balancing, hash_key = annotations.at(LOAD_BALANCING), annotations.at(HASH_KEY)
+    overflow, adaptive = annotations.at(STICKY_OVERFLOW), annotations.at(ADAPTIVE)
     problems = Problems()
-    name, key = (
-        problems.read(lambda: _policy(load_balancing)),
-        problems.read(lambda: _key(hash_key)),
+    policies = Policies(
+        problems.read(lambda: _policy(load_balancing)) or "",
+        problems.read(lambda: _key(hash_key, _HASH_KINDS, _KEYS)),
+        problems.read(lambda: _key(annotations.at(STICKY), _STICKY_KINDS, _STICKY_KEYS)),
+        problems.read(lambda: _word(overflow, Overflow.OTHER)) or Overflow.OTHER,
+        problems.read(lambda: _word(adaptive, AdaptiveMode.OFF)) or AdaptiveMode.OFF,
+        problems.read(lambda: queue_order.parse(annotations)),
+        problems.read(lambda: request_policies.parse(annotations)),
     )
     problems.fail()
-    assert name is not None
-    if key is None and name and POLICIES[name].wants_key:
-        hash_key.expected(f"{_KEYS}, since {LOAD_BALANCING} is {name}")
-    return Policies(name, key)
+    name = policies.load_balancing
+    if name and POLICIES[name].wants_key:
+        if policies.sticky is not None:
+            load_balancing.expected(f"another policy, since {STICKY} is {policies.sticky}")
+        if policies.hash_key is None:
+            hash_key.expected(f"{_KEYS}, since {LOAD_BALANCING} is {name}")
+    return policies
+
+
+def without_effect(policies: Policies, concurrency: int, setting: str) -> str:
+    """Return which policy has no effect, as a sentence without a full stop; empty if each has one.
+
+    Arguments:
+        concurrency: the limit of each pod, 0 for none.
+        setting: the name of the field or annotation that has this limit.
+    """
+    if not concurrency or policies.adaptive is AdaptiveMode.OFF:
+        return ""
+    return f"the annotation {ADAPTIVE} has no effect, since {setting} is {concurrency}"
 
 
 def _policy(field: Field) -> str:
@@ -56,11 +107,22 @@ def _policy(field: Field) -> str:
     return name
 
 
-def _key(field: Field) -> HashKey | None:
+def _key(field: Field, kinds: tuple[KeyKind, ...], allowed: str) -> HashKey | None:
     text = field.text()
     if not text.strip():
         return None
+    if text in kinds:
+        return HashKey(kind=KeyKind(text))
     found = _HEADER.fullmatch(text)
     if found is None:
-        field.expected(_KEYS)
+        field.expected(allowed)
     return HashKey(found[1].lower().encode("ascii"))
+
+
+def _word(field: Field, default: _Word) -> _Word:
+    words, text = type(default), field.text()
+    if not text.strip():
+        return default
+    if text not in tuple(words):
+        field.expected(f"one of {', '.join(words)}")
+    return words(text)

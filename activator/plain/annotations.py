@@ -5,93 +5,30 @@ docs/reference.md has the table; ``python -m activator.plain.annotations`` print
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from activator.kpa.rules import Rules
 from activator.objects import policies
 from activator.objects.fields import Field, Problems
+from activator.plain import annotation_values as values
+from activator.plain.annotation_values import (
+    ChosenProbe,
+    Owner,
+    ReadinessPolicy,
+    Route,
+    Target,
+)
 from throttler.model import NO_POLICIES, Policies
 
 PREFIX: Final = "activator.dev/"
 ENABLED: Final = f"{PREFIX}enabled"
 
 _SCALE: Final = "scale."
-_MOST: Final = 2**31 - 1
-_MOST_HOSTS: Final = 256
-#: A DNS name in lower case (RFC 1123 section 2.1), perhaps behind ``*.``.
-_HOST: Final = re.compile(
-    r"(?=.{1,253}$)(\*\.)?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"
-)
-_PORT_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_TARGET: Final = re.compile(
-    r"(?:(?P<group>[a-z0-9][a-z0-9.-]{0,252})/(?P<version>v[a-z0-9]{1,62})/)?"
-    r"(?P<kind>[A-Za-z][A-Za-z0-9]{0,62})/(?P<name>[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)"
-)
-#: The request target of an HTTP probe: visible ASCII, as kubelet sends it.
-_PATH: Final = re.compile(r"/[!-~]{0,1023}")
-_GRPC_SERVICE: Final = re.compile(r"[A-Za-z0-9_.-]{1,253}")
-
-
-class Owner(Enum):
-    """Which component scales a workload above one replica, and down again."""
-
-    SELF = "self"
-    KEDA = "keda"
-    HPA = "hpa"
-    NONE = "none"
-
-
-class Route(Enum):
-    """How requests get to the activator.
-
-    SHARED: an ingress sends them to the activator's Service. TAKEOVER: the activator's addresses
-    are endpoints of the Service while its pods cannot take requests.
-    """
-
-    SHARED = "shared"
-    TAKEOVER = "takeover"
-
-
-class ReadinessPolicy(Enum):
-    """What makes a pod usable: the activator's probe, or also Kubernetes' list of ready pods."""
-
-    AUTO = "auto"
-    PROBE = "probe"
-    KUBERNETES = "kubernetes"
-
-
-class Target(NamedTuple):
-    """The object that is scaled; ``group`` and ``version`` are empty if the kind implies them."""
-
-    group: str
-    version: str
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return "/".join(part for part in self if part)
-
-
-class ProbeWord(Enum):
-    """The protocol of a probe. NONE: the activator does not probe, Kubernetes decides alone."""
-
-    HTTP = "http"
-    TCP = "tcp"
-    GRPC = "grpc"
-    NONE = "none"
-
-
-class ChosenProbe(NamedTuple):
-    """The probe that an annotation asks for; ``argument`` is a path, or a gRPC service."""
-
-    word: ProbeWord
-    argument: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +46,7 @@ class Annotations:
         route: how requests get to the activator.
         owner: what scales the workload.
         scale: the numbers of the autoscaler.
-        policies: the load balancing policies.
+        policies: which pod gets a request, how many requests a pod gets, and which is next.
     """
 
     target: Target | None = None
@@ -134,7 +71,7 @@ def is_enabled(metadata: Field) -> bool:
         ManifestError: the annotation has another value than ``true`` and ``false``.
     """
     field = metadata["annotations"].at(ENABLED)
-    return _one_of({"true": True, "false": False, "": False})(field) or False
+    return values.one_of({"true": True, "false": False, "": False})(field) or False
 
 
 def parse(metadata: Field) -> Annotations:
@@ -199,97 +136,7 @@ def unknown(metadata: Field) -> Mapping[str, str]:
     }
 
 
-# -- values ---------------------------------------------------------------------------------------
-
-#: Returns the value of an annotation; None if it is absent or empty.
-_Read = Callable[[Field], Any]
-
-
-def _text(field: Field) -> str:
-    if field.value is not None and not isinstance(field.value, str):
-        field.expected("a string in quotes")
-    return field.text().strip()
-
-
-def _one_of(values: Mapping[str, Any]) -> _Read:
-    def read(field: Field) -> Any:
-        text = _text(field)
-        if text and text not in values:
-            field.expected(f"one of {', '.join(filter(None, values))}")
-        return values.get(text) if field.value is not None else None
-
-    return read
-
-
-def _whole(minimum: int) -> _Read:
-    def read(field: Field) -> int | None:
-        text = _text(field)
-        if not text:
-            return None
-        # int() would also take signs, blanks and underscores.
-        if not (text.isascii() and text.isdigit() and len(text) <= 10) or not (
-            minimum <= int(text) <= _MOST
-        ):
-            field.expected(f"an integer from {minimum} to {_MOST}")
-        return int(text)
-
-    return read
-
-
-def _seconds(field: Field) -> float | None:
-    whole = _whole(0)(field)
-    return None if whole is None else float(whole)
-
-
-def _concurrency(field: Field) -> float | None:
-    text = _text(field)
-    if not text:
-        return None
-    if not re.fullmatch(r"\d{1,9}(\.\d{1,6})?", text, re.ASCII) or float(text) < 0.01:
-        field.expected("a number from 0.01 to 999999999")
-    return float(text)
-
-
-def _hosts(field: Field) -> tuple[str, ...] | None:
-    hosts = [host.strip().lower().rstrip(".") for host in _text(field).split(",")]
-    found = tuple(dict.fromkeys(filter(None, hosts)))
-    if len(found) > _MOST_HOSTS or not all(map(_HOST.fullmatch, found)):
-        field.expected(f"up to {_MOST_HOSTS} DNS names, as in hello.example.com,*.example.com")
-    return found or None
-
-
-def _port(field: Field) -> str | None:
-    text = _text(field)
-    if text and not _PORT_NAME.fullmatch(text):
-        field.expected("the name or the number of a port of the Service")
-    return text or None
-
-
-def _target(field: Field) -> Target | None:
-    text = _text(field)
-    if not text:
-        return None
-    found = _TARGET.fullmatch(text)
-    if found is None:
-        field.expected("KIND/NAME or GROUP/VERSION/KIND/NAME, as in deployment/hello")
-    return Target(found["group"] or "", found["version"] or "", found["kind"], found["name"])
-
-
-def _probe(field: Field) -> ChosenProbe | None:
-    text = _text(field)
-    if not text:
-        return None
-    kind, _, argument = text.partition(":")
-    match kind:
-        case "tcp" if not argument:
-            return ChosenProbe(ProbeWord.TCP)
-        case "none" if not argument:
-            return ChosenProbe(ProbeWord.NONE)
-        case "http" if _PATH.fullmatch(argument):
-            return ChosenProbe(ProbeWord.HTTP, argument)
-        case "grpc" if not argument or _GRPC_SERVICE.fullmatch(argument):
-            return ChosenProbe(ProbeWord.GRPC, argument)
-    field.expected("http:/PATH, tcp, grpc, grpc:SERVICE or none")
+# -- the table -------------------------------------------------------------------------------------
 
 
 class Row(NamedTuple):
@@ -302,14 +149,10 @@ class Row(NamedTuple):
     """
 
     attribute: str
-    read: _Read
+    read: values.Read
     values: str
     default: str
     meaning: str
-
-
-def _enum(values: type[Enum]) -> _Read:
-    return _one_of({str(each.value): each for each in values})
 
 
 def _words(values: type[Enum]) -> str:
@@ -319,70 +162,75 @@ def _words(values: type[Enum]) -> str:
 #: All annotations but ``enabled``, by name without the prefix.
 TABLE: Final[Mapping[str, Row]] = {
     "target": Row(
-        *("target", _target, "`KIND/NAME` or `GROUP/VERSION/KIND/NAME`"),
+        *("target", values.target, "`KIND/NAME` or `GROUP/VERSION/KIND/NAME`"),
         "the one Deployment or StatefulSet that the selector matches",
         "The object that is scaled. It has a `scale` subresource.",
     ),
     "hosts": Row(
-        *("hosts", _hosts, "DNS names, separated by commas; `*.` may come first", ""),
+        *("hosts", values.hosts, "DNS names, separated by commas; `*.` may come first", ""),
         "More hosts of the Service, for traffic through the shared port.",
     ),
     "port": Row(
-        *("port", _port, "name or number of a port of the Service"),
+        *("port", values.port, "name or number of a port of the Service"),
         "the only port, or the one named `http`, `http1`, `h2c`, `http2` or `grpc`",
         "The port whose requests are buffered.",
     ),
     "container-concurrency": Row(
-        *("container_concurrency", _whole(0), "integer from 0", "`0`"),
+        *("container_concurrency", values.whole(0), "integer from 0", "`0`"),
         "Requests that one pod has at a time; 0 for no limit.",
     ),
     "timeout-seconds": Row(
-        *("timeout", _seconds, "integer from 0", "`300`"),
+        *("timeout", values.seconds, "integer from 0", "`300`"),
         "Seconds from the arrival of a request to the end of its response.",
     ),
     "response-start-timeout-seconds": Row(
-        *("response_start_timeout", _seconds, "integer from 0", "`0`"),
+        *("response_start_timeout", values.seconds, "integer from 0", "`0`"),
         "Seconds from the arrival of a request to the start of its response; 0 for no limit.",
     ),
     "idle-timeout-seconds": Row(
-        *("idle_timeout", _seconds, "integer from 0", "`0`"),
+        *("idle_timeout", values.seconds, "integer from 0", "`0`"),
         "Seconds without a byte of the response; 0 for no limit.",
     ),
     "readiness-policy": Row(
-        *("readiness", _enum(ReadinessPolicy), _words(ReadinessPolicy), "`auto`"),
+        *("readiness", values.enum_of(ReadinessPolicy), _words(ReadinessPolicy), "`auto`"),
         "What makes a pod usable: the activator's probe, or also Kubernetes' list.",
     ),
     "probe": Row(
-        *("probe", _probe, "`http:/PATH`, `tcp`, `grpc`, `grpc:SERVICE`, `none`"),
+        *("probe", values.probe, "`http:/PATH`, `tcp`, `grpc`, `grpc:SERVICE`, `none`"),
         "the readiness probe of the container, if it is on that port; else `tcp`",
         "How the activator probes a pod. With `none`, Kubernetes' list decides alone.",
     ),
     "route": Row(
-        *("route", _enum(Route), _words(Route), "`shared`"),
+        *("route", values.enum_of(Route), _words(Route), "`shared`"),
         "How requests get to the activator.",
     ),
     "owner": Row(
-        *("owner", _enum(Owner), _words(Owner), "`self`"),
+        *("owner", values.enum_of(Owner), _words(Owner), "`self`"),
         "What scales the workload above one replica, and down again.",
     ),
     "min-scale": Row(
-        *("scale.min_scale", _whole(0), "integer from 0", "`0`"),
+        *("scale.min_scale", values.whole(0), "integer from 0", "`0`"),
         "Replicas that the workload has even without a request.",
     ),
     "max-scale": Row(
-        *("scale.max_scale", _whole(0), "integer from 0", "`0`"),
+        *("scale.max_scale", values.whole(0), "integer from 0", "`0`"),
         "Replicas that the workload never exceeds; 0 for no limit.",
     ),
     "target-concurrency": Row(
-        *("scale.target", _concurrency, "number from 0.01", "container-concurrency, else `100`"),
+        *(
+            "scale.target",
+            values.concurrency,
+            "number from 0.01",
+            "container-concurrency, else `100`",
+        ),
         "Concurrent requests that one pod is meant for.",
     ),
     "idle-seconds": Row(
-        *("scale.idle", _seconds, "integer from 0", "`300`"),
+        *("scale.idle", values.seconds, "integer from 0", "`300`"),
         "Seconds from the end of the last request to scale to zero.",
     ),
     "initial-scale": Row(
-        *("scale.initial_scale", _whole(0), "integer from 0", "`1`"),
+        *("scale.initial_scale", values.whole(0), "integer from 0", "`1`"),
         "Replicas that a cold start asks for; 0 counts as 1.",
     ),
 }
@@ -390,7 +238,7 @@ TABLE: Final[Mapping[str, Row]] = {
 #: The annotations that some module reads.
 _KNOWN: Final = (
     "enabled",
-    *(name.removeprefix(PREFIX) for name in (policies.LOAD_BALANCING, policies.HASH_KEY)),
+    *(name.removeprefix(PREFIX) for name in policies.ANNOTATIONS),
     *TABLE,
 )
 

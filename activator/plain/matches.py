@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from activator.objects.fields import ObjectKey
-from activator.plain.annotations import Target
+from activator.plain.annotation_values import Target
 from activator.plain.workloads import KINDS, Workload, matches
 
 Name = TypeVar("Name", bound=Hashable)

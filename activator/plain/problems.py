@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from activator.plain.matches import known_target
 from activator.plain.service import PlainService, Port
 from activator.plain.slices import Slice
-from activator.plain.workloads import KINDS, Workload
+from activator.plain.workloads import KINDS, SHORT_KINDS, Workload
 
 #: Most names that a sentence lists.
 _SHOWN: Final = 3
@@ -22,15 +22,17 @@ class ProblemReason(StrEnum):
     """Why a Service does not work as its annotations ask.
 
     REFUSED: the Service cannot be buffered at all. NO_SCALABLE_TARGET: no workload is found, so
-    none can be scaled. SEVERAL_TARGETS: more than one is found. HOST_CONFLICT: an older Service has
+    none can be scaled. SEVERAL_TARGETS: more than one is found. UNKNOWN_TARGET_KIND: the annotation
+    names a kind that needs its group and version. HOST_CONFLICT: an older Service has
     a host. PORT_CONFLICT: an older slice has the allotted port. NO_SUCH_PORT: slices list pods, but
-    not the buffered port. OWN_PORT: slices list the activator itself. LIMITED: a field of the
-    Service limits the activator.
+    not the buffered port. OWN_PORT: slices list the activator itself. LIMITED: an annotation has
+    no effect, or a field of the Service limits the activator.
     """
 
     REFUSED = "refused"
     NO_SCALABLE_TARGET = "no-scalable-target"
     SEVERAL_TARGETS = "several-targets"
+    UNKNOWN_TARGET_KIND = "unknown-target-kind"
     HOST_CONFLICT = "host-conflict"
     PORT_CONFLICT = "port-conflict"
     NO_SUCH_PORT = "no-such-port"
@@ -64,6 +66,12 @@ def of_target(service: PlainService, workloads: Sequence[Workload]) -> Iterator[
         known = known_target(target, service.key.namespace)
         if known is not None and not workloads:
             yield Problem(ProblemReason.NO_SCALABLE_TARGET, f"the target {known} does not exist")
+        elif not target.group and target.kind.lower() not in SHORT_KINDS:
+            yield Problem(
+                ProblemReason.UNKNOWN_TARGET_KIND,
+                f"annotation activator.dev/target: the kind {target.kind} needs its group and "
+                f"version: write GROUP/VERSION/{target.kind}/{target.name}",
+            )
     elif not workloads:
         selector = ",".join(f"{name}={value}" for name, value in service.selector.items())
         yield Problem(

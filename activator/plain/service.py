@@ -10,13 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from activator.objects import policies
 from activator.objects.fields import Field, ObjectKey, Problems, identify, root
-from activator.plain.annotations import PREFIX, Annotations, Route, is_enabled, unknown
+from activator.plain.annotation_values import Route
+from activator.plain.annotations import PREFIX, Annotations, is_enabled, unknown
 from activator.plain.annotations import read as read_annotations
 from throttler.model import AppProtocol
 
 #: The annotation that chooses the buffered port.
 PORT: Final = f"{PREFIX}port"
+_CONCURRENCY: Final = f"{PREFIX}container-concurrency"
 
 _MAX_PORT: Final = 65_535
 #: Names of ports that the activator takes by itself, in this order.
@@ -199,6 +202,9 @@ def _warnings(metadata: Field, spec: Field, asks: Annotations, port: Port | None
     for name, near in unknown(metadata).items():
         hint = f"; did you mean {near}?" if near else ""
         found.append(f"the annotation {name} is unknown{hint}")
+    limit = asks.container_concurrency
+    if text := policies.without_effect(asks.policies, limit, _CONCURRENCY):
+        found.append(text)
     if port is not None:
         found += _about_protocol(spec["ports"], port)
     takeover = asks.route is Route.TAKEOVER

@@ -34,26 +34,29 @@ _MOST_LOGGED: Final = 100
 
 
 class ServiceSink(Protocol):
-    """Takes Services and their pods (a part of activator.discovery.sink.Sink)."""
+    """Takes Services and their pods. Revisions have the same values (activator.discovery.sink)."""
 
     def set_revision(self, revision: Revision) -> None:
-        """Add or replace a Service; another uid means another Service."""
+        """Add or replace a revision; another uid means another revision."""
 
     def delete_revision(self, revision_id: RevisionID) -> None:
-        """Remove a deleted Service."""
+        """Remove a deleted revision."""
 
     def set_endpoints(
         self, revision_id: RevisionID, endpoints: Mapping[AppProtocol, ListedEndpoints]
     ) -> None:
-        """Replace all pods of a Service, by protocol."""
+        """Replace all pods of a revision, by protocol."""
 
     def set_activators(
         self, revision_id: RevisionID, addresses: Mapping[AppProtocol, frozenset[str]]
     ) -> None:
-        """Replace the IPs of the activators that share the pods of a Service, by protocol."""
+        """Replace the IPs of the activators that share the pods of a revision, by protocol."""
 
     def set_route(self, revision_id: RevisionID, route: Route) -> None:
-        """Replace the hosts and the port of a Service."""
+        """Replace the hosts and the port of a Service; ``Route()`` if it has none.
+
+        May come before the Service. The caller also resets it when the Service is deleted.
+        """
 
 
 @dataclass(slots=True)

@@ -15,6 +15,9 @@ from activator.plain.probes import ContainerProbe, container_probe
 #: The kinds that a selector is matched with.
 KINDS: Final = ("Deployment", "StatefulSet")
 
+#: The kinds that ``activator.dev/target`` may name without group and version, in lower case.
+SHORT_KINDS: Final = frozenset({"deployment", "statefulset", "replicaset", "replicationcontroller"})
+
 _MAX_REPLICAS: Final = 2**31 - 1
 _MAX_PORT: Final = 65_535
 

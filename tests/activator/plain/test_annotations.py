@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from activator.kpa.rules import Rules
 from activator.objects.fields import Field, ManifestError, root
 from activator.plain import annotations as plain
-from activator.plain.annotations import (
-    TABLE,
-    Annotations,
+from activator.plain.annotation_values import (
     ChosenProbe,
     Owner,
     ProbeWord,
@@ -23,6 +21,7 @@ from activator.plain.annotations import (
     Route,
     Target,
 )
+from activator.plain.annotations import TABLE, Annotations
 
 
 def metadata(**texts: object) -> Field:
@@ -85,6 +84,7 @@ def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
     assert plain.parse(metadata(**texts)) == Annotations(**expected)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("texts", "error"),
     [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from activator.plain.annotations import ChosenProbe, ProbeWord, ReadinessPolicy
+from activator.plain.annotation_values import ChosenProbe, ProbeWord, ReadinessPolicy
 from activator.plain.probe_choice import choose
 from activator.plain.probes import ContainerProbe, Handler
 from activator.plain.workloads import parse

@@ -20,6 +20,7 @@ from tests.activator.plain.objects import (
     takeover_slice,
 )
 from throttler.model import (
+    AdaptiveMode,
     AppProtocol,
     Endpoint,
     HashKey,
@@ -72,13 +73,14 @@ def test_annotations_and_the_workload_decide() -> None:
         "idle_timeout_seconds": "7",
         "load_balancing": "hash",
         "hash_key": "header:X-User",
+        "adaptive_concurrency": "observe",
     }
     ports = [{"name": "web", "port": 443, "targetPort": 8080, "appProtocol": "https"}]
     workload = deployment(container(readinessProbe={"httpGet": {"path": "/up", "port": 8080}}))
     found = revision(annotations, workload, ports=ports)
     assert (found.container_concurrency, found.timeout) == (3, 9.0)
     assert (found.response_start_timeout, found.idle_timeout, found.tls) == (8.0, 7.0, True)
-    assert found.policies == Policies("hash", HashKey(b"x-user"))
+    assert found.policies == Policies("hash", HashKey(b"x-user"), adaptive=AdaptiveMode.OBSERVE)
     assert (found.probe.kind, found.probe.path) == (ProbeKind.HTTP, b"/up")
     assert found.readiness is ReadinessRule.PROBE
 

@@ -165,6 +165,12 @@ def test_a_headless_service_can_be_shared() -> None:
             {"sessionAffinity": "ClientIP"},
             "sessionAffinity ClientIP with container-concurrency",
         ),
+        (
+            {"adaptive_concurrency": "observe", "container_concurrency": "5"},
+            {},
+            "activator.dev/adaptive-concurrency has no effect, since "
+            "activator.dev/container-concurrency is 5",
+        ),
     ],
 )
 def test_warnings(annotations: Any, spec: Any, warning: str) -> None:

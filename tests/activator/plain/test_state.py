@@ -240,6 +240,7 @@ def test_of_two_services_that_claim_a_host_the_older_has_it(world: World) -> Non
             [service_object({"target": "deployment/x"}), deployment()],
             *("no-scalable-target", "the target Deployment shop/x does not exist"),
         ),
+        ([service_object({"target": "foo/bar"})], "unknown-target-kind", "foo needs its group and"),
         (
             [service_object(), deployment(), named(deployment(), "b")],
             *("several-targets", "the selector matches Deployment/b, Deployment/hello; choose"),

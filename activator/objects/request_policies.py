@@ -1,0 +1,235 @@
+"""Reads the annotations for requests without a pod: waking, authorization, and waiting clients.
+
+Pure. Knative has no counterpart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import urlsplit
+
+from activator.objects.fields import Field, Problems
+from throttler.request_policies import (
+    HEARTBEAT_EVERY,
+    PAGE_AFTER,
+    Authorization,
+    Profile,
+    RequestPolicies,
+    WaitMode,
+    WakeRules,
+    WhileWaiting,
+)
+
+WHILE_WAITING: Final = "activator.dev/while-waiting"
+PAGE_AFTER_SECONDS: Final = "activator.dev/page-after-seconds"
+PAGE_TEMPLATE: Final = "activator.dev/page-template"
+HEARTBEAT_SECONDS: Final = "activator.dev/heartbeat-seconds"
+WAKE_METHODS: Final = "activator.dev/wake-methods"
+WAKE_NOT_USER_AGENTS: Final = "activator.dev/wake-not-user-agents"
+WAKE_NOT_PATHS: Final = "activator.dev/wake-not-paths"
+WAKE_REQUIRES_HEADER: Final = "activator.dev/wake-requires-header"
+ASLEEP_STATUS: Final = "activator.dev/asleep-status"
+AUTH_URL: Final = "activator.dev/auth-url"
+AUTH_ALWAYS: Final = "activator.dev/auth-always"
+AUTH_CACHE_SECONDS: Final = "activator.dev/auth-cache-seconds"
+PROFILE: Final = "activator.dev/profile"
+WAIT_SECONDS: Final = "activator.dev/wait-seconds"
+_WAITING: Final = (WHILE_WAITING, PAGE_AFTER_SECONDS, PAGE_TEMPLATE, HEARTBEAT_SECONDS)
+_WAKE: Final = (
+    WAKE_METHODS,
+    WAKE_NOT_USER_AGENTS,
+    WAKE_NOT_PATHS,
+    WAKE_REQUIRES_HEADER,
+    ASLEEP_STATUS,
+)
+_AUTH: Final = (AUTH_URL, AUTH_ALWAYS, AUTH_CACHE_SECONDS)
+#: All annotations of this module.
+ANNOTATIONS: Final = (*_WAITING, *_WAKE, *_AUTH, PROFILE, WAIT_SECONDS)
+
+ASLEEP_STATUSES: Final = ("503", "200", "204")
+#: The most members of a list; each is compared with each request that would have to wait.
+MOST_MEMBERS: Final = 64
+_MOST_CHARACTERS: Final = 200
+#: A method and the name of a header field are tokens (RFC 9110 sections 9.1 and 5.6.2).
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
+#: Fields that frame a message or belong to one hop. The activator reads them before any rule.
+_OF_ONE_HOP: Final = frozenset(
+    (
+        *("connection", "content-length", "expect", "keep-alive", "proxy-connection", "te"),
+        *("trailer", "transfer-encoding", "upgrade"),
+    )
+)
+_PRINTABLE: Final = re.compile(r"[ -~]+")
+_PATH: Final = re.compile(r"/[!-~]*")
+_URL: Final = re.compile(r"[!-~]{1,2000}")
+#: A key of a ConfigMap.
+_KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_NUMBER: Final = re.compile(r"\d{1,6}(\.\d{1,3})?", re.ASCII)
+_DAY: Final = 86_400.0
+
+
+def parse(annotations: Field) -> RequestPolicies | None:
+    """Return the policies that annotations choose; None without any.
+
+    Arguments:
+        annotations: of a Revision or a Service.
+
+    Raises:
+        ManifestError: a value is not allowed; the error lists the allowed ones. One error names all
+            wrong values. An empty value is no value.
+    """
+    problems = Problems()
+    profile = problems.read(lambda: _profile(annotations.at(PROFILE)))
+    waiting = problems.read(lambda: _waiting(annotations, profile))
+    wake = problems.read(lambda: _wake(annotations))
+    authorization = problems.read(lambda: _authorization(annotations))
+    seconds = problems.read(lambda: _seconds(annotations.at(WAIT_SECONDS), 1, _DAY, 0.0))
+    problems.fail()
+    chosen = RequestPolicies(waiting, wake, authorization, profile, seconds or 0.0)
+    return None if chosen == RequestPolicies() else chosen
+
+
+def _waiting(annotations: Field, profile: Profile | None) -> WhileWaiting | None:
+    field, problems = annotations.at(WHILE_WAITING), Problems()
+    words = problems.read(lambda: _list(field, _is_mode, f"a list of {', '.join(WaitMode)}")) or ()
+    after, every = annotations.at(PAGE_AFTER_SECONDS), annotations.at(HEARTBEAT_SECONDS)
+    page_after = problems.read(lambda: _seconds(after, 0, 300, PAGE_AFTER))
+    heartbeat_every = problems.read(lambda: _seconds(every, 1, 300, HEARTBEAT_EVERY))
+    template = problems.read(lambda: _key(annotations.at(PAGE_TEMPLATE))) or ""
+    problems.fail()
+    if not words and profile is Profile.OPENAI:
+        words = (WaitMode.HEARTBEAT.value,)
+    if not words:
+        return None
+    assert page_after is not None
+    assert heartbeat_every is not None
+    return WhileWaiting(tuple(map(WaitMode, words)), page_after, heartbeat_every, template)
+
+
+def _wake(annotations: Field) -> WakeRules | None:
+    problems = Problems()
+
+    def members(name: str, allows: Callable[[str], object], what: str) -> tuple[bytes, ...]:
+        found = problems.read(lambda: _list(annotations.at(name), allows, what)) or ()
+        return tuple(each.encode("ascii") for each in found)
+
+    rules = WakeRules(
+        members(WAKE_METHODS, _is_method, "a list of methods, as in GET,POST"),
+        tuple(
+            each.lower()
+            for each in members(WAKE_NOT_USER_AGENTS, _PRINTABLE.fullmatch, "a list of ASCII texts")
+        ),
+        members(WAKE_NOT_PATHS, _PATH.fullmatch, "a list of paths, as in /health,/metrics"),
+        problems.read(lambda: _header(annotations.at(WAKE_REQUIRES_HEADER))) or b"",
+        problems.read(lambda: _status(annotations.at(ASLEEP_STATUS))) or 503,
+    )
+    problems.fail()
+    return None if rules == WakeRules() else rules
+
+
+def _authorization(annotations: Field) -> Authorization | None:
+    problems, cache = Problems(), annotations.at(AUTH_CACHE_SECONDS)
+    url = problems.read(lambda: _url(annotations.at(AUTH_URL)))
+    always = problems.read(lambda: switch(annotations.at(AUTH_ALWAYS))) or False
+    seconds = problems.read(lambda: _seconds(cache, 0, 3600, 0.0)) or 0.0
+    problems.fail()
+    return Authorization(url, always, seconds) if url else None
+
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+def switch(field: Field) -> bool:
+    """Return whether an annotation is ``true``; one that is absent or empty is not.
+
+    Raises:
+        ManifestError: it is something else than ``true`` or ``false``.
+    """
+    text = field.text()
+    if not text.strip():
+        return False
+    if text not in ("true", "false"):
+        field.expected("one of true, false")
+    return text == "true"
+
+
+def _profile(field: Field) -> Profile | None:
+    text = field.text().strip()
+    if text and text not in tuple(Profile):
+        field.expected(f"one of {', '.join(Profile)}")
+    return Profile(text) if text else None
+
+
+def _is_mode(text: str) -> bool:
+    return text in tuple(WaitMode)
+
+
+def _is_method(text: str) -> bool:
+    return text == text.upper() and _TOKEN.fullmatch(text) is not None
+
+
+def _list(field: Field, allows: Callable[[str], object], what: str) -> tuple[str, ...]:
+    """Return the members of a list with commas, each once and in order."""
+    members = dict.fromkeys(filter(None, (each.strip() for each in field.text().split(","))))
+    if len(members) > MOST_MEMBERS:
+        field.fail(f"expected at most {MOST_MEMBERS} members, got {len(members)}")
+    if not all(len(each) <= _MOST_CHARACTERS and allows(each) for each in members):
+        field.expected(what)
+    return tuple(members)
+
+
+def _seconds(field: Field, minimum: float, maximum: float, default: float) -> float:
+    text = field.text().strip()
+    if not text:
+        return default
+    if not _NUMBER.fullmatch(text) or not minimum <= float(text) <= maximum:
+        field.expected(f"a number of seconds from {minimum:g} to {maximum:g}")
+    return float(text)
+
+
+def _key(field: Field) -> str:
+    text = field.text().strip()
+    if text and not _KEY.fullmatch(text):
+        field.expected("a key of the ConfigMap activator-pages, as in shop.html")
+    return text
+
+
+def _header(field: Field) -> bytes:
+    text = field.text().strip()
+    if text and (not _TOKEN.fullmatch(text) or text.lower() in _OF_ONE_HOP):
+        field.expected("the name of an end-to-end header field, as in Authorization")
+    return text.lower().encode("ascii")
+
+
+def _status(field: Field) -> int:
+    text = field.text().strip()
+    if text and text not in ASLEEP_STATUSES:
+        field.expected(f"one of {', '.join(ASLEEP_STATUSES)}")
+    return int(text or 503)
+
+
+def _url(field: Field) -> str:
+    text = field.text().strip()
+    if not text:
+        return ""
+    try:
+        is_good = _is_url(text)
+    except ValueError:
+        is_good = False
+    if not is_good:
+        field.expected("an http or https URL, as in http://auth.example.svc:8080/check")
+    return text
+
+
+def _is_url(text: str) -> bool:
+    parts = urlsplit(text)
+    return (
+        parts.scheme in ("http", "https")
+        and bool(parts.hostname)
+        and parts.port != 0
+        and parts.username is None
+        and not parts.fragment
+        and _URL.fullmatch(text) is not None
+    )
