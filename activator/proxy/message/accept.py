@@ -1,4 +1,4 @@
-"""Decides by the Accept field whether a client prefers JSON to text (RFC 9110 section 12.5.1).
+"""Decides by the Accept field which media types a client prefers (RFC 9110 section 12.5.1).
 
 The activator reads the field only for its own responses, so a request that a pod serves costs
 nothing here. Knative has no counterpart: its activator always responds with text.
@@ -20,7 +20,9 @@ _QUOTED: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _QUALITY: Final = re.compile(rb"q[ \t]*=[ \t]*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)", re.IGNORECASE)
 #: Media ranges that match the activator's two forms of a response, the most specific first.
 _JSON: Final = (b"application/problem+json", b"application/json")
+_HTML: Final = (b"text/html", b"application/xhtml+xml")
 _TEXT: Final = (b"text/plain", b"text/*", b"*/*")
+_EVENT_STREAM: Final = b"text/event-stream"
 
 
 def prefers_json(block: bytes) -> bool:
@@ -36,6 +38,38 @@ def prefers_json(block: bytes) -> bool:
     json = next((qualities[name] for name in _JSON if name in qualities), 0.0)
     text = next((qualities[name] for name in _TEXT if name in qualities), 0.0)
     return json > 0 and json >= text
+
+
+def prefers_html(block: bytes) -> bool:
+    """Return whether the client names HTML, accepts it, and prefers no other type that it names.
+
+    Wildcards name no type: a client that sends only ``*/*`` is no browser.
+
+    Arguments:
+        block: the request's header fields, each preceded by its CRLF.
+    """
+    qualities = {name: q for name, q in _qualities(block).items() if not name.endswith(b"*")}
+    html = max(qualities.get(name, 0.0) for name in _HTML)
+    return html > 0 and html >= max(qualities.values())
+
+
+def names_no_form(block: bytes) -> bool:
+    """Return whether the client names neither JSON nor text, so that its request may decide.
+
+    Arguments:
+        block: the request's header fields, each preceded by its CRLF.
+    """
+    qualities = _qualities(block)
+    return not any(name in qualities for name in (*_JSON, *_HTML, *_TEXT[:-1]))
+
+
+def names_event_stream(block: bytes) -> bool:
+    """Return whether the client names ``text/event-stream``, and accepts it.
+
+    Arguments:
+        block: the request's header fields, each preceded by its CRLF.
+    """
+    return _qualities(block).get(_EVENT_STREAM, 0.0) > 0
 
 
 def _qualities(block: bytes) -> dict[bytes, float]:

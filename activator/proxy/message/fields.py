@@ -13,11 +13,13 @@ from activator.knative import control_fields
 
 #: The plain Service of a request, ``namespace/name``; the ingress sets it.
 SERVICE: Final = b"activator-service"
+#: The class of a request in the queue: high, normal or low.
+PRIORITY: Final = b"activator-priority"
 
 #: Protected fields: a client's Connection header cannot remove them from the request to a pod.
 _PROTECTED_PREFIXES: Final = (*control_fields.PREFIXES, b"x-forwarded-")
 _PROTECTED: Final = frozenset(
-    (b"host", b"content-length", b"transfer-encoding", b"forwarded", SERVICE)
+    (b"host", b"content-length", b"transfer-encoding", b"forwarded", SERVICE, PRIORITY)
 )
 
 #: Fields that are not allowed in a trailer section: framing, routing, request modifiers,
@@ -53,7 +55,7 @@ REQUEST_FIELDS: Final = frozenset(
         *(b"connection", b"content-length", b"expect", b"host", b"http2-settings", b"keep-alive"),
         *control_fields.OWN,
         *(b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer"),
-        *(b"transfer-encoding", b"upgrade", b"x-forwarded-for", SERVICE),
+        *(b"transfer-encoding", b"upgrade", b"x-forwarded-for", SERVICE, PRIORITY),
     )
 )
 
@@ -78,7 +80,7 @@ RECURRING: Final = frozenset(
         *(b"access-control-allow-origin", b"alt-svc", b"cache-control", b"connection", b"date"),
         *(b"content-encoding", b"content-language", b"content-length", b"content-type", b"dnt"),
         *control_fields.RECURRING,
-        SERVICE,
+        *(SERVICE, PRIORITY),
         *(b"expect", b"expires", b"host", b"keep-alive", b"pragma", b"priority"),
         *(b"referrer-policy", b"sec-ch-ua", b"sec-ch-ua-mobile", b"sec-ch-ua-platform"),
         *(b"sec-fetch-dest", b"sec-fetch-mode", b"sec-fetch-site", b"sec-fetch-user", b"server"),
@@ -106,6 +108,45 @@ def without_named(block: bytes, names: Iterable[bytes]) -> bytes:
     lines = block.split(b"\r\n")
     kept = [line for line in lines[1:] if line.partition(b":")[0].lower() not in removed]
     return b"".join(b"\r\n" + line for line in kept)
+
+
+_SPACE: Final = 0x20
+#: The beginning of a field line by the name of the field. The names come from the configuration.
+_MOST_NAMES: Final = 256
+_begins: dict[bytes, bytes] = {}
+
+
+def values_in(lines: bytes, name: bytes) -> bytes:
+    """Return the values of a field, joined by ``, ``.
+
+    Arguments:
+        lines: field lines, each preceded by its CRLF.
+        name: in lower case.
+    """
+    begins = _begins.get(name)
+    if begins is None:
+        if len(_begins) >= _MOST_NAMES:
+            _begins.clear()
+        begins = _begins[name] = b"\r\n" + name + b":"
+    # `find` would parse its arguments by a format, which takes longer than `split` does.
+    pieces = lines.lower().split(begins)
+    count = len(pieces)
+    if count == 1:
+        return b""
+    start = len(pieces[0]) + len(begins)
+    if count == 2:  # the usual case: one space before the value, and none behind it
+        if start < len(lines) and lines[start] == _SPACE:
+            start += 1
+        value = lines[start:].partition(b"\r\n")[0]
+        if value and (value[0] <= _SPACE or value[-1] <= _SPACE):
+            value = value.strip(b" \t")
+        return value
+    values: list[bytes] = []
+    for piece in pieces[1:]:
+        found = lines[start : start + len(piece)]  # ordered: a length is not negative
+        values.append(found.partition(b"\r\n")[0].strip(b" \t"))
+        start += len(piece) + len(begins)
+    return b", ".join(values)
 
 
 def is_lookalike(name: bytes) -> bool:

@@ -25,13 +25,17 @@ _UNITS: Final[Mapping[bytes, float]] = {
 
 _UNKNOWN: Final = 2
 _DEADLINE_EXCEEDED: Final = 4
+_PERMISSION_DENIED: Final = 7
 _UNIMPLEMENTED: Final = 12
 _INTERNAL: Final = 13
 _UNAVAILABLE: Final = 14
+_UNAUTHENTICATED: Final = 16
 #: gRPC's mapping of HTTP statuses, except for 504: there a deadline of the activator or of the
 #: client has passed.
 _STATUSES: Final[Mapping[int, int]] = {
     HTTPStatus.BAD_REQUEST: _INTERNAL,
+    HTTPStatus.UNAUTHORIZED: _UNAUTHENTICATED,
+    HTTPStatus.FORBIDDEN: _PERMISSION_DENIED,
     HTTPStatus.NOT_FOUND: _UNIMPLEMENTED,
     HTTPStatus.BAD_GATEWAY: _UNAVAILABLE,
     HTTPStatus.SERVICE_UNAVAILABLE: _UNAVAILABLE,

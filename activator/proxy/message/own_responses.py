@@ -14,7 +14,7 @@ from activator.knative import response_texts
 from activator.knative.control_fields import NETWORK_HASH_START
 from activator.knative.probes import AUTOSCALER_BODY
 from activator.proxy.message.version import HTTP_1_0, Version
-from throttler.errors import RevisionNotFound, WaitTooLong
+from throttler.errors import FlowFull, RevisionNotFound, WaitTooLong
 from throttler.model import RevisionKind
 from throttler.reason import Reason
 
@@ -22,6 +22,7 @@ from throttler.reason import Reason
 _MAX_DETAIL: Final = 200
 
 PLAIN: Final = b"\r\nContent-Type: text/plain; charset=utf-8"
+JSON: Final = b"\r\nContent-Type: application/json"
 _NOSNIFF: Final = PLAIN + b"\r\nX-Content-Type-Options: nosniff"
 
 _STATUS_LINES: Final = {
@@ -61,6 +62,11 @@ class OwnResponse:
         detail = printable(self.detail)
         return f"{self.reason.value}; {detail}" if detail else self.reason.value
 
+    @property
+    def has_length(self) -> bool:
+        """Whether it has the field Content-Length: 204 must not (RFC 9110 section 8.6)."""
+        return self.status != HTTPStatus.NO_CONTENT
+
     def render(self, *, date: bytes, head_only: bool, keep_alive: bool, version: Version) -> bytes:
         """Return the response in HTTP/1.
 
@@ -75,12 +81,12 @@ class OwnResponse:
             connection = b"\r\nConnection: close"
         elif version is HTTP_1_0:
             connection = b"\r\nConnection: keep-alive"
-        return b"%b%b%b\r\nDate: %b\r\nContent-Length: %d%b\r\n\r\n%b" % (
+        return b"%b%b%b\r\nDate: %b%b%b\r\n\r\n%b" % (
             _STATUS_LINES[self.status],
             self.fields,
             self.reason_lines(),
             date,
-            len(self.body),
+            b"\r\nContent-Length: %d" % len(self.body) if self.has_length else b"",
             connection,
             b"" if head_only else self.body,
         )
@@ -152,6 +158,9 @@ def not_found(error: RevisionNotFound) -> OwnResponse:
             return _error(404, _SERVICE_FORM, Reason.UNKNOWN_REVISION, "")
         text = f'the activator knows no annotated Service "{error.namespace}/{error.name}"'
         return _error(404, printable(text), Reason.UNKNOWN_REVISION, "")
+    if error.host is not None:
+        text = f'no Revision and no annotated Service has the host "{error.host}"'
+        return _error(404, printable(text), Reason.UNKNOWN_REVISION, response_texts.NAME_IT)
     text = response_texts.not_found(error.name)
     return _error(
         404, text, Reason.UNKNOWN_REVISION, "" if error.namespace else response_texts.NAME_IT
@@ -166,6 +175,12 @@ def queue_full(bound: str, retry_after: int | None = None) -> OwnResponse:
         retry_after: seconds, as in ``OwnResponse``.
     """
     return _error(503, response_texts.QUEUE_FULL, Reason.QUEUE_FULL, bound, retry_after)
+
+
+def tenant_full(error: FlowFull, retry_after: int | None = None) -> OwnResponse:
+    """Return the response to a request whose flow has its part of the queue."""
+    detail = f"{error.waiting} queued"
+    return _error(503, str(error), Reason.TENANT_FULL, detail, retry_after)
 
 
 def shed(error: WaitTooLong, retry_after: int | None = None) -> OwnResponse:
@@ -192,9 +207,76 @@ def timed_out(reason: Reason, detail: str, retry_after: int | None = None) -> Ow
     return OwnResponse(504, PLAIN, _TIMED_OUT, reason, detail, retry_after)
 
 
+def asleep(status: int, retry_after: int) -> OwnResponse:
+    """Return the response to a request that may not wake its revision; 200 and 204 have no body.
+
+    Arguments:
+        status: 200, 204 or 503.
+        retry_after: seconds, for 503.
+    """
+    if status != HTTPStatus.SERVICE_UNAVAILABLE:
+        return OwnResponse(status, reason=Reason.ASLEEP)
+    return _error(status, "the service is asleep", Reason.ASLEEP, "", retry_after)
+
+
+def denied(status: int, challenges: bytes) -> OwnResponse:
+    """Return the response to a request that the authorization server denies.
+
+    Arguments:
+        status: 401 or 403.
+        challenges: its WWW-Authenticate fields as lines, each preceded by its CRLF.
+    """
+    text = HTTPStatus(status).phrase.lower()
+    response = _error(status, text, Reason.DENIED)
+    return replace(response, fields=response.fields + challenges)
+
+
+def not_authorized(why: str, retry_after: int) -> OwnResponse:
+    """Return the response to a request about which the authorization server has not decided.
+
+    Arguments:
+        why: the cause, for people. It names no address, since clients get it.
+        retry_after: seconds.
+    """
+    return _error(503, "no decision about authorization", Reason.NOT_AUTHORIZED, why, retry_after)
+
+
+def kept(body: bytes, age: int) -> OwnResponse:
+    """Return a response of a pod that was kept, while the service is asleep.
+
+    Arguments:
+        body: JSON.
+        age: seconds since the pod sent it (RFC 9111 section 5.1).
+    """
+    fields = b"%b\r\nCache-Control: no-store\r\nAge: %d" % (JSON, age)
+    return OwnResponse(200, fields, body, Reason.ASLEEP, "a kept response of a pod")
+
+
+def wait_refused(why: Reason, retry_after: int) -> OwnResponse:
+    """Return the response to a request that would have to wait, where none may.
+
+    Arguments:
+        why: why it would have to wait.
+        retry_after: seconds, as in ``OwnResponse``.
+    """
+    text = "no pod is free now; retry later"
+    return _error(503, text, Reason.WAIT_REFUSED, why.value, retry_after)
+
+
 def upstream_failed(text: str) -> OwnResponse:
     """Return the response to a request that its pod failed; ``text`` names the error."""
     return _error(502, text, Reason.UPSTREAM_FAILED, text)
+
+
+def no_event_stream(text: str, error: bytes) -> OwnResponse:
+    """Return the response to a request whose pod sent no event stream after an early head.
+
+    Arguments:
+        text: names the pod and its response.
+        error: the pod's error in OpenAI's form; empty if it has none.
+    """
+    response = _error(502, text, Reason.NO_EVENT_STREAM, text)
+    return replace(response, body=error) if error else response
 
 
 def draining(detail: str) -> OwnResponse:

@@ -23,7 +23,7 @@ TYPES: Final = "tag:activator.dev,2026:reasons/"
 _PROBLEM: Final = b"\r\nContent-Type: application/problem+json"
 #: Both forms have it. Otherwise a cache could give one form to a client that prefers the other. A
 #: cache may store a 404 without explicit permission (RFC 9110 section 15.1).
-_VARY: Final = b"\r\nVary: Accept"
+VARY: Final = b"\r\nVary: Accept"
 
 
 def negotiate_for_revision(
@@ -44,7 +44,7 @@ def negotiate_for_revision(
         waited: seconds since the request arrived.
         attempts: how often the request was assigned to a pod.
     """
-    response = replace(response, fields=response.fields + _VARY + added_lines)
+    response = replace(response, fields=response.fields + VARY + added_lines)
     if not prefers_json(lines):
         return response
     about: dict[str, str | float] = {
@@ -65,7 +65,7 @@ def negotiate(response: OwnResponse, block: bytes) -> OwnResponse:
     """
     if not (response.reason and block):
         return response
-    response = replace(response, fields=response.fields + _VARY)
+    response = replace(response, fields=response.fields + VARY)
     if not prefers_json(block):
         return response
     return _as_problem(response, {}, RevisionKind.REVISION)
@@ -79,7 +79,7 @@ def negotiate_not_found(error: RevisionNotFound, block: bytes) -> OwnResponse:
         block: the request's header fields, each preceded by its CRLF.
     """
     response = not_found(error)
-    response = replace(response, fields=response.fields + _VARY)
+    response = replace(response, fields=response.fields + VARY)
     if not prefers_json(block):
         return response
     named = _names(printable(error.namespace), printable(error.name), error.kind)

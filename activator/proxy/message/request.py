@@ -15,6 +15,7 @@ from activator.proxy.message.fields import (
     is_handled,
     lines_of,
     tokens,
+    values_in,
     without_named,
 )
 from activator.proxy.message.grammar import FramingError, check_request, is_good_part
@@ -148,13 +149,23 @@ class Request:
         Returns:
             The value; empty if the request does not have the field.
         """
+        fields = self.fields
         if name == b"host":
             return self.host
-        if name in self.fields:
-            return self.fields[name].strip(b" \t")
+        if fields and name in fields:
+            return fields[name].strip(b" \t")
         if self.version is HTTP_2 or self._lines is None:
             return b""
-        return _values_in(self._lines, name)
+        return values_in(self._lines, name)
+
+    def around_cookies(self) -> bytes:
+        """Return bytes that hold the value of Cookie, if the request has one, and maybe others.
+
+        A search in them costs less than ``value_of``: in HTTP/1 they are all unhandled fields.
+        """
+        if self.version is HTTP_2 or self._lines is None:
+            return self.fields.get(b"cookie", b"")
+        return self._lines
 
     def size(self) -> int:
         """Return the approximate number of bytes of the head that a pod gets."""
@@ -245,27 +256,6 @@ def read_request(head: bytes, limits: RequestLimits) -> Request:
         upgrade,
         expects,
     )
-
-
-def _values_in(lines: bytes, name: bytes) -> bytes:
-    """Return the values of a field, joined by ``, ``.
-
-    Arguments:
-        lines: field lines, each preceded by its CRLF.
-        name: in lower case.
-    """
-    begins = b"\r\n" + name + b":"
-    lower = lines.lower()
-    values: list[bytes] = []
-    at = lower.find(begins)
-    while at >= 0:
-        end = lines.find(b"\r\n", at + 2)
-        if end < 0:
-            end = len(lines)
-        value = lines[at + len(begins) : end]  # ordered: a name holds no CRLF
-        values.append(value.strip(b" \t"))
-        at = lower.find(begins, end)
-    return b", ".join(values)
 
 
 def body_of(request: Request) -> Body:

@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from activator.proxy.message.body import Body, CloseBody, LengthBody, PodChunkedBody
-from activator.proxy.message.fields import tokens, without_named
+from activator.proxy.message.fields import tokens, values_in, without_named
 from activator.proxy.message.grammar import FramingError, check_response, is_good_part
 from activator.proxy.message.head import Head
 from activator.proxy.message.lines import RESPONSE_LINES
@@ -83,6 +83,17 @@ class Response:
         self.body: Body | None = None
         self.chunked = False
         self.upgrade = b""
+
+    def value_of(self, name: bytes) -> bytes:
+        """Return the value of an end-to-end field; values of equal names are joined by ``, ``.
+
+        Arguments:
+            name: in lower case.
+
+        Returns:
+            The value; empty if the response does not have the field.
+        """
+        return values_in(self.block, name)
 
     def unchanged(self, raw: bytes) -> bytes:
         """Return a plain response for the client, without the line in ``skipped``.

@@ -233,6 +233,8 @@ def test_garbage_is_refused_or_gives_a_head_of_whole_lines(garbage):
         ((b"X-User:  anna ",), b"x-user", b"anna"),
         ((b"x-user: anna",), b"x-user", b"anna"),
         ((b"A: 1", b"X-USER:", b"B: 2"), b"x-user", b""),
+        ((b"A: 1", b"X-USER:"), b"x-user", b""),
+        ((b"X-User:\tanna\t",), b"x-user", b"anna"),
         ((b"X-User: a", b"B: x-user: c", b"x-User: b"), b"x-user", b"a, b"),
         ((b"X-User-Id: a", b"My-X-User: b"), b"x-user", b""),
         ((b"TE: trailers",), b"te", b"trailers"),

@@ -1,0 +1,40 @@
+(() => {
+  const steps = {asked: 1, listed: 2, probed: 3, busy: 3};
+  let odd = 0;
+  let timer = 0;
+  const show = (phase, left) => {
+    document.querySelectorAll(`[data-${phase}]`).forEach((each) => {
+      if (each.textContent !== each.dataset[phase]) each.textContent = each.dataset[phase];
+    });
+    document.querySelectorAll("progress").forEach((each) => { each.value = steps[phase]; });
+    const time = left < 90 ? `${left} s` : `${Math.ceil(left / 60)} min`;
+    document.querySelectorAll("[data-forecast]").forEach((each) => {
+      each.textContent = left ? each.dataset.forecast.replace("{}", time) : each.dataset.unknown;
+    });
+  };
+  const peek = async () => {
+    try {
+      const response = await fetch(location.pathname + location.search, {
+        method: "HEAD", cache: "no-store", redirect: "manual", headers: {"Activator-Peek": "1"},
+        signal: AbortSignal.timeout(10000),
+      });
+      const phase = response.headers.get("Activator-Phase");
+      if (phase in steps) {
+        odd = 0;
+        show(phase, Number(response.headers.get("Activator-Forecast")));
+      } else if (response.status < 500 || ++odd > 4) {
+        return location.reload();
+      }
+    } catch {
+      // The network or a proxy in front is away for a moment.
+    }
+    later();
+  };
+  const later = () => {
+    clearTimeout(timer);
+    timer = setTimeout(peek, 2000);
+  };
+  // Browsers run the timers of a hidden tab once a minute.
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) peek(); });
+  later();
+})();

@@ -1,0 +1,44 @@
+"""The waiting page and the responses to peeks, without a connection."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.proxy.message.page_template import Template
+from activator.proxy.message.waiting_page import Phase, Start, page, peek, whole_seconds
+from throttler.reason import Reason
+
+EVERYTHING = Template(
+    "{{polling}}<p>{{name}} {{namespace}} {{phase}} {{step}} {{message}} {{forecast}} {{reason}}"
+)
+
+
+def start(phase: Phase = Phase.ASKED, forecast: int | None = None) -> Start:
+    return Start("shop", "default", phase, forecast, Reason.NO_ENDPOINTS, "")
+
+
+@pytest.mark.parametrize(
+    ("phase", "forecast", "shown"),
+    [
+        (Phase.ASKED, None, "asked 1 A new instance is requested. not known yet"),
+        (Phase.LISTED, 89, "listed 2 An instance is starting. about 89 s"),
+        (Phase.PROBED, 90, "probed 3 An instance runs. It does not respond yet. about 2 min"),
+        (Phase.BUSY, 1, "busy 3 All instances are busy at the moment. about 1 s"),
+    ],
+)
+def test_a_page_has_the_phase_and_the_forecast(
+    phase: Phase, forecast: int | None, shown: str
+) -> None:
+    body = page(EVERYTHING, start(phase, forecast)).body.decode()
+    assert body.endswith(f"<p>shop default {shown} no-endpoints")
+
+
+def test_a_peek_has_the_phase_and_the_forecast_until_a_request_would_be_served() -> None:
+    assert b"Activator-Forecast: 7" in peek(start(forecast=7)).fields
+    assert b"Activator-Forecast" not in peek(start()).fields
+    assert (peek(start()).status, peek(None).status, peek(None).why) == (503, 200, "")
+
+
+@pytest.mark.parametrize(("expected", "shown"), [(None, None), (0.0, 1), (0.2, 1), (1.01, 2)])
+def test_a_forecast_is_in_whole_seconds(expected: float | None, shown: int | None) -> None:
+    assert whole_seconds(expected) == shown
