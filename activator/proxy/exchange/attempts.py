@@ -67,18 +67,29 @@ class Retrying(Protocol):
 
 @final
 class WithheldResponse:
-    """A response that may be queue-proxy's own, until it is complete: at most 512 bytes.
+    """A response that waits until it is complete.
+
+    It may be queue-proxy's own, of at most 512 bytes. Or it is an error in place of the event
+    stream that its client has begun to get.
 
     Attributes:
         response: the head.
         pieces: the payload so far.
+        ends_stream: whether it ends the client's event stream.
     """
 
-    __slots__ = ("pieces", "response")
+    __slots__ = ("ends_stream", "pieces", "response")
 
-    def __init__(self, response: Response | ResponseFields, pieces: list[bytes]) -> None:
+    def __init__(
+        self,
+        response: Response | ResponseFields,
+        pieces: list[bytes],
+        *,
+        ends_stream: bool = False,
+    ) -> None:
         self.response = response
         self.pieces = pieces
+        self.ends_stream = ends_stream
 
 
 @final
@@ -87,6 +98,7 @@ class Attempts:
 
     Attributes:
         made: how often the request was assigned to a pod.
+        admits: whether it is an admission request, which no pod gets.
         fresh: whether the next attempt must not use an idle HTTP/1 connection.
         broken_by: the HTTP/2 error code with which a pod broke off its response; 0 without one.
         withheld: the doubtful response that is not complete; None without one.
@@ -97,6 +109,7 @@ class Attempts:
         "_driver",
         "_refused",
         "_repeats",
+        "admits",
         "broken_by",
         "fresh",
         "made",
@@ -110,6 +123,7 @@ class Attempts:
         # The pod that refused last, its number of responses then, and its consecutive refusals.
         self._refused: tuple[PodTracker | None, int, int] = (None, 0, 0)
         self.made = 1
+        self.admits = False
         self.fresh = False
         self.broken_by = 0
         self.withheld: WithheldResponse | None = None

@@ -5,11 +5,15 @@ Decides nothing. ``message.own_responses`` has the texts.
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 from activator.proxy.exchange.services import Services
-from activator.proxy.message import own_responses
+from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.message import openai, own_responses
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.own_responses import OwnResponse
-from throttler.errors import ActivatorError, RequestQueueFull, WaitTooLong
+from activator.proxy.message.response import Response
+from throttler.errors import ActivatorError, FlowFull, RequestQueueFull, WaitTooLong
 from throttler.pod import PodTracker
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
@@ -28,6 +32,8 @@ def rejected(
     again = services.retry_after(throttler)
     if isinstance(error, WaitTooLong):
         return own_responses.shed(error, again), "shed"
+    if isinstance(error, FlowFull):
+        return own_responses.tenant_full(error, again), "tenant-full"
     assert isinstance(error, RequestQueueFull)
     return own_responses.queue_full(error.limit, again), "queue-full"
 
@@ -37,6 +43,29 @@ def expired(
 ) -> OwnResponse:
     """Return the response to an expired request; ``detail`` is for people."""
     return own_responses.timed_out(reason, detail, services.retry_after(throttler))
+
+
+def no_event_stream(
+    pod: PodTracker, response: Response | ResponseFields, body: list[bytes], complete: bool
+) -> tuple[OwnResponse, str]:
+    """Return the error for a response that cannot follow an event stream, and its outcome.
+
+    Arguments:
+        pod: the pod that sent it.
+        response: its head, in the pod's version.
+        body: its body, as far as it has arrived.
+        complete: whether that is the whole body.
+    """
+    status = response.status
+    kind = response.value_of(b"content-type").partition(b";")[0].decode("latin-1")
+    coding = response.value_of(b"content-encoding").decode("latin-1")
+    what = f"{status} {kind or 'without a content type'}{f', {coding}' if coding else ''}"
+    code = Reason.NO_EVENT_STREAM.value
+    error = openai.error_in(b"".join(body), status, code) if complete else b""
+    ended = (
+        "served" if complete and status < HTTPStatus.INTERNAL_SERVER_ERROR else "upstream-failed"
+    )
+    return own_responses.no_event_stream(f"{pod.address}: {what}", error), ended
 
 
 def too_large(pod: PodTracker, error: FramingError) -> OwnResponse:

@@ -1,26 +1,21 @@
-"""Finds the revision of a request, and the key by which the revision's policy picks a pod.
+"""Finds the revision of a request.
 
 A port that belongs to one plain Service decides alone: any client may reach it. On other ports, the
 two control fields name a revision of Knative, and the field ``Activator-Service`` a plain Service;
-the ingress sets them. Without them, the host decides. The key is the value of the header field that
-an annotation of the revision names. Knative: pkg/activator/handler/context_handler.go.
+the ingress sets them. Without them, the host decides. Knative:
+pkg/activator/handler/context_handler.go.
 """
 
 from __future__ import annotations
 
-from hashlib import blake2b
-from typing import Final
-
 from activator.knative.control_fields import NAMESPACE, REVISION
-from activator.proxy.exchange.sides import Port
+from activator.proxy.exchange.port import Port
 from activator.proxy.message.fields import SERVICE
 from activator.proxy.message.request import Request
 from activator.records.entries import Entries, Entry
 
 #: A number, since CPython tests ``bytes in bytes`` by way of an exception, which takes 0.6 µs.
 _COMMA = ord(",")
-#: Bytes of the longest key that is kept as it is.
-_LONGEST_KEY: Final = 64
 
 
 def find(entries: Entries, request: Request, port: Port) -> Entry:
@@ -49,19 +44,6 @@ def find(entries: Entries, request: Request, port: Port) -> Entry:
     if SERVICE in fields:
         return entries.find_service(fields[SERVICE].partition(b",")[0].strip(b" \t"))
     return entries.find_host(request.host, name.partition(b",")[0].strip(b" \t"))
-
-
-def key_of(request: Request, header: bytes) -> bytes:
-    """Return the key of a request; empty if it does not have the header field.
-
-    Queued requests keep their keys in memory, so a digest replaces a long value.
-
-    Arguments:
-        request: the client's request.
-        header: the name of the field, in lower case.
-    """
-    value = request.value_of(header)
-    return value if len(value) <= _LONGEST_KEY else blake2b(value, digest_size=32).digest()
 
 
 def contradiction(fields: dict[bytes, bytes]) -> str:

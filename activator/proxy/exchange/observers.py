@@ -12,6 +12,7 @@ from typing import Protocol
 
 from activator.proxy.message.fields import without_named
 from activator.proxy.message.request import Request
+from activator.records.entries import Entry
 from throttler.model import Revision
 
 
@@ -125,6 +126,20 @@ class Tracer(Protocol):
                 ``traceparent``, ``tracestate`` and ``baggage`` are among them.
             secure: whether the client's connection is encrypted.
         """
+
+
+def sample(entry: Entry, request: Request, now: float) -> None:
+    """Sample the client of a request that arrives alone; see records.agents.
+
+    Arguments:
+        entry: the entry of the request's revision, which does not count the request yet.
+        request: the client's request.
+        now: seconds.
+    """
+    if entry.throttler.idle:
+        entry.agents.record(request.value_of(b"user-agent"), now)
+    else:
+        entry.agents.pause(now)
 
 
 #: Client fields that the activator's own trace context replaces.

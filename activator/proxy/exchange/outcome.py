@@ -5,12 +5,15 @@ A served request uses this module only while the request log is on.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, Protocol
 
+from activator.proxy.exchange.client_side import ClientSide
+from activator.proxy.exchange.early_stream import EarlyStream
 from activator.proxy.exchange.observers import RequestLog, Trace, record_of
 from activator.proxy.exchange.pod_wait import PodWait
 from activator.proxy.exchange.services import Services
-from activator.proxy.exchange.sides import ClientSide
+from activator.proxy.message import openai
 from activator.proxy.message.own_responses import OwnResponse, printable
 from activator.proxy.message.problem import negotiate_for_revision, negotiate_not_found
 from activator.proxy.message.request import Request
@@ -18,10 +21,14 @@ from activator.records.entries import Entry
 from activator.records.failures import Failed
 from throttler.errors import RevisionNotFound
 from throttler.reason import Reason
+from throttler.request_policies import Profile
 from throttler.ticket import FAILED, NEUTRAL, SERVED, Outcome, Ticket
 
+#: The status of an event stream, also of one that ends with an error.
+OK: Final = 200
 #: The throttler's outcome for the pod, by the word of ``counters.OUTCOMES``. Other outcomes say
 #: nothing about the pod.
+_FAILURES: Final = (502, 503)
 _OF_POD: Final = {"served": SERVED, "upstream-failed": FAILED}
 
 
@@ -49,9 +56,14 @@ class Ending(Protocol):
         """
 
 
-def of_pod(ended: str) -> Outcome:
-    """Return the outcome of a request for its pod; ``ended`` is one of ``counters.OUTCOMES``."""
-    return _OF_POD.get(ended, NEUTRAL)
+def of_pod(ended: str, status: int) -> Outcome:
+    """Return the outcome of a request for its pod.
+
+    Arguments:
+        ended: one of ``counters.OUTCOMES``.
+        status: the status that the client got; 502 and 503 are failures of the pod.
+    """
+    return FAILED if ended == "served" and status in _FAILURES else _OF_POD.get(ended, NEUTRAL)
 
 
 def respond_not_found(
@@ -79,7 +91,7 @@ def respond_with_error(exchange: Ending, response: OwnResponse, ended: str, atte
         ended: one of ``counters.OUTCOMES``.
         attempts: how often the request was assigned to a pod.
     """
-    services, client, request = exchange.services, exchange.client, exchange.request
+    services, client = exchange.services, exchange.client
     trace, added_lines, now = exchange.trace, exchange.added_lines, services.driver.clock()
     revision = exchange.entry.throttler.revision.id
     if attempts > 1:
@@ -87,18 +99,60 @@ def respond_with_error(exchange: Ending, response: OwnResponse, ended: str, atte
     if exchange.wait is not None:
         added_lines += exchange.wait.fields(now)
     waited = now - exchange.ticket.arrived
-    response = negotiate_for_revision(
-        response, request.lines, added_lines, revision, waited, attempts
-    )
+    response = in_form(exchange, response, added_lines, waited, attempts)
     reason = response.reason
     assert reason is not None
     if trace is not None:
         trace.no_pod(reason.value)
     client.set_idle_since(now)
-    exchange.end(ended, response.status, len(client.body_of(response)), now, response.why)
+    status = OK if isinstance(client, EarlyStream) else response.status
+    exchange.end(ended, status, len(client.body_of(response)), now, response.why)
     record_failure(exchange, response.status, reason, response.detail)
     services.log_own_response(revision, response)
     client.send_own_response(response)
+
+
+def respond_to_waiting(exchange: Ending, response: OwnResponse, ended: str, now: float) -> None:
+    """End a waiting request with a response that is no failure of its revision.
+
+    Arguments:
+        exchange: the exchange of the request.
+        response: the response, in the form for its client.
+        ended: one of ``counters.OUTCOMES``.
+        now: seconds.
+    """
+    client, trace, wait = exchange.client, exchange.trace, exchange.wait
+    if trace is not None and response.reason is not None:
+        trace.no_pod(response.reason.value)
+    if wait is not None:
+        response = replace(response, fields=response.fields + wait.fields(now))
+    client.set_idle_since(now)
+    status = OK if isinstance(client, EarlyStream) else response.status
+    exchange.end(ended, status, len(client.body_of(response)), now, response.why)
+    client.send_own_response(response)
+
+
+def in_form(
+    exchange: Ending, response: OwnResponse, added_lines: bytes, waited: float, attempts: int
+) -> OwnResponse:
+    """Return an error response in the form for its client.
+
+    Arguments:
+        exchange: the exchange of the request.
+        response: the response as plain text.
+        added_lines: field lines that the activator adds, each preceded by its CRLF.
+        waited: seconds since the request arrived.
+        attempts: how often the request was assigned to a pod.
+    """
+    request, revision = exchange.request, exchange.entry.throttler.revision
+    policies = revision.policies.requests
+    if isinstance(exchange.client, EarlyStream):
+        return openai.as_error(response, b"", revision.id.kind)
+    if policies is not None and policies.profile is Profile.OPENAI and openai.wants_json(request):
+        return openai.as_error(response, added_lines, revision.id.kind)
+    return negotiate_for_revision(
+        response, request.lines, added_lines, revision.id, waited, attempts
+    )
 
 
 def break_off(
@@ -114,8 +168,14 @@ def break_off(
         size: bytes of its body so far.
         code: see ``ClientSide.break_off``.
     """
-    end_now(exchange, ended, status, size)
-    exchange.client.break_off(ended, code)
+    client = exchange.client
+    if isinstance(client, EarlyStream):
+        response = in_form(exchange, response, b"", 0.0, 1)
+        end_now(exchange, ended, status, size + len(client.body_of(response)))
+        client.send_own_response(response)
+    else:
+        end_now(exchange, ended, status, size)
+        client.break_off(ended, code)
     assert response.reason is not None
     record_failure(exchange, status, response.reason, f"{response.detail}; the response had begun")
 

@@ -7,9 +7,12 @@ has no counterpart.
 
 from __future__ import annotations
 
+from math import inf
+
 from activator.records.cold_starts import ColdStart, ColdStarts, Phase
 from activator.records.entries import Entry
 from throttler.pod import PodTracker
+from throttler.request_policies import WaitMode
 
 #: Field lines that state whether a response waited for a pod to start, each behind its CRLF.
 WARM = b"\r\nActivator-Cold-Start: false"
@@ -28,9 +31,20 @@ class PodWait:
         cold_start: the cold start that the request waits or waited for; None if it waited for a
             free slot.
         assigned_at: when the request was last assigned a pod, seconds; None before.
+        mode: what the client gets while the request waits, see ``waiting_client``.
+        step_at: when that mode acts next, seconds; infinite for never.
     """
 
-    __slots__ = ("_arrived", "_server_timing", "assigned_at", "cold_start", "cold_starts")
+    __slots__ = (
+        "_arrived",
+        "_counts",
+        "_server_timing",
+        "assigned_at",
+        "cold_start",
+        "cold_starts",
+        "mode",
+        "step_at",
+    )
 
     def __init__(self, cold_starts: ColdStarts, arrived: float, *, server_timing: bool) -> None:
         self.cold_starts = cold_starts
@@ -38,10 +52,34 @@ class PodWait:
         self._arrived = arrived
         self.cold_start: ColdStart | None = None
         self.assigned_at: float | None = None
+        self.mode = WaitMode.HOLD
+        self.step_at = inf
+        self._counts: dict[str, int] | None = None
+
+    def follow(self, mode: WaitMode, step_at: float, counts: dict[str, int]) -> None:
+        """Set what the client gets, and count the request while it waits.
+
+        Arguments:
+            mode: what the client gets.
+            step_at: when the mode acts first, seconds.
+            counts: waiting requests of the revision by mode; without HOLD.
+        """
+        self.leave()
+        self.mode, self.step_at = mode, step_at
+        if mode is not WaitMode.HOLD:
+            self._counts = counts
+            counts[mode.value] = counts.get(mode.value, 0) + 1
+
+    def leave(self) -> None:
+        """Record that the request does not wait any more, if it was counted."""
+        counts, self._counts = self._counts, None
+        if counts is not None:
+            counts[self.mode.value] -= 1
 
     def assigned(self, now: float) -> None:
         """Record that the request is assigned a pod."""
         self.assigned_at = now
+        self.leave()
 
     def responded(self, pod: PodTracker, now: float) -> bytes:
         """Record that the response begins; return its field lines, see ``fields``."""
@@ -51,6 +89,7 @@ class PodWait:
 
     def ended(self, outcome: str, now: float) -> None:
         """Record the end of the request; ``outcome`` is one of ``counters.OUTCOMES``."""
+        self.leave()
         if self.cold_start is not None:
             self.cold_starts.request_ended(self.cold_start, outcome, now)
 

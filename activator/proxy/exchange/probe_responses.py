@@ -19,10 +19,11 @@ from activator.knative.control_fields import (
 )
 from activator.knative.probes import AUTOSCALER, INGRESS, KUBELET_AGENT
 from activator.proxy.exchange.lookup import contradiction
-from activator.proxy.exchange.sides import Port
+from activator.proxy.exchange.port import Port
 from activator.proxy.message import own_responses
 from activator.proxy.message.request import Request
 
+_FORWARDED_FOR: Final = b"x-forwarded-for"
 #: From this number of addresses in X-Forwarded-For on, a request is in a loop.
 _MOST_HOPS: Final = 32
 #: So many addresses, of the shortest form ``::1``, have at least as many bytes.
@@ -31,18 +32,14 @@ _SHORTEST: Final = 4 * _MOST_HOPS - 1
 _KUBELET = re.compile(rb"\r\n[Uu](?i:ser-agent):[ \t]*" + re.escape(KUBELET_AGENT))
 
 
-def may_be_kubelet(block: bytes) -> bool:
-    """Return whether header fields may belong to kubelet's probe; False for nearly all requests."""
-    return block.find(KUBELET_AGENT) >= 0  # not `in`, see lookup._COMMA
-
-
 def probe_response(
     request: Request, port: Port, unhealthy: Callable[[], str]
 ) -> own_responses.OwnResponse | None:
     """Return the response to a probe of kubelet, ingress or autoscaler; None for other requests.
 
     A request that names two revisions gets 400, one in a loop 508. All other requests on the port
-    of a plain Service are for its pods.
+    of a plain Service are for its pods. On the admission port, probes are requests like others: a
+    proxy would take a response 200 as permission to send them to a service that sleeps.
 
     Arguments:
         request: any request of a client.
@@ -52,14 +49,21 @@ def probe_response(
     fields = request.fields
     if port.service:
         return _loop(fields)
-    may_be = may_be_kubelet(request.section or request.lines)
-    if fields.get(KUBELET_PROBE) or (may_be and _KUBELET.search(request.lines)):
-        why = unhealthy()
-        return own_responses.unhealthy(why) if why else own_responses.HEALTHY
-    probe = fields.get(NETWORK_PROBE, b"").rstrip(b" \t")
+    probe = b""
+    if port.admission is None:
+        block = request.section or request.lines
+        may_be = block.find(KUBELET_AGENT) >= 0  # not `in`, see lookup._COMMA
+        if not (fields or may_be):
+            return None
+        if fields.get(KUBELET_PROBE) or (may_be and _KUBELET.search(request.lines)):
+            why = unhealthy()
+            return own_responses.unhealthy(why) if why else own_responses.HEALTHY
+        probe = fields.get(NETWORK_PROBE, b"").rstrip(b" \t")
     if not probe:
         wrong = contradiction(fields)
-        return own_responses.refused(400, wrong) if wrong else _loop(fields)
+        if wrong:
+            return own_responses.refused(400, wrong)
+        return _loop(fields) if len(fields.get(_FORWARDED_FOR, b"")) >= _SHORTEST else None
     if probe == INGRESS:
         return own_responses.network_probe(fields.get(NETWORK_HASH, b"").rstrip(b" \t"))
     if probe == AUTOSCALER:
@@ -77,7 +81,7 @@ def _loop(fields: dict[bytes, bytes]) -> own_responses.OwnResponse | None:
     Arguments:
         fields: the handled fields of the request, by name in lower case.
     """
-    forwarded_for = fields.get(b"x-forwarded-for", b"")
+    forwarded_for = fields.get(_FORWARDED_FOR, b"")
     if len(forwarded_for) < _SHORTEST or REVISION in fields:
         return None
     hops = forwarded_for.count(b",") + 1

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import formatdate
 
 from activator.driver import Driver
 from activator.process.logs import Repeats
+from activator.process.timers import Timers
+from activator.proxy.exchange.authorizing import Authorizer
 from activator.proxy.exchange.observers import RequestLog, Tracer
-from activator.proxy.exchange.sides import PodPools
+from activator.proxy.exchange.pod_pools import PodPools
+from activator.proxy.exchange.request_key import ClientAddresses
 from activator.proxy.message.own_responses import OwnResponse
+from activator.proxy.message.page_template import DEFAULT, Template
 from activator.records.change_log import identity
+from activator.records.entries import Entry
 from throttler.model import RevisionID
 from throttler.revision import RevisionThrottler
 
 logger = logging.getLogger(__name__)
+
+#: Revisions whose comment for event streams is kept.
+_MOST_COMMENTS = 1024
 
 
 @dataclass(slots=True)
@@ -34,42 +43,55 @@ class Services:
     Arguments:
         driver: decides which pod gets a request.
         pools: the connections to all pods.
+        timers: end the leases of revisions.
         hold_bytes: bytes of a body that are buffered while its request waits, or for a retry.
         idle_from_arrival: whether a revision's idle time-out counts while a request waits.
         server_timing: whether a response that waited gets the field ``Server-Timing``.
         added_lines: the field lines that the activator adds to a response, each preceded by its
             CRLF. An exchange may replace them.
+        clients: finds the addresses of clients.
 
     Attributes:
         counters: counts of requests without a revision.
         tracer, request_log: the observers of requests; None while they are off. They may change at
             any time.
+        comments: the comment for event streams of each revision, and until when it counts.
         draining: set when the process is to end. Each response from then on is the last on its
             connection, so that the client connects to another activator.
         repeats: limits how often the same line is logged.
+        authorizer: sends requests to authorization servers. Without it, no request is allowed that
+            needs one.
+        templates: the templates of waiting pages by name; they may change at any time.
     """
 
     def __init__(
         self,
         driver: Driver,
         pools: PodPools,
+        timers: Timers,
         *,
         hold_bytes: int,
         idle_from_arrival: bool,
         server_timing: bool,
         added_lines: bytes,
+        clients: ClientAddresses | None = None,
     ) -> None:
         self.driver = driver
         self.pools = pools
+        self.timers = timers
+        self.templates: Mapping[str, Template] = {}
         self.hold_bytes = hold_bytes
         self.idle_from_arrival = idle_from_arrival
         self.server_timing = server_timing
         self.added_lines = added_lines
+        self.clients = ClientAddresses() if clients is None else clients
         self.counters = ProxyCounters()
         self.tracer: Tracer | None = None
         self.request_log: RequestLog | None = None
+        self.comments: dict[RevisionID, tuple[float, bytes]] = {}
         self.draining = False
         self.repeats = Repeats()
+        self.authorizer: Authorizer | None = None
         self._date = b""
         self._date_of = 0
 
@@ -94,6 +116,50 @@ class Services:
         if revision is None:
             return self.driver.throttler.retry_after()
         return revision.retry_after(self.driver.clock())
+
+    def keep_demand(self, entry: Entry, until: float, now: float) -> None:
+        """Let a revision have the load of one request for clients that will be back.
+
+        Arguments:
+            entry: of the revision.
+            until: when they should be back, seconds.
+            now: seconds.
+        """
+        lease = entry.lease
+        if lease.keep(until, now):
+            self.driver.clients_return(entry.throttler, now)
+        if until < lease.armed:
+            self.timers.arm(lease, until)
+
+    def template_of(self, name: str, revision: RevisionID) -> Template:
+        """Return a template for waiting pages; the default one if the name is empty or unknown.
+
+        Arguments:
+            name: the name that the revision gives.
+            revision: for the log line about an unknown name.
+        """
+        template = self.templates.get(name, DEFAULT)
+        if template is not DEFAULT or not name:
+            return template
+        if self.repeats.admit((revision, name), self.driver.clock()) is not None:
+            logger.warning(
+                "no template %s in ConfigMap activator-pages: clients get the default page",
+                name,
+                extra=identity(revision),
+            )
+        return template
+
+    def remember_comment(self, revision: RevisionID, until: float, comment: bytes) -> None:
+        """Keep the comment for event streams of a revision. A full memo is cleared first.
+
+        Arguments:
+            revision: the revision.
+            until: when the comment is obsolete, seconds.
+            comment: see ``event_stream.comment``.
+        """
+        if len(self.comments) >= _MOST_COMMENTS:
+            self.comments.clear()
+        self.comments[revision] = (until, comment)
 
     def still_connecting(self) -> str:
         """Return why a request with a pod has no connection yet, as a suffix of a detail."""

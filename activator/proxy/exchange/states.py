@@ -15,6 +15,7 @@ class State(Enum):
     """The state of an exchange.
 
     NEW: the request has no ticket yet.
+    AUTHORIZING: it waits for the decision of the authorization server, before it has a place.
     WAITING: it waits for a pod, or for the client's kernel to show that the client is there.
     CONNECTING: it is assigned to a pod, and waits for a connection.
     SENT: a pod has the request.
@@ -24,6 +25,7 @@ class State(Enum):
     """
 
     NEW = "new"
+    AUTHORIZING = "authorizing"
     WAITING = "waiting"
     CONNECTING = "connecting"
     SENT = "sent"
@@ -34,6 +36,7 @@ class State(Enum):
 
 #: Module names for the members, for speed: see version.HTTP_1_1.
 NEW: Final = State.NEW
+AUTHORIZING: Final = State.AUTHORIZING
 WAITING: Final = State.WAITING
 CONNECTING: Final = State.CONNECTING
 SENT: Final = State.SENT
@@ -43,7 +46,8 @@ DONE: Final = State.DONE
 
 #: Which state may follow which. A retry leads back; once a response has begun, no step does.
 FOLLOWS: Final[dict[State, frozenset[State]]] = {
-    NEW: frozenset((WAITING, CONNECTING, SENT, DONE)),
+    NEW: frozenset((AUTHORIZING, WAITING, CONNECTING, SENT, DONE)),
+    AUTHORIZING: frozenset((WAITING, CONNECTING, SENT, DONE)),
     WAITING: frozenset((WAITING, CONNECTING, SENT, DONE)),
     CONNECTING: frozenset((CONNECTING, WAITING, SENT, DONE)),
     SENT: frozenset((SENT, CONNECTING, WAITING, RESPONDING, TUNNEL, DONE)),

@@ -9,19 +9,38 @@ the third, and the wait for a pod's 100. An exchange calls it when a limit may h
 from __future__ import annotations
 
 from math import inf
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol, final
 
 from activator.proxy.exchange import error_responses
+from activator.proxy.exchange.client_side import ClientSide
+from activator.proxy.exchange.pod_side import PodSide
 from activator.proxy.exchange.services import Services
-from activator.proxy.exchange.sides import ClientSide, PodSide
 from activator.proxy.message.own_responses import OwnResponse
 from activator.records.entries import Entry
-from throttler.model import Revision
+from throttler.model import Revision, RevisionKind
 from throttler.reason import Reason
 from throttler.ticket import Ticket
 
 #: Seconds until a client that waits for the pod's 100 gets the activator's (Go's transport: 1).
 CONTINUE_AFTER = 1.0
+
+
+class _Names(NamedTuple):
+    """The names of the three time-outs, as users write them."""
+
+    whole: str
+    response_start: str
+    idle: str
+
+
+_NAMES: Final = {
+    RevisionKind.REVISION: _Names(
+        "timeoutSeconds", "responseStartTimeoutSeconds", "idleTimeoutSeconds"
+    ),
+    RevisionKind.SERVICE: _Names(
+        "timeout-seconds", "response-start-timeout-seconds", "idle-timeout-seconds"
+    ),
+}
 
 
 def seconds_to_response(revision: Revision, idle_from_arrival: bool) -> float:
@@ -40,20 +59,71 @@ def seconds_to_response(revision: Revision, idle_from_arrival: bool) -> float:
     return min(limits)
 
 
+@final
+class WaitLimit:
+    """The deadlines of a request whose wait for a pod has a limit of its own (``wait-seconds``).
+
+    Arguments:
+        seconds: limit of the wait.
+        arrived: when the request arrived, seconds.
+        within: seconds from the assignment of a pod within which the response must begin.
+        client_until: when the client gives up (grpc-timeout), seconds; infinite if unknown.
+
+    Attributes:
+        assigned_at: when the request was assigned its pod, seconds; infinite while it is queued.
+    """
+
+    __slots__ = ("_client_until", "_within", "assigned_at", "seconds", "wait_until")
+
+    def __init__(self, seconds: float, arrived: float, within: float, client_until: float) -> None:
+        self.seconds = seconds
+        self._within = within
+        self._client_until = client_until
+        self.wait_until = min(arrived + seconds, client_until)
+        self.assigned_at = inf
+
+    def assigned(self, now: float) -> float:
+        """Return the deadline of the request, which has a pod; ``now`` in seconds."""
+        self.assigned_at = min(self.assigned_at, now)
+        return min(self.assigned_at + self._within, self._client_until)
+
+    def requeued(self) -> float:
+        """Return the deadline of the request, which has lost its pod: the first one."""
+        self.assigned_at = inf
+        return self.wait_until
+
+
 class TimeLimits:
     """The limits of one request whose end moves. Requests of most revisions have none.
 
     Arguments:
         revision: the revision of the request.
+
+    Attributes:
+        wait: the deadlines, if the wait has a limit of its own; else None.
     """
 
-    __slots__ = ("_active_at", "_continue_at", "_continued", "_idle_timeout")
+    __slots__ = ("_active_at", "_continue_at", "_continued", "_idle_timeout", "wait")
 
     def __init__(self, revision: Revision) -> None:
         self._idle_timeout = revision.idle_timeout or inf
         self._active_at = inf
         self._continue_at = inf
         self._continued = False
+        self.wait: WaitLimit | None = None
+
+    def deadline(self, ticket: Ticket, now: float) -> float:
+        """Return the deadline of a request that has a pod.
+
+        Arguments:
+            ticket: the ticket of the request.
+            now: seconds.
+        """
+        return ticket.deadline if self.wait is None else self.wait.assigned(now)
+
+    def began(self, ticket: Ticket) -> float:
+        """Return when the time-out of a request began whose response has begun, seconds."""
+        return ticket.arrived if self.wait is None else self.wait.assigned_at
 
     def sent(self, now: float, expects_continue: bool) -> None:
         """Record that a pod has the request. The silence counts from here.
@@ -88,6 +158,36 @@ class TimeLimits:
     def wants_continue(self, now: float) -> bool:
         """Return whether the client has waited ``CONTINUE_AFTER`` for a 100."""
         return now >= self._continue_at
+
+
+def limit_wait(exchange: Timed, seconds: float, now: float) -> None:
+    """Limit the wait of a request by itself; its time-out then counts from the assignment.
+
+    Arguments:
+        exchange: the exchange of a request that has arrived just now.
+        seconds: limit of the wait.
+        now: seconds.
+    """
+    revision, ticket = exchange.entry.throttler.revision, exchange.ticket
+    limits = exchange.limits
+    if limits is None:
+        limits = exchange.limits = TimeLimits(revision)
+    within = seconds_to_response(revision, exchange.services.idle_from_arrival)
+    limits.wait = WaitLimit(seconds, now, within, now + exchange.client_timeout)
+    ticket.deadline = limits.wait.wait_until
+
+
+def name_wait(exchange: Timed, detail: str) -> str:
+    """Return the detail of a request that expired in the queue, with the limit of its wait.
+
+    Arguments:
+        exchange: the exchange of the request.
+        detail: why it was queued, for people; may be empty.
+    """
+    limits = exchange.limits
+    if limits is None or limits.wait is None:
+        return detail
+    return "; ".join(filter(None, (detail, f"wait-seconds {limits.wait.seconds:g}")))
 
 
 class Timed(Protocol):
@@ -158,9 +258,13 @@ def limit_of(revision: Revision, ticket: Ticket, client_timeout: float, *, idle:
 
 
 def name_of(revision: Revision, *, idle: bool) -> str:
-    """Return the field of the Revision that ended a request without a response, and its value."""
+    """Return the field that ended a request without a response, and its value.
+
+    A Revision has fields, and a Service annotations with the prefix ``activator.dev/``.
+    """
+    names = _NAMES[revision.id.kind]
     if idle:
-        return f"idleTimeoutSeconds {revision.idle_timeout:g}"
+        return f"{names.idle} {revision.idle_timeout:g}"
     if 0 < revision.response_start_timeout < revision.timeout:
-        return f"responseStartTimeoutSeconds {revision.response_start_timeout:g}"
-    return f"timeoutSeconds {revision.timeout:g}"
+        return f"{names.response_start} {revision.response_start_timeout:g}"
+    return f"{names.whole} {revision.timeout:g}"

@@ -10,7 +10,9 @@ import asyncio
 from collections.abc import Callable
 from typing import cast, final
 
-from activator.proxy.exchange.sides import ClientSide, PodSide, SwitchingSide
+from activator.proxy.exchange.client_side import ClientSide
+from activator.proxy.exchange.pod_side import PodSide
+from activator.proxy.exchange.switching_side import SwitchingSide
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from activator.proxy.transport import peer_socket

@@ -16,6 +16,7 @@ from activator.proxy.client import states as client_states
 from activator.proxy.client.http1_reader import Http1Reader
 from activator.proxy.exchange import states as exchange_states
 from activator.proxy.exchange.exchange import Exchange
+from activator.proxy.exchange.record import ExchangeRecord
 from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.states import HTTP1_FOLLOWS
 from tests.activator.proxy.http2.peers import Http2World
@@ -106,7 +107,7 @@ class _CheckedState:
         self._plain.__set__(owner, state)
 
 
-_EXCHANGE = _CheckedState(vars(Exchange)["state"], exchange_states.FOLLOWS)
+_EXCHANGE = _CheckedState(vars(ExchangeRecord)["state"], exchange_states.FOLLOWS)
 _READER = _CheckedState(
     vars(Http1Reader)["state"],
     {before: {*after, before} for before, after in client_states.FOLLOWS.items()},

@@ -10,6 +10,7 @@ import pytest
 from activator.proxy.client import states as client
 from activator.proxy.exchange import states as exchange
 from activator.proxy.exchange.exchange import Exchange
+from activator.proxy.exchange.record import ExchangeRecord
 from activator.proxy.http2 import states as http2
 from activator.proxy.pods import states as pods
 
@@ -60,7 +61,7 @@ def test_no_request_is_sent_again_once_its_response_has_begun():
 
 
 @pytest.mark.skipif(
-    isinstance(Exchange.__dict__["state"], GetSetDescriptorType),
+    isinstance(ExchangeRecord.__dict__["state"], GetSetDescriptorType),
     reason="a compiled exchange has no attributes that Python could watch",
 )
 def test_the_tests_check_each_change_of_an_exchange_against_the_table():

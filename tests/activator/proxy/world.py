@@ -255,6 +255,18 @@ def _server_parser() -> h11.Connection:
     return h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD)
 
 
+def send_pieces(connection: PodConnection, data: bytes, size: int) -> None:
+    """Write pieces one by one, as the loop turns."""
+    loop = asyncio.get_running_loop()
+
+    def send(at: int) -> None:
+        if at < len(data) and not connection.transport.is_closing():
+            connection.write(data[at : at + size])
+            loop.call_soon(loop.call_soon, send, at + size)
+
+    send(0)
+
+
 def answer_whole(connection: PodConnection) -> None:
     """Respond to each complete request, as pods do by default."""
     while connection.answered < len(connection.requests):

@@ -13,7 +13,7 @@ from activator.proxy.http2.stream import STREAM_WINDOW
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer, answer_hello, echo
 from tests.activator.proxy.world import turns, until
 from tests.conftest import both_loops, in_virtual_time
-from throttler.model import HashKey, Policies
+from throttler.model import HashKey, KeyKind, Policies
 
 GRPC = (b"content-type", b"application/grpc")
 
@@ -221,6 +221,7 @@ async def test_what_a_pod_resets_before_its_response_is_502_and_after_it_is_brok
     assert (late.status, late.reset) == (200, ErrorCode.ENHANCE_YOUR_CALM)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("method", "code", "status", "sent"),
     [
@@ -412,3 +413,49 @@ async def test_requests_with_one_key_go_to_one_pod(http2):
     assert all(paths[: len(paths) // 2] * 2 == paths for paths in seen)
     assert all(seen)
     assert sum(map(len, seen)) == 80
+
+
+async def test_requests_with_a_cookie_or_of_a_session_stay_at_their_pod(http2):
+    """A browser may send its cookies as several fields (RFC 9113 section 8.2.3)."""
+    pods = [await http2.pod() for _ in range(3)]
+    http2.list(*pods, policies=Policies(sticky=HashKey(kind=KeyKind.COOKIE)))
+    await until(lambda: http2.world.revision().statistics().healthy == 3)
+    client = await http2.client()
+    first = await client.answer(client.ask(b"/first"))
+    fields = dict(first.headers)
+    cookie = fields[b"set-cookie"].partition(b";")[0]
+    assert cookie.startswith(b"activator-pod=")
+    for _ in range(4):
+        stream = client.ask(b"/again", b"GET", (b"cookie", b"theme=dark"), (b"cookie", cookie))
+        again = await client.answer(stream)
+        assert (again.status, dict(again.headers).get(b"set-cookie")) == (200, None)
+    paths = [[dict(request.headers)[b":path"] for request in pod.requests] for pod in pods]
+    assert sorted(len([p for p in each if p != b"/healthz"]) for each in paths) == [0, 0, 5]
+
+
+async def test_the_calls_of_a_grpc_session_stay_at_the_pod_that_began_it(http2):
+    """The initial metadata of the first response names the session."""
+
+    def answer(peer: Peer, stream: int, message: Message) -> None:
+        if not message.ended:
+            return
+        begun = [] if message.all(b"x-session") else [(b"x-session", b"session-1")]
+        peer.headers(stream, [(b":status", b"200"), GRPC, *begun])
+        peer.data(stream, message.body)
+        peer.headers(stream, [(b"grpc-status", b"0")], end=True)
+
+    pods = [await http2.pod() for _ in range(3)]
+    http2.list(*pods, policies=Policies("round-robin", sticky=HashKey(b"x-session")))
+    await until(lambda: http2.world.revision().statistics().healthy == 3)
+    for pod in pods:
+        pod.on_message = answer
+    metadata: list[tuple[bytes, bytes]] = []
+    for _ in range(6):
+        client = await http2.client()
+        stream = client.ask(b"/a.B/C", b"POST", GRPC, *metadata, end=False)
+        client.data(stream, b"\0\0\0\0\0", end=True)
+        answered = await client.answer(stream)
+        assert (answered.body, answered.trailers) == (b"\0\0\0\0\0", [(b"grpc-status", b"0")])
+        metadata = metadata or [(b"x-session", answered.all(b"x-session")[0])]
+    calls = [[p for p in pod.requests if (b":path", b"/a.B/C") in p.headers] for pod in pods]
+    assert sorted(map(len, calls)) == [0, 0, 6]

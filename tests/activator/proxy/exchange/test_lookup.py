@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from activator.proxy.exchange.lookup import contradiction, find, key_of
-from activator.proxy.exchange.sides import SHARED
+from activator.proxy.exchange.lookup import contradiction, find
+from activator.proxy.exchange.port import SHARED
 from activator.proxy.message.request import RequestLimits, read_request
 from throttler.errors import RevisionNotFound
 
@@ -62,10 +62,3 @@ async def test_a_name_that_is_given_twice_counts_once(world):
     ):
         head = b"GET / HTTP/1.1\r\nHost: example.com\r\n" + fields + b"\r\n"
         assert (await world.ask(head)).status == 200
-
-
-def test_the_key_of_a_request_is_a_field_or_the_digest_of_a_long_one():
-    assert key_of(asking(b"X-User: anna\r\n"), b"x-user") == b"anna"
-    assert key_of(asking(b""), b"x-user") == b""
-    keys = {key_of(asking(b"X-User: " + b"a" * size + b"\r\n"), b"x-user") for size in (64, 65, 66)}
-    assert sorted(map(len, keys)) == [32, 32, 64]

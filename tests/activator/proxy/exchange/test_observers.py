@@ -121,3 +121,31 @@ async def test_a_response_of_a_pod_has_no_reason_in_the_log(world, records):
     await world.serving()
     await world.ask(request())
     assert [record.why for record in records] == [""]
+
+
+async def test_clients_that_send_requests_one_at_a_time_keep_a_revision_awake(world):
+    pod = await world.serving()
+    entry = world.driver.entries.find(b"ns", b"rev")
+    for _ in range(4):
+        await world.ask(request(fields=b"User-Agent: Prometheus/3.5.0\r\n"))
+    assert entry.agents.keep_awake(world.now()) == [("Prometheus", 4)]
+    pod.on_data = lambda connection: None
+    for count in (1, 2, 3):  # only the first one arrives alone
+        client = await world.client()
+        client.send(request(fields=b"User-Agent: Prometheus/3.5.0\r\n"))
+        await until(lambda: world.in_flight == count)  # noqa: B023 # awaited in its turn
+    assert entry.agents.keep_awake(world.now()) == [("Prometheus", 5)]
+    assert entry.agents.sample_from > world.now()
+    await until(lambda: len(pod.requests) == 7)
+    for connection in pod.connections:
+        connection.write(ok())
+    await world.idle()
+
+
+async def test_a_client_in_http2_keeps_a_revision_awake(http2):
+    await http2.serving()
+    client = await http2.client()
+    for _ in range(3):
+        await client.answer(client.ask(b"/", b"GET", (b"user-agent", b"kube-probe-like/1")))
+    entry = http2.world.driver.entries.find(b"ns", b"rev")
+    assert entry.agents.keep_awake(http2.world.now()) == [("kube-probe-like", 3)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from activator.proxy.exchange.port import Port
 from activator.proxy.exchange.probe_responses import probe_response
-from activator.proxy.exchange.sides import Port
 from activator.proxy.message import own_responses
 from activator.proxy.message.request import RequestLimits, read_request
 

@@ -12,7 +12,8 @@ import pytest
 from activator.proxy.exchange.time_limits import TimeLimits, name_of, seconds_to_response
 from tests.activator.proxy.world import about, ok, request, until
 from tests.conftest import in_virtual_time
-from throttler.model import Revision, RevisionID
+from throttler.model import Policies, Revision, RevisionID, RevisionKind
+from throttler.request_policies import RequestPolicies
 
 TEXT = b"activator request timeout"
 
@@ -72,17 +73,19 @@ def test_a_100_is_due_after_a_second_once():
 
 
 @pytest.mark.parametrize(
-    ("start", "idle", "name"),
+    ("start", "idle", "name", "annotation"),
     [
-        (0.0, False, "timeoutSeconds 10"),
-        (7.0, False, "responseStartTimeoutSeconds 7"),
-        (7.0, True, "idleTimeoutSeconds 2.5"),
-        (10.0, False, "timeoutSeconds 10"),
+        (0.0, False, "timeoutSeconds 10", "timeout-seconds 10"),
+        (7.0, False, "responseStartTimeoutSeconds 7", "response-start-timeout-seconds 7"),
+        (7.0, True, "idleTimeoutSeconds 2.5", "idle-timeout-seconds 2.5"),
+        (10.0, False, "timeoutSeconds 10", "timeout-seconds 10"),
     ],
 )
-def test_the_limit_is_named_as_the_revision_has_it(start, idle, name):
+def test_the_limit_is_named_as_the_revision_or_the_service_has_it(start, idle, name, annotation):
     spec = revision(timeout=10.0, response_start_timeout=start, idle_timeout=2.5)
     assert name_of(spec, idle=idle) == name
+    service = replace(spec, id=RevisionID("ns", "rev", RevisionKind.SERVICE))
+    assert name_of(service, idle=idle) == annotation
 
 
 # -- over sockets --------------------------------------------------------------------------------
@@ -273,3 +276,97 @@ async def test_a_silent_tunnel_is_cut(world):
     client, connection = await tunnel(world, idle_timeout=0.2)
     await client.ended()
     await until(lambda: connection.closed)
+
+
+# -- a limit of the wait of its own --------------------------------------------------------------
+
+
+def waiting(seconds: float) -> Policies:
+    return Policies(requests=RequestPolicies(wait_seconds=seconds))
+
+
+async def test_the_time_out_counts_from_the_assignment(world):
+    spec = {"timeout": 20.0, "policies": waiting(100.0)}
+    world.revise(**spec)
+    client = await world.client()
+    client.send(request())
+    await world.clock_moves(90)
+    pod = await world.pod()
+    pod.on_data = lambda connection: None
+    world.revise(pod, **spec)
+    answer = await client.answer()
+    assert world.now_since_start() == about(110.0, 0.1)
+    assert answer.get(b"activator-reason") == b"response-late; timeoutSeconds 20"
+
+
+async def test_the_wait_ends_by_its_own_limit(world):
+    for seconds in (5.0, 100.0):
+        began = world.now()
+        world.revise(timeout=20.0, policies=waiting(seconds))
+        answer = await world.ask()
+        assert world.now() - began == about(seconds, 0.1)
+        reason = b"no-endpoints; wait-seconds %d" % seconds
+        assert (answer.status, answer.get(b"activator-reason")) == (504, reason)
+
+
+async def test_a_request_without_a_wait_has_the_whole_time_out(world):
+    pod = await world.serving(timeout=20.0, policies=waiting(5.0))
+    pod.on_data = lambda connection: None
+    answer = await world.ask()
+    assert world.now_since_start() == about(20.0, 0.1)
+    assert answer.get(b"activator-reason") == b"response-late; timeoutSeconds 20"
+
+
+async def test_a_requeue_keeps_the_limit_of_the_wait(world):
+    spec = {"timeout": 20.0, "policies": waiting(10.0)}
+    pod = await world.serving(**spec)
+    pod.on_data = lambda connection: None
+    client = await world.client()
+    client.send(request())
+    await until(lambda: len(pod.requests) == 1)
+    await world.clock_moves(8)
+    world.healthy = lambda tracker: False
+    pod.connections[-1].reset()
+    answer = await client.answer()
+    assert world.now_since_start() == about(10.0, 0.1)
+    assert answer.status == 504
+    assert b"wait-seconds 10" in (answer.get(b"activator-reason") or b"")
+
+
+async def test_a_requeued_request_has_the_whole_time_out_again(world):
+    spec = {"timeout": 20.0, "policies": waiting(10.0)}
+    pod = await world.serving(**spec)
+    pod.on_data = lambda connection: None
+    client = await world.client()
+    client.send(request())
+    await until(lambda: len(pod.requests) == 1)
+    await world.clock_moves(8)
+    pod.connections[-1].reset()
+    answer = await client.answer()
+    assert world.now_since_start() == about(28.0, 0.2)
+    assert answer.get(b"activator-reason") == b"response-late; timeoutSeconds 20"
+
+
+async def test_a_response_that_has_begun_has_the_time_out_from_the_assignment(world):
+    spec = {"timeout": 20.0, "response_start_timeout": 5.0, "policies": waiting(100.0)}
+    world.revise(**spec)
+    client = await world.client()
+    client.send(request())
+    await world.clock_moves(50)
+    pod = await world.pod()
+    pod.on_data = lambda connection: None
+    world.revise(pod, **spec)
+    await until(lambda: len(pod.requests) == 1)
+    pod.connections[-1].write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")
+    await client.ended()
+    assert world.now_since_start() == about(70.0, 0.1)
+
+
+async def test_a_client_of_grpc_gives_up_before_the_limit_of_the_wait(http2):
+    http2.list(timeout=20.0, policies=waiting(100.0))
+    client = await http2.client()
+    number = client.ask(b"/", b"POST", (b"grpc-timeout", b"30S"))
+    await http2.world.clock_moves(29.9)
+    assert number not in client.messages
+    await http2.world.clock_moves(0.2)
+    assert (await client.answer(number)).status == 504

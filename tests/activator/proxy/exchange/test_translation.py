@@ -109,6 +109,7 @@ async def test_grpc_gets_no_translation_but_the_truth(http2):
     assert not asked(pod)
 
 
+@pytest.mark.untraced
 @both_loops
 @pytest.mark.parametrize("length", [True, False])
 async def test_a_body_passes_both_ways(http2, length):
@@ -228,6 +229,7 @@ async def test_trailers_of_a_chunked_response_pass(http2, size):
         assert got.trailers == [(b"x-sum", b"7")]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("size", [1, 1000], ids=["byte-by-byte", "whole"])
 @pytest.mark.parametrize(
     ("method", "answer"),
@@ -315,6 +317,7 @@ async def test_a_client_of_http2_that_resets_in_its_body_ends_the_pods_connectio
     assert (await client.answer(client.ask())).body == b"hello", "its other streams go on"
 
 
+@pytest.mark.untraced
 @both_loops
 async def test_a_pod_of_http1_that_reads_nothing_stops_a_client_of_http2(http2):
     world = http2.world
@@ -416,6 +419,7 @@ async def test_the_first_request_to_a_pod_of_http2_may_have_a_body(http2, framin
     world.errors[:] = [each for each in world.errors if "Invalid HTTP/2 preamble" not in each]
 
 
+@pytest.mark.untraced
 @both_loops
 async def test_large_bodies_pass_to_a_pod_of_http2(http2):
     pod = await http2_pod(http2)
@@ -630,6 +634,7 @@ async def test_a_pod_of_http2_whose_connection_ends_in_a_body_breaks_the_respons
     assert http2.world.counters().outcomes["upstream-failed"] == 1
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("size", [1, 1000], ids=["byte-by-byte", "whole"])
 @pytest.mark.parametrize("how", ["refused", "goaway"])
 @pytest.mark.parametrize("method", [b"GET", b"POST"])

@@ -1,0 +1,264 @@
+"""Decides about a request before it has a place: whether it may be queued or sent at all.
+
+Called only for revisions with annotations for requests without a pod. A request that ends here is
+never queued. It is no load for the autoscaler, and it starts no cold start.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final, Protocol
+
+from activator.proxy.exchange import authorizing, model_list, outcome, peek
+from activator.proxy.exchange.early_stream import EarlyStream
+from activator.proxy.exchange.request_body import RequestBody
+from activator.proxy.exchange.states import AUTHORIZING, DONE, State
+from activator.proxy.exchange.wake_rules import is_awake, may_wake
+from activator.proxy.http2.stream import STREAM_WINDOW
+from activator.proxy.message import grpc, own_responses
+from activator.proxy.message.own_responses import OwnResponse
+from activator.proxy.message.version import HTTP_2
+from throttler.errors import RevisionNotFound
+from throttler.request_policies import Authorization, Profile, RequestPolicies, Verdict
+from throttler.ticket import NO_OWNER
+
+#: The first status of an error response (RFC 9110 section 15).
+_ERRORS: Final = 400
+#: A peek that needs credentials gets no challenge: the browser would ask for a password over the
+#: waiting page. The page reloads instead, and the challenge belongs to that request.
+_FORBIDDEN: Final = Verdict(403)
+
+
+class Arriving(outcome.Ending, authorizing.Authorized, Protocol):
+    """The part of an exchange that this module uses.
+
+    Attributes:
+        body, state: see ExchangeRecord.
+    """
+
+    body: RequestBody
+    state: State
+
+
+def may_enter(exchange: Arriving, policies: RequestPolicies, now: float) -> bool:
+    """Return whether a request may be queued or sent now.
+
+    If not, the request has its response, or ``decided`` of the exchange follows.
+
+    Arguments:
+        exchange: the exchange of the request, with its ticket and without a place.
+        policies: the policies of its revision.
+        now: seconds.
+    """
+    throttler, ticket = exchange.entry.throttler, exchange.ticket
+    ticket.arrived = now
+    if not _may_start_pod(exchange, policies, now):
+        return False
+    if policies.profile is Profile.OPENAI and model_list.starts_no_pod(exchange.request):
+        model_list.keep_response(exchange, policies)
+    policy = policies.authorization
+    if policy is None or not (policy.always or authorizing.would_wait(throttler, ticket)):
+        return _has_no_response(exchange, policies, now)
+    return _is_authorized(exchange, policy, now)
+
+
+def _may_start_pod(exchange: Arriving, policies: RequestPolicies, now: float) -> bool:
+    """Return whether a request may be queued or sent; if not, it has its response."""
+    response = _response_of_sleeping(exchange, policies, now)
+    if response is not None:
+        respond(exchange, response, "asleep", now)
+    return response is None
+
+
+def _response_of_sleeping(
+    exchange: Arriving, policies: RequestPolicies, now: float
+) -> OwnResponse | None:
+    """Return the response to a request that may not start a pod; None if it needs a pod."""
+    request, wake = exchange.request, policies.wake
+    if is_awake(exchange.entry.throttler):
+        return None
+    if policies.profile is Profile.OPENAI and model_list.starts_no_pod(request):
+        is_stream = isinstance(exchange.client, EarlyStream)
+        kept = None if is_stream else model_list.response_to(exchange, policies, now)
+        return kept or _asleep(exchange, 503 if wake is None else wake.asleep_status)
+    # A peek follows the rules of the request that its page replaced.
+    method = b"GET" if peek.is_peek(request, exchange.client.port(), policies) else request.method
+    if wake is None or may_wake(wake, request, method):
+        return None
+    return _asleep(exchange, wake.asleep_status)
+
+
+def end_if_asleep(exchange: Arriving, now: float) -> None:
+    """End a queued request that may not start a pod, if no pod is usable any more.
+
+    Arguments:
+        exchange: the exchange of a queued request.
+        now: seconds.
+    """
+    policies = exchange.entry.throttler.revision.policies.requests
+    if policies is None:
+        return
+    response = _response_of_sleeping(exchange, policies, now)
+    if response is not None:
+        if response.status >= _ERRORS:
+            waited = now - exchange.ticket.arrived
+            response = outcome.in_form(exchange, response, exchange.added_lines, waited, 1)
+        outcome.respond_to_waiting(exchange, response, "asleep", now)
+
+
+def _has_no_response(exchange: Arriving, policies: RequestPolicies, now: float) -> bool:
+    """Return whether an allowed request needs a pod; a peek gets its response here."""
+    if not peek.is_peek(exchange.request, exchange.client.port(), policies):
+        return True
+    respond(exchange, peek.respond(exchange, now), "peek", now)
+    return False
+
+
+def _is_authorized(exchange: Arriving, policy: Authorization, now: float) -> bool:
+    """Return whether a request is allowed already; if not, begin a sub-request."""
+    services, ticket = exchange.services, exchange.ticket
+    exchange.state = AUTHORIZING
+    exchange.client.arm(ticket.deadline)
+    verdict = authorizing.ask(
+        services.authorizer,
+        exchange,
+        exchange.entry.throttler,
+        policy,
+        exchange.request,
+        exchange.client.address(),
+        ticket.size + _still_to_come(exchange),
+        now,
+    )
+    return verdict is not None and follow(exchange, verdict, now)
+
+
+def _still_to_come(exchange: Arriving) -> int:
+    """Return how many bytes of the body may arrive before the decision: only HTTP/2 reads on."""
+    is_read = exchange.request.version is HTTP_2 and not exchange.body.complete
+    return STREAM_WINDOW if is_read else 0
+
+
+def follow(exchange: Arriving, verdict: Verdict, now: float) -> bool:
+    """Return whether a request may enter by a decision of the authorization server.
+
+    If not, the request has its response.
+
+    Arguments:
+        exchange: the exchange of the request.
+        verdict: the decision.
+        now: seconds.
+    """
+    services = exchange.services
+    try:  # the revision may be deleted meanwhile, and may have returned
+        entry = services.driver.entries.of(exchange.entry.throttler.revision.id)
+    except RevisionNotFound as missing:
+        respond(exchange, own_responses.not_found(missing), "refused", now)
+        return False
+    exchange.entry = entry
+    policies = entry.throttler.revision.policies.requests
+    if verdict.allows:
+        if policies is None:
+            return True
+        # The last pod may be gone meanwhile.
+        return _may_start_pod(exchange, policies, now) and _has_no_response(exchange, policies, now)
+    port = exchange.client.port()
+    if verdict.denies and policies is not None and peek.is_peek(exchange.request, port, policies):
+        verdict = _FORBIDDEN
+    response, ended = authorizing.refusal(verdict, services.retry_after(entry.throttler))
+    if not verdict.denies:  # the server has failed, not the client
+        assert response.reason is not None
+        outcome.record_failure(exchange, response.status, response.reason, response.detail)
+        services.log_own_response(entry.throttler.revision.id, response)
+    respond(exchange, response, ended, now)
+    return False
+
+
+def on_time(exchange: Arriving, now: float) -> float:
+    """End a request whose deadline passes before the authorization server has responded.
+
+    Other requests may share the sub-request, and have more time.
+
+    Arguments:
+        exchange: the exchange of a request that waits for the server.
+        now: seconds.
+
+    Returns:
+        When to call this again, seconds; infinite for never.
+    """
+    deadline = exchange.ticket.deadline
+    if now < deadline:
+        return deadline
+    _cancel(exchange)
+    follow(exchange, authorizing.TOO_LATE, now)
+    return inf
+
+
+def respond(exchange: Arriving, response: OwnResponse, ended: str, now: float) -> None:
+    """End a request that was never admitted: count, trace and log it, and send its response.
+
+    Arguments:
+        exchange: the exchange of the request; it becomes DONE.
+        response: the response, as plain text. An error response gets the form for its client.
+        ended: one of ``counters.OUTCOMES``.
+        now: seconds.
+    """
+    client = exchange.client
+    if response.status >= _ERRORS:
+        waited = now - exchange.ticket.arrived
+        response = outcome.in_form(exchange, response, exchange.added_lines, waited, 0)
+    if exchange.trace is not None and response.reason is not None:
+        exchange.trace.no_pod(response.reason.value)
+    _end(exchange, ended, response.status, len(client.body_of(response)), response.why, now)
+    client.send_own_response(response)
+
+
+def stop(exchange: Arriving, response: OwnResponse, ended: str) -> None:
+    """End a request that waits for the authorization server, because the activator drains.
+
+    Arguments:
+        exchange, response, ended: see ``respond``.
+    """
+    _cancel(exchange)
+    respond(exchange, response, ended, exchange.services.driver.clock())
+
+
+def leave(exchange: Arriving) -> None:
+    """End a request that waits for the authorization server, because its client has closed."""
+    _cancel(exchange)
+    _end(exchange, "cancelled", 499, 0, "", exchange.services.driver.clock())
+
+
+def _cancel(exchange: Arriving) -> None:
+    authorizer = exchange.services.authorizer
+    if authorizer is not None:
+        authorizer.cancel(exchange)
+
+
+def _end(exchange: Arriving, ended: str, status: int, size: int, why: str, now: float) -> None:
+    """Count, trace and log the end of a request that was never admitted; see Ending.end."""
+    request, ticket, services = exchange.request, exchange.ticket, exchange.services
+    exchange.state = DONE
+    duration = now - ticket.arrived
+    kind = (request.counted_as, request.version, status)
+    exchange.entry.counters.ended(kind, ended, duration, request.length, size)
+    if exchange.trace is not None:
+        exchange.trace.ended(status, ended)
+    if services.request_log is not None:
+        outcome.log(exchange, services.request_log, status, size, duration, why)
+    ticket.owner = NO_OWNER  # breaks the cycle, see ending.end
+    exchange.client.set_idle_since(now)
+
+
+def _asleep(exchange: Arriving, status: int) -> OwnResponse:
+    """Return the response to a request that may not wake its revision.
+
+    A gRPC client gets 503 for each status: a successful call would need a message. So does a proxy
+    on the admission port: it would take 200 or 204 as permission. So does the client of an event
+    stream that has begun: it would take the end of the stream as a complete response.
+    """
+    again = exchange.services.retry_after(exchange.entry.throttler)
+    is_admission = exchange.client.port().admission is not None
+    is_stream = isinstance(exchange.client, EarlyStream)
+    if is_admission or is_stream or grpc.is_grpc(exchange.request.fields):
+        status = 503
+    return own_responses.asleep(status, again)

@@ -1,0 +1,151 @@
+"""Sends a waiting client the head of an event stream, and comments, until its pod responds.
+
+Proxies and clients close a connection on which nothing passes for a minute or so; a model may load
+for several. A comment is no event, so programs do not see it. ``early_stream`` is the client's side
+from then on. Knative has no counterpart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, inf
+from typing import Final, Protocol
+
+from activator.proxy.exchange import event_stream
+from activator.proxy.exchange.early_stream import EarlyStream
+from activator.proxy.exchange.outcome import Ending
+from activator.proxy.exchange.request_body import RequestBody
+from activator.proxy.exchange.request_coding import with_identity_coding
+from activator.proxy.exchange.states import RESPONSE_BEGUN, State
+from activator.proxy.message import grpc, json_member, openai
+from activator.proxy.message.accept import names_event_stream
+from activator.proxy.message.request import Request
+from throttler.forecast import UNKNOWN
+from throttler.request_policies import HEARTBEAT_EVERY
+from throttler.ticket import QUEUED
+
+#: Bytes of a pod's response that wait until it is complete, if it is no event stream: an error.
+MOST_ERROR_BYTES: Final = 16 << 10
+#: Seconds until a body that has not arrived completely is read again; doubles each time.
+FIRST_LOOK: Final = 0.1
+#: The comment while a pod has the request.
+_HAS_POD: Final = event_stream.comment("waiting reason=response-pending")
+
+
+class Waiting(Ending, Protocol):
+    """The part of an exchange that the modes of waiting clients use.
+
+    Attributes:
+        body, state: see ExchangeRecord.
+    """
+
+    body: RequestBody
+    state: State
+
+
+def has_begun(exchange: Waiting) -> bool:
+    """Return whether the client has an early head."""
+    return isinstance(exchange.client, EarlyStream)
+
+
+def fits(exchange: Waiting) -> bool:
+    """Return whether the client expects an event stream, as far as the request has arrived."""
+    request = exchange.request
+    if isinstance(exchange.client, EarlyStream):
+        return True
+    if _is_grpc(request):
+        return False
+    if request.expects_continue and not exchange.body.size:
+        return False  # the client has not sent its body, and no 100 may follow the head
+    if names_event_stream(request.lines):
+        return True
+    return _may_be_json(exchange) and json_member.is_true(_beginning(exchange), "stream")
+
+
+def may_fit_later(exchange: Waiting) -> bool:
+    """Return whether ``fits`` may become true with the rest of the request's body."""
+    body = exchange.body
+    arrives = not (body.complete or body.full) and body.size < json_member.MOST_BYTES
+    return arrives and _may_be_json(exchange) and not _is_grpc(exchange.request)
+
+
+def _is_grpc(request: Request) -> bool:
+    """Return whether a request is gRPC or gRPC-Web, which cannot follow the head."""
+    return request.value_of(b"content-type").startswith(grpc.CONTENT_TYPE)
+
+
+def _may_be_json(exchange: Waiting) -> bool:
+    request = exchange.request
+    return request.has_body and (
+        openai.sends_json(request) or not request.value_of(b"content-type")
+    )
+
+
+def _beginning(exchange: Waiting) -> bytes:
+    """Return the buffered beginning of the body: nothing that is read only for this."""
+    return b"".join(exchange.body.pieces)
+
+
+def every(exchange: Waiting) -> float:
+    """Return the seconds between two comments."""
+    policies = exchange.entry.throttler.revision.policies.requests
+    if policies is None or policies.waiting is None:
+        return HEARTBEAT_EVERY
+    return policies.waiting.heartbeat_every
+
+
+def look_again(exchange: Waiting, now: float) -> float:
+    """Return when to read a body again that has not arrived completely, seconds."""
+    waited = max(now - exchange.ticket.arrived, FIRST_LOOK)
+    return min(exchange.ticket.arrived + every(exchange), now + waited)
+
+
+def beat(exchange: Waiting, now: float) -> float:
+    """Send the head, or another comment; return when to call this again, infinite for never.
+
+    Only a request without a pod gets an early head. One that has a pod may soon get the pod's own
+    head, which says more.
+
+    Arguments:
+        exchange: the exchange of a request that ``fits``.
+        now: seconds.
+    """
+    client = exchange.client
+    if exchange.state in RESPONSE_BEGUN:
+        return inf
+    if isinstance(client, EarlyStream):
+        client.wait(_comment(exchange, now))
+        return now + every(exchange)
+    if exchange.ticket.state is not QUEUED:
+        return inf
+    services, request = exchange.services, exchange.request
+    exchange.request = with_identity_coding(request, client.address())
+    exchange.client = early = EarlyStream(client, services.driver.clock)
+    exchange.entry.counters.early_heads += 1
+    early.begin(request.version, _comment(exchange, now))
+    return now + every(exchange)
+
+
+def _comment(exchange: Waiting, now: float) -> bytes:
+    """Return the comment with the reason of the wait and the forecast in seconds.
+
+    Without a forecast it has the same number as Retry-After.
+
+    All requests of a revision share one for a second, since the reason costs O(pods).
+    """
+    if exchange.ticket.state is not QUEUED:
+        return _HAS_POD
+    services, throttler = exchange.services, exchange.entry.throttler
+    until, comment = services.comments.get(throttler.revision.id, (0.0, b""))
+    if now >= until:
+        expected = throttler.expected_wait(now)
+        eta = ceil(UNKNOWN if expected is None else max(expected, 1.0))
+        reason = services.driver.why(throttler)[0].value
+        comment = event_stream.comment(f"waiting reason={reason} eta={eta}")
+        services.remember_comment(throttler.revision.id, now + 1.0, comment)
+    return comment
+
+
+def is_small(pieces: Sequence[bytes]) -> bool:
+    """Return whether a part of a pod's response may wait for the rest; see MOST_ERROR_BYTES."""
+    return sum(map(len, pieces)) <= MOST_ERROR_BYTES

@@ -1,0 +1,238 @@
+"""Follows the profile ``openai``: which requests start no pod, and the kept list of models.
+
+Monitors poll ``/health`` and programs ``/v1/models``; neither should load a model. While no pod is
+usable, the activator responds with the last good list. A list may differ by client. So only equal
+requests get it; only fields that name no client may differ. Knative has no counterpart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Final, Protocol, final
+
+from activator.proxy.exchange.client_side import ClientSide
+from activator.proxy.exchange.passing_side import PassingSide
+from activator.proxy.exchange.services import Services
+from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.http2.hpack import Decoder
+from activator.proxy.message import own_responses
+from activator.proxy.message.fields import tokens
+from activator.proxy.message.own_responses import OwnResponse
+from activator.proxy.message.request import Request
+from activator.proxy.message.response import Response
+from activator.records.entries import Entry
+from activator.records.kept_responses import MOST_BYTES, KeptResponse, KeptResponses
+from throttler.request_policies import RequestPolicies
+
+_MODELS: Final = b"/v1/models"
+_PATHS: Final = (b"/health", _MODELS)
+_METHODS: Final = (b"GET", b"HEAD")
+#: Fields by which no pod tells one client from another. Any other field is a part of the key.
+_COMMON: Final = frozenset(
+    (
+        *(b"accept", b"accept-charset", b"accept-encoding", b"accept-language", b"b3", b"baggage"),
+        *(b"cache-control", b"connection", b"content-length", b"content-type", b"date", b"dnt"),
+        *(b"host", b"keep-alive", b"pragma", b"priority", b"referer", b"te", b"traceparent"),
+        *(b"tracestate", b"upgrade-insecure-requests", b"user-agent", b"via", b"x-correlation-id"),
+        *(b"x-forwarded-host", b"x-forwarded-port", b"x-forwarded-proto", b"x-request-id"),
+    )
+)
+#: Prefixes of such fields: of browsers, Envoy, Zipkin, and of OpenAI's clients about themselves.
+_COMMON_PREFIXES: Final = (b"sec-", b"x-envoy-", b"x-b3-", b"x-stainless-")
+
+
+def starts_no_pod(request: Request) -> bool:
+    """Return whether a request to an OpenAI server should start no pod."""
+    return request.method in _METHODS and request.target.partition(b"?")[0] in _PATHS
+
+
+def is_for_models(request: Request) -> bool:
+    """Return whether a request, by GET or HEAD, is for the list of models."""
+    is_path = request.target.partition(b"?")[0] == _MODELS
+    return is_path and request.method in _METHODS and not request.has_body
+
+
+def key_of(request: Request) -> bytes:
+    """Return a key that equal requests share, whatever their common fields.
+
+    It is a hash: no secret of a client stays in memory.
+
+    Arguments:
+        request: the request.
+    """
+    fields = []
+    for each in (request.lines + request.own_lines()).split(b"\r\n"):
+        name, _, value = each.partition(b":")
+        name = name.lower()
+        if name and not is_common(name):
+            fields.append(b"%b:%b" % (name, value.strip(b" \t")))
+    return hashlib.sha256(b"\n".join((request.target, request.host, *sorted(fields)))).digest()
+
+
+def is_common(name: bytes) -> bool:
+    """Return whether a field names no client, so that it is no part of the key.
+
+    Arguments:
+        name: in lower case.
+    """
+    return name in _COMMON or name.startswith(_COMMON_PREFIXES)
+
+
+class Arriving(Protocol):
+    """The part of an exchange that this module uses."""
+
+    client: ClientSide
+    entry: Entry
+    request: Request
+    services: Services
+
+
+def response_to(exchange: Arriving, policies: RequestPolicies, now: float) -> OwnResponse | None:
+    """Return the response to a request that should start no pod, while no pod is usable.
+
+    With an authorization server no list is kept, because its decision may have changed.
+
+    Arguments:
+        exchange: the exchange of a request for which ``starts_no_pod``.
+        policies: of its revision.
+        now: seconds.
+
+    Returns:
+        The kept list of models; None without one.
+    """
+    kept = exchange.entry.kept
+    if kept is None or not _may_keep(exchange, policies):
+        return None
+    found = kept.get(key_of(exchange.request))
+    if found is None:
+        return None
+    return own_responses.kept(found.body, int(max(now - found.since, 0.0)))
+
+
+def keep_response(exchange: Arriving, policies: RequestPolicies) -> None:
+    """Keep the response to a request for the list of models, if it is a good one.
+
+    Arguments:
+        exchange: the exchange of a request that a pod will serve.
+        policies: of its revision.
+    """
+    request = exchange.request
+    if request.method != b"GET" or not _may_keep(exchange, policies):
+        return
+    entry, kept = exchange.entry, exchange.entry.kept
+    if kept is None:
+        kept = entry.kept = KeptResponses()
+    key, clock = key_of(request), exchange.services.driver.clock
+    exchange.client = ListKeeper(exchange.client, kept, key, clock)
+
+
+def _may_keep(exchange: Arriving, policies: RequestPolicies) -> bool:
+    """Return whether a list of models may be kept for a request, and be its response.
+
+    Not for a proxy on the admission port, which takes 200 as the address of a pod.
+    """
+    return (
+        policies.authorization is None
+        and exchange.client.port().admission is None
+        and is_for_models(exchange.request)
+    )
+
+
+@final
+class ListKeeper(PassingSide):
+    """A client's side that keeps the list of models which passes it.
+
+    Arguments:
+        client: the side that it replaces in its exchange.
+        responses: the kept responses of the revision.
+        key: of the request.
+        clock: returns the time, seconds.
+    """
+
+    __slots__ = ("_clock", "_key", "_pieces", "_responses")
+
+    def __init__(
+        self,
+        client: ClientSide,
+        responses: KeptResponses,
+        key: bytes,
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(client)
+        self._responses = responses
+        self._key = key
+        self._clock = clock
+        self._pieces: list[bytes] | None = None  # the body so far; None: it is not kept
+
+    def respond(
+        self,
+        response: Response | ResponseFields,
+        raw: bytes | None,
+        payload: list[bytes],
+        ended: bool,
+        trailers: bytes,
+    ) -> None:
+        """See ClientSide."""
+        if _may_be_kept(response):
+            self._pieces = []
+            self._collect(payload, ended)
+        self._client.respond(response, raw, payload, ended, trailers)
+
+    def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
+        """See ClientSide."""
+        self._collect(payload, ended)
+        self._client.send_body(payload, ended, trailers)
+
+    def _collect(self, payload: list[bytes], ended: bool) -> None:
+        pieces = self._pieces
+        if pieces is None:
+            return
+        pieces += payload
+        if sum(map(len, pieces)) > MOST_BYTES:
+            self._pieces = None
+        elif ended:
+            self._pieces = None
+            body = b"".join(pieces)
+            if _is_json(body):
+                self._responses.put(self._key, KeptResponse(body, self._clock()))
+
+
+def _may_be_kept(response: Response | ResponseFields) -> bool:
+    """Return whether a response is JSON without a coding, and allows to keep it (RFC 9111)."""
+    fields = _fields(response)
+    kind = fields.get(b"content-type", b"").partition(b";")[0].strip(b" \t").lower()
+    control = tokens(fields.get(b"cache-control", b""))
+    vary = tokens(fields.get(b"vary", b""))
+    return (
+        response.status == 200
+        and kind == b"application/json"
+        and fields.get(b"content-encoding", b"identity").lower() == b"identity"
+        and b"set-cookie" not in fields
+        and not any(each.startswith((b"no-store", b"private")) for each in control)
+        and all(each == b"accept-encoding" or not is_common(each) for each in vary)
+        and b"*" not in vary
+    )
+
+
+def _fields(response: Response | ResponseFields) -> dict[bytes, bytes]:
+    """Return the fields of a response by name in lower case."""
+    if isinstance(response, ResponseFields):
+        # A translated response has its fields in the block alone.
+        pairs = Decoder().decode(response.block)
+    else:
+        lines = (each.partition(b":") for each in response.block.split(b"\r\n"))
+        pairs = [(name.lower(), value.strip(b" \t")) for name, _, value in lines]
+    fields: dict[bytes, bytes] = {}
+    for name, value in pairs:
+        fields[name] = b"%b, %b" % (fields[name], value) if name in fields else value
+    return fields
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
