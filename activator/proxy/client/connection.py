@@ -13,7 +13,7 @@ from typing import Final, Protocol, cast, final
 from activator.proxy.client.eviction import Evictable, EvictableQueue
 from activator.proxy.client.linger import MAX_SECONDS, Linger
 from activator.proxy.client.proxy import Proxy
-from activator.proxy.exchange.sides import Port
+from activator.proxy.exchange.port import Port
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.unread import Peer
 

@@ -30,10 +30,11 @@ from activator.proxy.client.states import (
     READING_HEAD,
     RESPONDING,
 )
+from activator.proxy.exchange import early_response, ending, entering, responding
 from activator.proxy.exchange.exchange import Exchange
+from activator.proxy.exchange.port import SHARED, Port
 from activator.proxy.exchange.probe_responses import probe_response
-from activator.proxy.exchange.sides import SHARED, Port
-from activator.proxy.exchange.states import RESPONSE_BEGUN, TUNNEL
+from activator.proxy.exchange.states import TUNNEL
 from activator.proxy.message import own_responses
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.problem import negotiate
@@ -140,14 +141,14 @@ class Http1Client(Http1Connection):
         self.full = True
         self.base.proxy.unread.hold(self, peer_socket.count_held(self.base.transport))
         if self.exchange is not None:
-            self.exchange.on_client_room(True)
+            responding.on_client_room(self.exchange, True)
 
     def resume_writing(self) -> None:
         """See asyncio.Protocol."""
         self.full = False
         self.base.proxy.unread.hold(self, 0)
         if self.exchange is not None:
-            self.exchange.on_client_room(False)
+            responding.on_client_room(self.exchange, False)
         elif self._reader.state is READING_HEAD:
             self.regulate()
             self._read_ahead()
@@ -162,7 +163,7 @@ class Http1Client(Http1Connection):
         """Cancel the current exchange, if any, because its client has left."""
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
-            exchange.on_client_gone()
+            ending.leave(exchange)
 
     # -- for the reader -------------------------------------------------------------------------
 
@@ -182,7 +183,11 @@ class Http1Client(Http1Connection):
             response = self._own_response(request)
             if response is not None:
                 keep_alive = request.keep_alive and not base.turned_away
-                side.end_request(negotiate(response, request.lines), request, keep_alive=keep_alive)
+                side.end_request(
+                    negotiate(response, request.lines),
+                    head_only=request.method == b"HEAD",
+                    keep_alive=keep_alive,
+                )
                 return
         exchange = self.exchange = Exchange(side.services, side, request)
         if request.has_body and reader.ahead:
@@ -191,7 +196,7 @@ class Http1Client(Http1Connection):
             reader.read_body(ahead)
             if reader.state is not BEGINNING:
                 return
-        exchange.begin()
+        entering.begin(exchange)
         if reader.state is not BEGINNING:
             return
         if reader.body is None:
@@ -214,10 +219,10 @@ class Http1Client(Http1Connection):
         exchange, self.exchange = self.exchange, None
         block = error.block
         if exchange is not None:
-            responding = exchange.state in RESPONSE_BEGUN
+            has_begun = early_response.has_begun(exchange)
             block = exchange.request.lines
-            exchange.on_client_gone()
-            if responding:
+            ending.leave(exchange)
+            if has_begun:
                 self.abort()
                 return
         self.refuse_head(negotiate(own_responses.refused(error.status, str(error)), block))
@@ -225,7 +230,7 @@ class Http1Client(Http1Connection):
     def refuse_head(self, response: own_responses.OwnResponse) -> None:
         """See Http1Connection."""
         self._reader.discard()
-        self._side.end_request(response, None, keep_alive=False)
+        self._side.end_request(response, head_only=False, keep_alive=False)
 
     def switch_to_http2(self, data: bytes) -> None:
         """See Http1Connection."""
@@ -341,7 +346,7 @@ class Http1Client(Http1Connection):
         exchange = self.exchange
         if exchange is not None:
             self._side.keep_alive = False
-            exchange.drain()
+            ending.drain(exchange)
         elif self._reader.state is HEAD_IN_PROGRESS:
             self.refuse_head(own_responses.draining("the request had not arrived completely"))
 
@@ -353,7 +358,7 @@ class Http1Client(Http1Connection):
             return
         self._side.keep_alive = False
         if exchange.state is not TUNNEL:
-            exchange.force_end()
+            ending.force(exchange)
             return
         # A tunnel without unsent bytes gets an orderly end; a reset would look like an error.
         transport.abort() if transport.get_write_buffer_size() else transport.close()
@@ -420,7 +425,7 @@ class Http1Client(Http1Connection):
         exchange = self.exchange
         if exchange is None or self.base.transport.is_closing():
             return inf
-        no_interim = exchange.state in RESPONSE_BEGUN or self._side.version is HTTP_1_0
+        no_interim = early_response.has_begun(exchange) or self._side.version is HTTP_1_0
         send_interim = None if no_interim else self._side.send_continue
         when = self._client_check().check(exchange, self._reader.missing(), send_interim, now)
         self.base.arm(when)

@@ -10,11 +10,12 @@ from typing import final
 from activator.proxy.client.connection import ClientConnection
 from activator.proxy.client.http1_connection import Http1Connection
 from activator.proxy.client.http1_switch import Http1Switch
-from activator.proxy.exchange.sides import ClientSide, Port, SwitchingSide
+from activator.proxy.exchange.client_side import ClientSide
+from activator.proxy.exchange.port import Port
+from activator.proxy.exchange.switching_side import SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message import own_responses
 from activator.proxy.message.client_head import interim_head
-from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from activator.proxy.message.response_writer import ResponseWriter
 from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, Version
@@ -191,24 +192,24 @@ class Http1Side(ClientSide):
     def send_own_response(self, response: own_responses.OwnResponse) -> None:
         """See ClientSide."""
         exchange = self._connection.exchange
-        request = None if exchange is None else exchange.request
-        self.end_request(response, request, keep_alive=self.keep_alive)
+        head_only = exchange is not None and exchange.to_head
+        self.end_request(response, head_only=head_only, keep_alive=self.keep_alive)
 
     def end_request(
-        self, response: own_responses.OwnResponse, request: Request | None, *, keep_alive: bool
+        self, response: own_responses.OwnResponse, *, head_only: bool, keep_alive: bool
     ) -> None:
         """Send the activator's own response, and end the current request.
 
         Arguments:
             response: the response.
-            request: the request; None if the input was not a complete request head.
+            head_only: whether the request is a HEAD, so that the body is left out.
             keep_alive: whether the client keeps its connection for another request.
         """
         keep_alive = keep_alive and self._connection.may_keep_alive()
         self.write(
             response.render(
                 date=self.services.date(),
-                head_only=request is not None and request.method == b"HEAD",
+                head_only=head_only,
                 keep_alive=keep_alive,
                 version=self.version,
             )

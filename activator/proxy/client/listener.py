@@ -20,7 +20,7 @@ from activator.process.tasks import Tasks
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.client.tls_listener import Gate, Listener
-from activator.proxy.exchange.sides import Port
+from activator.proxy.exchange.port import Port
 
 #: Connections that the kernel queues until they are accepted.
 BACKLOG = 4096
@@ -112,7 +112,9 @@ def data_server(proxy: Proxy) -> GatedServer:
 
 
 def service_listener(proxy: Proxy, sock: socket.socket, port: Port) -> Listener:
-    """Return the listener of a port that belongs to one Service; it accepts clients at once.
+    """Return the listener of a port that belongs to one Service, or of the admission port.
+
+    It accepts clients at once.
 
     Its connections end when the connections of the data ports do.
 

@@ -12,9 +12,11 @@ from activator.process.tasks import Tasks
 from activator.process.timers import Timers
 from activator.proxy.client.eviction import Evictable, Eviction
 from activator.proxy.client.head_budget import HeadBudget
+from activator.proxy.exchange.pod_pools import PodPools
 from activator.proxy.exchange.pod_wait import WARM
+from activator.proxy.exchange.request_key import ClientAddresses
 from activator.proxy.exchange.services import ProxyCounters, Services
-from activator.proxy.exchange.sides import PodPools
+from activator.proxy.exchange.waiting import end_stranded
 from activator.proxy.message.own_responses import OwnResponse, too_many_connections, too_many_heads
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.transport.unread import Peer
@@ -46,6 +48,7 @@ class Proxy:
         unhealthy: returns why the activator is not ready; empty while it is ready.
         server_timing: whether a response that waited gets the field ``Server-Timing``.
         cold_start_header: whether each response states whether it waited for a cold start.
+        clients: finds the addresses of clients.
 
     Attributes:
         services: the objects of exchanges. Some may change at any time: tracer, request log,
@@ -70,6 +73,7 @@ class Proxy:
         unhealthy: Callable[[], str],
         server_timing: bool = False,
         cold_start_header: bool = False,
+        clients: ClientAddresses | None = None,
     ) -> None:
         self.driver = driver
         self.pools = pools
@@ -79,11 +83,14 @@ class Proxy:
         self.services = Services(
             driver,
             pools,
+            self.timers,
             hold_bytes=hold_bytes,
             idle_from_arrival=idle_from_arrival,
             server_timing=server_timing,
             added_lines=WARM if cold_start_header else b"",
+            clients=clients,
         )
+        driver.on_stranded = end_stranded
         self.header_timeout = header_timeout
         self.unread = pools.unread
         self.unread.on_ended = self._log_ended

@@ -13,7 +13,7 @@ from typing import Final
 from activator.proxy.client.listener import ListenError, listen, service_listener
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.client.tls_listener import Listener
-from activator.proxy.exchange.sides import Port
+from activator.proxy.exchange.port import Port
 from activator.records.change_log import identity
 from throttler.model import RevisionID, Route
 

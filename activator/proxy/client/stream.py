@@ -6,8 +6,11 @@ from typing import Final, final
 
 from activator.proxy.client.blocked import BlockedStreams
 from activator.proxy.client.connection import ClientConnection
+from activator.proxy.exchange import early_response, ending, sending
+from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.sides import ClientSide, Port, SwitchingSide
+from activator.proxy.exchange.port import Port
+from activator.proxy.exchange.switching_side import SwitchingSide
 from activator.proxy.http2 import section
 from activator.proxy.http2.connection import Connection
 from activator.proxy.http2.errors import ErrorCode
@@ -171,7 +174,7 @@ class ClientStream(ClientSide):
         """
         self._uncredited += len(payload)
         ended = trailers is not None
-        self.exchange.on_request_body([payload] if payload else [], ended, trailers or b"")
+        sending.on_request_body(self.exchange, [payload] if payload else [], ended, trailers or b"")
 
     def took(self, size: int) -> None:
         """See ClientSide."""
@@ -202,7 +205,7 @@ class ClientStream(ClientSide):
             block += section.block_of(exchange.added_lines)
         bare = ended and not (payload or trailers)
         if not ended:
-            stream.on_sent = exchange.on_taken()
+            stream.on_sent = early_response.on_taken(exchange)
         self._context.link.write_headers(stream, block, ended=bare)
         if payload or (ended and not bare):
             data = payload[0] if len(payload) == 1 else b"".join(payload)
@@ -242,8 +245,8 @@ class ClientStream(ClientSide):
 
     def body_of(self, response: OwnResponse) -> bytes:
         """See ClientSide. A gRPC client gets the error in the head, without a body."""
-        request = self.exchange.request
-        no_body = request.method == b"HEAD" or grpc.is_grpc(request.fields)
+        exchange = self.exchange
+        no_body = exchange.to_head or grpc.is_grpc(exchange.request.fields)
         return b"" if no_body else response.body
 
     def switching(self) -> SwitchingSide | None:
@@ -273,7 +276,7 @@ class ClientStream(ClientSide):
         exchange = self.exchange
         del self.exchange  # breaks the cycle: nothing is left for the garbage collector
         self._stream.on_sent = None
-        exchange.on_client_gone()
+        ending.leave(exchange)
 
     def _done(self) -> None:
         stream = self._stream

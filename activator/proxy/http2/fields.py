@@ -94,6 +94,10 @@ class ResponseFields:
         self.length: Final = length
         self.block: Final = block
 
+    def value_of(self, name: bytes) -> bytes:
+        """Return the value of a field; empty if the response does not have it."""
+        return self.fields.get(name, b"")
+
 
 def read_request(fields: list[Field]) -> RequestFields:
     """Return the request that a client's HEADERS have.

@@ -11,7 +11,7 @@ from typing import Final
 from activator.knative.control_fields import ORIGINAL_HOST
 from activator.proxy.http2.hpack import Decoder, line, name_prefix, string
 from activator.proxy.message import grpc
-from activator.proxy.message.fields import is_handled, is_lookalike, tokens
+from activator.proxy.message.fields import PRIORITY, is_handled, is_lookalike, tokens
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 
@@ -47,7 +47,7 @@ def own_response_block(response: OwnResponse, date: bytes) -> bytes:
         (
             line(b":status", b"%d" % response.status),
             line(b"date", date),
-            line(b"content-length", b"%d" % len(response.body)),
+            line(b"content-length", b"%d" % len(response.body)) if response.has_length else b"",
             block_of(response.fields + response.reason_lines()),
         )
     )
@@ -141,6 +141,10 @@ def traced_section(
         )
     block = line(b":method", request.method) + line(b":path", request.target)
     block += without_context(request.fields)
+    if PRIORITY in request.fields:
+        passed = line(PRIORITY, request.fields[PRIORITY].strip(b" \t"))
+        if passed in request.section:  # of a request that may select its class
+            block += passed
     return block + forwarded(request.host, request.fields, client)
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from math import inf
 from typing import Final, cast, final
 
-from activator.proxy.exchange.sides import Requester
+from activator.proxy.exchange.pod_side import Requester
 from activator.proxy.message.version import HTTP_1_1, HTTP_2
 from activator.proxy.pods.dial import (
     CLOSED_AT_ONCE,

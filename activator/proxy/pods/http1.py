@@ -11,9 +11,11 @@ import select
 from typing import Final, cast, final
 
 from activator.process.keepalive import SocketKind, limit_unacknowledged
+from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.observers import Trace, lines_to_send
+from activator.proxy.exchange.pod_side import PodSide, Requester
 from activator.proxy.exchange.request_body import RequestBody
-from activator.proxy.exchange.sides import ClientSide, PodSide, Requester, SwitchingSide
+from activator.proxy.exchange.switching_side import SwitchingSide
 from activator.proxy.exchange.translation import as_lines
 from activator.proxy.message.body import chunk
 from activator.proxy.message.fields import clean_trailers

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, final
 
-from activator.proxy.exchange.sides import Requester
+from activator.proxy.exchange.pod_side import Requester
 from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import CLOSE_SECONDS, Connection
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode

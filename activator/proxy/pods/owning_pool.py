@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 
-from activator.proxy.exchange.sides import PodPool, PodSide, Requester
+from activator.proxy.exchange.pod_pools import PodPool
+from activator.proxy.exchange.pod_side import PodSide, Requester
 from activator.proxy.message.version import Version
 from activator.proxy.pods.capacity import Capacity
 from activator.proxy.pods.resources import Resources

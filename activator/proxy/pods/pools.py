@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from itertools import chain
 from typing import Final, final
 
-from activator.proxy.exchange.sides import PodPools
+from activator.proxy.exchange.pod_pools import PodPools
 from activator.proxy.message.version import HTTP_1_1, HTTP_2
 from activator.proxy.pods.pool import Pool
 from activator.proxy.pods.resources import PoolLimits, Resources

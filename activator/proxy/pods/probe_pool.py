@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Protocol, final
 
-from activator.proxy.exchange.sides import PodSide, Requester
+from activator.proxy.exchange.pod_side import PodSide, Requester
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message.response import Response
 from activator.proxy.pods.http1 import Http1Pod

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.observers import Trace
+from activator.proxy.exchange.pod_side import PodSide, Requester
 from activator.proxy.exchange.request_body import RequestBody
-from activator.proxy.exchange.sides import ClientSide, PodSide, Requester, SwitchingSide
+from activator.proxy.exchange.switching_side import SwitchingSide
 from activator.proxy.exchange.translation import as_block
 from activator.proxy.http2.connection import Connection
 from activator.proxy.http2.errors import ErrorCode

@@ -47,7 +47,7 @@ TURNS = 12 if running() is Build.PURE else 80
 @pytest.fixture(autouse=True)
 def timers_keep_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let few turns suffice: timers keep fewer entries than that."""
-    monkeypatch.setattr(timers, "_SMALL", KEPT)
+    monkeypatch.setattr(timers, "_SMALL", KEPT)  # pure: compiled tests take more turns instead
 
 
 @contextmanager

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from activator.proxy.client.http1 import Http1Client
-from activator.proxy.exchange.sides import Port
+from activator.proxy.exchange.port import Port
+from tests.activator.proxy.bound import Bound
 from tests.activator.proxy.http2.peers import Http2Pod, Http2World, Peer
-from tests.activator.proxy.world import Client, Pod, World, request, until
+from tests.activator.proxy.world import Pod, World, request, until
 from tests.conftest import both_loops
 from throttler.model import AppProtocol, Endpoint, ListedEndpoints, RevisionKind
 
@@ -189,6 +188,19 @@ async def test_without_knative_an_unknown_host_gets_no_text_of_knative(new_world
     assert told["title"] == "The activator knows no such annotated Service."
 
 
+async def test_with_both_dialects_an_unknown_host_gets_a_text_about_both(world: World) -> None:
+    await served(world)
+    answer = await world.ask(asking(b"No.example.com:80"))
+    assert (answer.status, answer.body) == (
+        404,
+        b'no Revision and no annotated Service has the host "no.example.com"\n',
+    )
+    reason = answer.get(b"activator-reason") or b""
+    assert reason.startswith(b"unknown-revision; give Knative-Serving-Namespace and ")
+    named = await world.ask(asking(b"no.example.com", b"Knative-Serving-Revision: rev\r\n"))
+    assert named.body.startswith(b"Error getting active endpoint: ")
+
+
 async def test_problem_details_name_a_service_in_a_member_of_its_own(world: World) -> None:
     json_only = b"Accept: application/json\r\n"
     world.serve(hosts=[HOST.decode()], timeout=0.05)
@@ -281,39 +293,9 @@ async def test_the_field_counts_however_its_bytes_arrive(world: World, size: int
 # -- a port of one Service ----------------------------------------------------------------------
 
 
-class Bound:
-    """A port of the world's proxy that belongs to one Service."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.port = Port(b"ns/rev")
-
-    async def open(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, "127.0.0.1", 0)
-        self.at = self._server.sockets[0].getsockname()[1]
-
-    def _accept(self) -> asyncio.Protocol:
-        return cast(asyncio.Protocol, Http1Client(self.world.proxy, self.port))
-
-    async def client(self) -> Client:
-        _, client = await asyncio.get_running_loop().create_connection(Client, "127.0.0.1", self.at)
-        self.world.clients.append(client)
-        return client
-
-    async def http2_client(self) -> Peer:
-        peer = Peer(client=True)
-        await asyncio.get_running_loop().create_connection(lambda: peer, "127.0.0.1", self.at)
-        self.world.clients.append(peer)  # type: ignore[arg-type] # it has a transport
-        return peer
-
-    def close(self) -> None:
-        self._server.close()
-
-
 @pytest.fixture
 async def bound(world: World) -> AsyncIterator[Bound]:
-    bound = Bound(world)
+    bound = Bound(world, Port(b"ns/rev"))
     await bound.open()
     yield bound
     bound.close()

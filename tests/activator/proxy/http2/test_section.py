@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from activator.proxy.http2.hpack import Decoder
+from activator.proxy.exchange.queue_place import with_priority
+from activator.proxy.http2.hpack import Decoder, line
 from activator.proxy.http2.never_indexed import NeverIndexed
-from activator.proxy.http2.section import block_of, without_context
+from activator.proxy.http2.section import block_of, forwarded, traced_section, without_context
 from activator.proxy.message.fields import is_handled, lines_of
+from activator.proxy.message.request import Request
+from activator.proxy.message.version import HTTP_2
 
 
 def test_lines_become_a_block():
@@ -36,6 +39,19 @@ def test_the_context_of_a_trace_is_left_out_and_secrets_stay_secret():
     fields = Decoder().decode(block)
     assert fields == [(b"te", b"trailers"), (b"authorization", b"s")]
     assert isinstance(fields[1], NeverIndexed)
+
+
+def test_a_trace_keeps_the_class_only_of_a_request_that_may_select_it():
+    fields = {b"activator-priority": b"high", b"a": b"b"}
+    section = line(b":path", b"/") + line(b"a", b"b") + forwarded(b"h", fields, b"::1")
+    bare = Request(b"GET", b"/", HTTP_2, b"h", fields, None, section=section)
+    passing = with_priority(bare, b"::1")
+    found = [
+        dict(Decoder().decode(traced_section(each, each.section, b"::1")))
+        for each in (bare, passing)
+    ]
+    assert [each.get(b"activator-priority") for each in found] == [None, b"high"]
+    assert passing.section.endswith(forwarded(b"h", fields, b"::1"))
 
 
 def test_the_activators_own_fields_are_known():
