@@ -55,6 +55,8 @@ class ColdStart:
         dest: the pod, or ClusterIP, that responded first; None before.
         ended: its end; None while it is under way.
         outcome: ``served``, or the outcome of the last waiting request (counters.OUTCOMES).
+        leased: the outcome if no request waits but clients are expected back, see ``lease``; empty
+            without such clients.
         lead: seconds by which the activator's probe of ``dest`` was ahead of Kubernetes; None
             while unknown, or if Kubernetes was first.
     """
@@ -67,6 +69,7 @@ class ColdStart:
         "ended",
         "endpoint",
         "lead",
+        "leased",
         "open",
         "outcome",
         "requests",
@@ -86,6 +89,7 @@ class ColdStart:
         self.ended: float | None = None
         self.outcome = ""
         self.lead: float | None = None
+        self.leased = ""
         self._throttler: RevisionThrottler | None = throttler
         self._counts = counts
 
@@ -99,6 +103,15 @@ class ColdStart:
         pods = self._throttler.pods() if self._throttler is not None else ()
         if Phase.ADDRESS not in self.seen and any(pod.listed_at > self.began for pod in pods):
             self.reached(Phase.ADDRESS, now)
+
+    def probe_started(self, pod: PodTracker, now: float) -> None:
+        """Record a probe. It proves the phase before it if the pod is new since the beginning.
+
+        The list of another revision adds the pod if that revision releases the pod's address.
+        """
+        if pod.listed_at > self.began:
+            self.reached(Phase.ADDRESS, now)
+        self.reached(Phase.PROBE, now)
 
     def responded(self, dispatched: float, endpoint: Endpoint, now: float) -> None:
         """Record the first byte, and the dispatch that led to it; other dispatches failed."""
@@ -205,6 +218,24 @@ class ColdStarts:
         if not cold_start.open and cold_start.ended is None:
             self._end(cold_start, outcome, now)
 
+    def lease(self, cold_start: ColdStart, outcome: str) -> None:
+        """Continue a cold start for clients that have no request now, and will be back.
+
+        It then ends when a pod becomes healthy and no request waits, or by ``lease_ended``.
+
+        Arguments:
+            outcome: one of counters.OUTCOMES, for that end.
+        """
+        if cold_start.ended is None and not cold_start.leased:
+            cold_start.open += 1
+            cold_start.leased = outcome
+
+    def lease_ended(self, cold_start: ColdStart, now: float) -> None:
+        """Record that no such client is expected back any more."""
+        if cold_start.ended is None and cold_start.leased:
+            outcome, cold_start.leased = cold_start.leased, ""
+            self.request_ended(cold_start, outcome, now)
+
     # -- autoscaler, Kubernetes, probes ---------------------------------------------------------
 
     def stats_sent(self, revisions: Iterable[RevisionID], arose: float, now: float) -> None:
@@ -230,12 +261,14 @@ class ColdStarts:
     def probe_started(self, pod: PodTracker, now: float) -> None:
         """Record that a probe of a pod has started."""
         if (cold_start := self.under_way.get(pod.config.revision.id)) is not None:
-            cold_start.reached(Phase.PROBE, now)
+            cold_start.probe_started(pod, now)
 
     def probe_passed(self, pod: PodTracker, now: float) -> None:
         """Record that a pod has become healthy because of a probe."""
         if (cold_start := self.under_way.get(pod.config.revision.id)) is not None:
             cold_start.reached(Phase.PROBE_PASSED, now)
+            if cold_start.leased and cold_start.open == 1:
+                self.lease_ended(cold_start, now)
         self.leads.passed(pod, now)
 
     def remove(self, revision: RevisionID) -> None:

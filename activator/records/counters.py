@@ -133,11 +133,19 @@ OUTCOMES: Final = (
     "served",
     "timed-out",
     "cancelled",
+    "admitted",
     "queue-full",
+    "tenant-full",
     "shed",
     "upstream-failed",
     "refused",
     "draining",
+    "asleep",
+    "denied",
+    "not-authorized",
+    "page",
+    "wait-refused",
+    "peek",
 )
 
 
@@ -160,9 +168,20 @@ class RevisionCounters:
         outcomes: ended requests by outcome, see OUTCOMES.
         requeues: retries and requeues by cause, see CAUSES.
         cold_starts: ended cold starts by outcome.
+        early_heads: event streams that the activator began before a pod responded.
+        waiting: requests that wait now, by mode (throttler.request_policies.WaitMode); not HOLD.
     """
 
-    __slots__ = ("client", "cold_starts", "outcomes", "requeues", "server", "waits")
+    __slots__ = (
+        "client",
+        "cold_starts",
+        "early_heads",
+        "outcomes",
+        "requeues",
+        "server",
+        "waiting",
+        "waits",
+    )
 
     def __init__(self) -> None:
         self.server: dict[tuple[bytes, int, int], HttpCounters] = {}
@@ -171,6 +190,8 @@ class RevisionCounters:
         self.outcomes: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
         self.requeues: dict[str, int] = {}
         self.cold_starts: dict[str, int] = {}
+        self.early_heads = 0
+        self.waiting: dict[str, int] = {}
 
     def server_of(self, key: tuple[bytes, int, int]) -> HttpCounters:
         """Return the counters of clients' requests of a kind, a key of ``server``."""

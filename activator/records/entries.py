@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+from activator.records.agents import NO_AGENTS, Agents
 from activator.records.counters import RevisionCounters
 from activator.records.failures import Failures
+from activator.records.kept_responses import KeptResponses
+from activator.records.wake_lease import WakeLease
 from throttler.errors import RevisionNotFound
 from throttler.model import RevisionID, RevisionKind, Route
 from throttler.revision import RevisionThrottler
@@ -30,13 +33,16 @@ class Load(Protocol):
 class Entry:
     """The records of one revision, which a request finds with one lookup."""
 
-    __slots__ = ("counters", "failures", "load", "throttler")
+    __slots__ = ("agents", "counters", "failures", "kept", "lease", "load", "throttler")
 
     def __init__(self, throttler: RevisionThrottler, counters: RevisionCounters, load: Load):
         self.throttler = throttler
         self.counters = counters
         self.failures = Failures()
+        self.agents = Agents()
         self.load = load
+        self.kept: KeptResponses | None = None
+        self.lease = WakeLease(load)
 
 
 class Hosts(Protocol):
@@ -161,7 +167,9 @@ class Entries:
         if service is None and not self._knative:
             raise RevisionNotFound("", kind=RevisionKind.SERVICE, host=known_as)
         if revision is None and service is None:
-            raise RevisionNotFound(name.decode("latin-1"))
+            # The text is Knative's unless a Service is known, whose host the client may mean.
+            of_either = known_as if not name and self._hosts is not None and self._routes else None
+            raise RevisionNotFound(name.decode("latin-1"), host=of_either)
         if service is None or (revision is not None and self._exists(revision)):
             assert revision is not None
             entry = self.of(revision)
@@ -212,6 +220,11 @@ class Entries:
         """Return the failed requests of a revision; no failures for an unknown revision."""
         entry = self.known(revision)
         return Failures() if entry is None else entry.failures
+
+    def agents_of(self, revision: RevisionID) -> Agents:
+        """Return the clients that send requests to a revision one at a time."""
+        entry = self.known(revision)
+        return NO_AGENTS if entry is None else entry.agents
 
     def remove(self, revision: RevisionID) -> bool:
         """Remove the entry of a deleted revision; return whether it had one."""

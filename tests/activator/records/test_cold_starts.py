@@ -12,7 +12,7 @@ from activator.records import cold_starts as cold_starts
 from activator.records.cold_starts import ColdStarts, Phase
 from activator.records.events import EventKind
 from tests.activator.telemetry.world import World
-from throttler.model import RevisionID
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints, RevisionID
 
 POD, OTHER = "10.0.0.1:8012", "10.0.0.2:8012"
 HELLO = RevisionID("default", "hello")
@@ -146,6 +146,21 @@ def test_a_pod_that_comes_beside_one_that_was_there_is_seen(sleeper: Sleeper) ->
     sleeper.after(1)
     sleeper.lists(not_ready=(POD, OTHER))
     assert sleeper.view()["phases"] == {"address": 1}
+
+
+def test_an_address_that_another_revision_releases_is_seen(sleeper: Sleeper) -> None:
+    sleeper.lists(POD)
+    other = sleeper.world.revision("other")
+    taken = {AppProtocol.HTTP1: ListedEndpoints(frozenset({Endpoint(POD, "uid-of-another")}))}
+    sleeper.driver.set_endpoints(other.revision.id, taken)
+    cold_start = sleeper.join()
+    sleeper.after(1)
+    sleeper.driver.set_endpoints(other.revision.id, {})
+    (pod,) = sleeper.throttler.pods()
+    sleeper.probe(pod)
+    sleeper.responded(cold_start, pod)
+    phases = ["address", "probe", "probe-passed", "dispatched", "first-byte"]
+    assert list(sleeper.view()["phases"]) == phases
 
 
 def test_a_report_from_before_or_on_others_is_not_seen(sleeper: Sleeper) -> None:
