@@ -25,7 +25,7 @@ from activator.records.source_status import ObjectWarning
 
 #: Most unusable objects that ``warnings_of_rejected`` yields.
 _MOST_REJECTED: Final = 100
-_INVALID: Final = "invalid"
+INVALID: Final = "invalid"
 
 
 class Version(NamedTuple):
@@ -83,7 +83,7 @@ class DialectInventory:
             kept = "its last good state stays in force" if key in self else "it is not in use"
             text = f"{reason.removeprefix(f'{key}: ')}; {kept}"
             revision = key.name if key.kind == self.dialect.main else ""
-            yield ObjectWarning(*key, revision, text, _INVALID, self.dialect.revision_kind)
+            yield ObjectWarning(*key, revision, text, INVALID, self.dialect.revision_kind)
 
     def __contains__(self, key: ObjectKey) -> bool:
         return key in self._entries

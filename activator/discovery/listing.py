@@ -11,7 +11,16 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from activator.discovery.backoff import Timings
-from activator.discovery.wire import Cluster, ConnectionLostError, Page, check, decode_page
+from activator.discovery.wire import (
+    HTTP_FORBIDDEN,
+    HTTP_NOT_FOUND,
+    HTTP_UNAUTHORIZED,
+    Cluster,
+    ConnectionLostError,
+    Page,
+    check,
+    decode_page,
+)
 
 # client-go's page size; a smaller page is not noticeably faster.
 PAGE_SIZE = 500
@@ -36,6 +45,17 @@ class Resource(NamedTuple):
     optional: bool = False
     may_lack: bool = False
     if_missing: str = ""
+
+    def advice(self, status: int) -> str:
+        """Return a hint about a refused request, in parentheses; empty without one."""
+        name = self.path.rpartition("/")[2]
+        if status == HTTP_UNAUTHORIZED:
+            return " (the activator reads the credentials again)"
+        if status == HTTP_FORBIDDEN:
+            return f" (does a role of its service account allow list and watch of {name}?)"
+        if status == HTTP_NOT_FOUND:
+            return f" ({self.if_missing})" if self.if_missing else ""
+        return ""
 
 
 async def pages(

@@ -1,8 +1,8 @@
 """Keeps the inventory equal to a folder of YAML and JSON files, for use without a cluster.
 
-Decides which files count, to which of two files an object belongs, and when a removal counts. It
-must not know the meaning of objects. A broken file keeps its last good state, and does not affect
-other files. Knative has no counterpart: it always has an API server.
+Decides when to read the folder, and to which of two files an object belongs. It must not know the
+meaning of objects. A broken file keeps its last good state, and does not affect other files.
+Knative has no counterpart: it always has an API server.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -18,29 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from activator.discovery.dialect_inventory import INVALID
 from activator.discovery.documents import Document
 from activator.discovery.inventory import Inventory
 from activator.discovery.listener import Listener
-from activator.discovery.manifest_file import (
-    Objects,
-    Reading,
-    Signature,
-    digest_of,
-    read,
-    signature_of,
-)
+from activator.discovery.manifest_file import Reading, digest_of
+from activator.discovery.manifest_files import File, ManifestFiles
 from activator.discovery.missed_events import MissedEventCounters
 from activator.discovery.source import SourceError
 from activator.objects.fields import ObjectKey
-from activator.records.source_status import FilesStatus, SourceStatus
+from activator.records.source_status import FilesStatus, ObjectWarning, SourceStatus
 
 logger = logging.getLogger(__name__)
-
-SUFFIXES = (".yaml", ".yml", ".json")
-
-# A thread parses larger files. The C parser takes about 1 ms for 2 KiB of YAML, and the loop must
-# not stop for 5 ms.
-_PARSE_IN_THREAD_BYTES = 8 * 2**10
 
 # Seconds of work after which other tasks of the loop get a turn. One request needs about six turns.
 _PIECE = 0.002
@@ -93,26 +81,6 @@ class _Turns:
             self._since = time.monotonic()
 
 
-@dataclass(slots=True)
-class _Unconfirmed:
-    """A state of a file that does not count yet."""
-
-    signature: Signature | None
-    seen_at: float
-    since: float
-
-
-@dataclass(slots=True)
-class _File:
-    reading: Reading
-    objects: Objects
-    unconfirmed: _Unconfirmed | None = None
-
-    @property
-    def vanished(self) -> bool:
-        return self.unconfirmed is not None and self.unconfirmed.signature is None
-
-
 class ManifestFolder:
     """Reads a folder into an inventory and follows its changes (discovery.source.Source).
 
@@ -134,7 +102,7 @@ class ManifestFolder:
         self._path = Path(path)
         self._inventory = inventory
         self._timings = timings or Timings()
-        self._files: dict[str, _File] = {}
+        self._files = ManifestFiles(self._path, self._timings.settle, self._timings.settle_limit)
         self._owners: dict[ObjectKey, str] = {}
         self._applied: dict[ObjectKey, Document] = {}
         self._rejected: dict[ObjectKey, str] = {}
@@ -156,8 +124,17 @@ class ManifestFolder:
             ),
             errors=self.errors,
             missed=self._missed.snapshot(),
-            warnings=tuple(self._inventory.warnings),
+            warnings=tuple(self._warnings()),
         )
+
+    def _warnings(self) -> Iterator[ObjectWarning]:
+        """Yield the warnings about objects; a broken file keeps only older ones."""
+        for each in self._inventory.warnings:
+            file = self._owners.get(ObjectKey(each.kind, each.namespace, each.name))
+            if file is None or not self._files[file].reading.error:
+                yield each
+            elif each.reason != INVALID:  # that one is about fields which the file may not have
+                yield each._replace(text=f"{each.text} (in the last good state of {file})")
 
     @property
     def errors(self) -> Mapping[str, str]:
@@ -189,12 +166,10 @@ class ManifestFolder:
             ManifestFolderError: there is no such folder, or it is not readable.
         """
         try:
-            names = self._names()
+            names = self._files.names()
         except OSError as error:
-            raise ManifestFolderError(self._explain(error)) from error
-        for name in names:
-            reading = read(self._path / name)
-            self._files[name] = _File(reading, reading.objects)
+            raise ManifestFolderError(self._files.explain(error)) from error
+        self._files.load(names)
         for _ in self._resolve():
             pass  # there is no traffic yet
         self._inventory.settled()
@@ -233,10 +208,10 @@ class ManifestFolder:
         """
         turns = _Turns()
         try:
-            names = self._names()
+            names = self._files.names()
         except OSError as error:
             # No object is removed: the folder may be unmounted.
-            explained = f"{self._explain(error)}; the last state stays in force"
+            explained = f"{self._files.explain(error)}; the last state stays in force"
             if explained != self._folder_error:
                 self._folder_error = explained
                 for _ in self._publish_errors():
@@ -245,11 +220,11 @@ class ManifestFolder:
         changed = self._folder_error != ""
         self._folder_error = ""
         for name in self._files.keys() - names:
-            self._consider(name, Reading(None))
+            self._files.consider(name, Reading(None))
             changed = True
         for name, status in names.items():
-            if self._is_stale(name, status):
-                self._consider(name, await self._look(name, status))
+            if self._files.is_stale(name, status):
+                self._files.consider(name, await self._files.look(name, status))
                 changed = True
                 await turns.pause()
         if self._check_after and time.monotonic() - self._checked_at >= self._check_after:
@@ -259,7 +234,7 @@ class ManifestFolder:
             return False
         for _ in self._resolve():
             await turns.pause()
-        return any(file.unconfirmed for file in self._files.values())
+        return not self._files.is_settled
 
     async def _check(self, names: Mapping[str, os.stat_result]) -> bool:
         """Read all files again: a file may have changed without a new time and size.
@@ -272,7 +247,7 @@ class ManifestFolder:
             known = self._files.get(name)
             if not digest or known is None or digest == known.reading.digest:
                 continue
-            reading = await self._look(name, status)
+            reading = await self._files.look(name, status)
             if reading.signature != known.reading.signature:
                 continue  # it has just changed, and the next scan reads it
             found += 1
@@ -281,67 +256,10 @@ class ManifestFolder:
                 "force",
                 self._path / name,
             )
-            self._consider(name, reading)
+            self._files.consider(name, reading)
         self._missed.record("file", found, 0)
         self._checked_at = time.monotonic()
         return found > 0
-
-    async def _look(self, name: str, status: os.stat_result) -> Reading:
-        path = self._path / name
-        if status.st_size <= _PARSE_IN_THREAD_BYTES:
-            return read(path)
-        return await asyncio.to_thread(read, path)
-
-    def _names(self) -> dict[str, os.stat_result]:
-        """Return the status of each manifest file by name, sorted by name.
-
-        Raises:
-            OSError: the folder cannot be read.
-        """
-        found = {}
-        with os.scandir(self._path) as entries:
-            for entry in entries:
-                name = entry.name
-                if not name.endswith(SUFFIXES) or name.startswith((".", "#", "~")):
-                    continue
-                try:
-                    status = entry.stat()
-                except OSError:
-                    continue  # the file has just been removed, or the link is broken
-                if stat.S_ISREG(status.st_mode):
-                    found[name] = status
-        return dict(sorted(found.items()))
-
-    def _is_stale(self, name: str, status: os.stat_result) -> bool:
-        file = self._files.get(name)
-        if file is None or file.unconfirmed or file.reading.racy:
-            return True
-        return file.reading.signature != signature_of(status)
-
-    def _consider(self, name: str, reading: Reading) -> None:
-        """Apply a reading of a file, or wait for a second one that confirms it."""
-        if name not in self._files:
-            self._files[name] = _File(Reading(None), {})
-        file = self._files[name]
-        if not self._is_confirmed(file, reading):
-            return
-        if reading.signature is None:
-            del self._files[name]
-        else:
-            objects = file.objects if reading.error else reading.objects
-            self._files[name] = _File(reading, objects)
-
-    def _is_confirmed(self, file: _File, reading: Reading) -> bool:
-        if not reading.error and reading.objects.keys() >= file.objects.keys():
-            return True
-        now = time.monotonic()
-        unconfirmed = file.unconfirmed
-        if unconfirmed is None or unconfirmed.signature != reading.signature:
-            since = unconfirmed.since if unconfirmed else now
-            file.unconfirmed = _Unconfirmed(reading.signature, now, since)
-            return now - since > self._timings.settle_limit
-        # A timer may fire a little early; that must not need a further reading.
-        return now - unconfirmed.seen_at >= 0.9 * self._timings.settle
 
     def _resolve(self) -> Iterator[None]:
         """Assign each object to one file, and pass the changes to the inventory.
@@ -349,7 +267,7 @@ class ManifestFolder:
         The assignment is one step, so that a renamed file leaves no gap. Additions and changes
         come before removals. Yields after each object; the caller may pause there.
         """
-        wanted = {key: self._choose(key, names) for key, names in self._holders().items()}
+        wanted = {key: self._choose(key, names) for key, names in self._files.holders().items()}
         self._owners = wanted
         for key, name in wanted.items():
             document = self._files[name].objects[key]
@@ -363,13 +281,6 @@ class ManifestFolder:
             self._inventory.remove(key.kind, key.namespace, key.name)
             yield
         yield from self._publish_errors()
-
-    def _holders(self) -> dict[ObjectKey, list[str]]:
-        holders: dict[ObjectKey, list[str]] = {}
-        for name in sorted(self._files):
-            for key in self._files[name].objects:
-                holders.setdefault(key, []).append(name)
-        return holders
 
     def _choose(self, key: ObjectKey, names: list[str]) -> str:
         """Return the file to which an object belongs: the first one that had it and still does."""
@@ -408,7 +319,7 @@ class ManifestFolder:
             logger.info("%s: %s", path, how, extra={"path": path})
             yield
 
-    def _problems(self, name: str, file: _File) -> Iterator[str]:
+    def _problems(self, name: str, file: File) -> Iterator[str]:
         if file.reading.error:
             # The errors of its objects name lines that the file may not have any more.
             kept = "the last good state of this file stays in force"
@@ -426,11 +337,3 @@ class ManifestFolder:
                     yield f"{reason}; {kept if key in self._inventory else 'it is not in use'}"
             elif owner is not None and not file.vanished:
                 yield f"line {document.line}: {key} is also in {owner}, which stays in force"
-
-    def _explain(self, error: OSError) -> str:
-        where = f"the folder of manifests {self._path}"
-        if isinstance(error, FileNotFoundError):
-            return f"{where} does not exist: create it or name another one"
-        if isinstance(error, NotADirectoryError):
-            return f"{where} is no folder: name the folder that contains the files"
-        return f"{where} cannot be read: {error.strerror or error}"

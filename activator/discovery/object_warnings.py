@@ -16,8 +16,8 @@ from activator.discovery.destinations import PrivateEndpoints, PublicEndpoints
 from activator.discovery.dialect import Scope
 from activator.knative.labels import REVISION_LABEL, REVISION_UID_LABEL, SERVICE_TYPE_LABEL
 from activator.knative.revisions import READINESS_POLICY_ANNOTATION
+from activator.objects import policies
 from activator.objects.fields import Field, ObjectKey, root, show
-from activator.objects.policies import HASH_KEY, LOAD_BALANCING
 from activator.plain.slices import SERVICE_LABEL
 from activator.records.source_status import ObjectWarning
 from throttler.model import AppProtocol, Revision, RevisionKind
@@ -25,7 +25,7 @@ from throttler.model import AppProtocol, Revision, RevisionKind
 logger = logging.getLogger(__name__)
 
 #: All annotations of the activator's own.
-ANNOTATIONS: Final = (LOAD_BALANCING, HASH_KEY, READINESS_POLICY_ANNOTATION)
+ANNOTATIONS: Final = (*policies.ANNOTATIONS, READINESS_POLICY_ANNOTATION)
 _PREFIX: Final = "activator.dev/"
 
 _PORT_NAMES: Final = tuple(protocol.port_name for protocol in AppProtocol)
@@ -35,7 +35,7 @@ _SHOWN: Final = 3
 
 
 def of_revision(obj: object, parsed: Revision | None, scope: Scope) -> str:
-    """Return the annotations of a Revision object that are unknown; empty if none is.
+    """Return the annotations of a Revision object without effect; empty if each has one.
 
     Arguments:
         obj: the object as decoded from JSON or YAML, which a parser has accepted.
@@ -48,7 +48,11 @@ def of_revision(obj: object, parsed: Revision | None, scope: Scope) -> str:
         for name in annotations
         if isinstance(name, str) and name.startswith(_PREFIX) and name not in ANNOTATIONS
     ]
-    return "; ".join(map(_unknown, unknown[:_SHOWN]))
+    found = [*map(_unknown, unknown[:_SHOWN])]
+    if parsed is not None:
+        limit = parsed.container_concurrency
+        found.append(policies.without_effect(parsed.policies, limit, "containerConcurrency"))
+    return "; ".join(filter(None, found))
 
 
 def _unknown(name: str) -> str:

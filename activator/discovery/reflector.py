@@ -18,11 +18,15 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
-from activator.discovery.backoff import Backoff, Pause, Timings, hurried
-from activator.discovery.dialect_inventory import not_newer
+from activator.discovery.backoff import Pause, Timings
+from activator.discovery.failures import Failures
 from activator.discovery.listing import Resource, pages
+from activator.discovery.pauses import Pauses
+from activator.discovery.versions import Versions
 from activator.discovery.wire import (
+    HTTP_FORBIDDEN,
     HTTP_GONE,
+    HTTP_NOT_FOUND,
     HTTP_TOO_MANY_REQUESTS,
     HTTP_UNAUTHORIZED,
     Cluster,
@@ -47,24 +51,16 @@ logger = logging.getLogger(__name__)
 # 4 MiB. A longer line is no event.
 MAX_LINE_BYTES = 64 * 2**20
 
-# Consecutive failures of a watch, without an event, after which its version may be the cause.
-RELIST_AFTER_FAILURES = 5
-
-# Seconds between two warnings about the same failure.
-_SAME_WARNING_SECONDS = 10.0
-
 # Seconds of work after which other tasks get a turn: requests run in the same loop.
 _TURN_SECONDS = 0.002
 
-_HTTP_FORBIDDEN = 403
-_HTTP_NOT_FOUND = 404
 _HTTP_GATEWAY_TIMEOUT = 504
 
 # Statuses for a resource that no role allows to read, or that the server does not have.
-_MISSING = (_HTTP_FORBIDDEN, _HTTP_NOT_FOUND)
+_MISSING = (HTTP_FORBIDDEN, HTTP_NOT_FOUND)
 
 # Statuses that a list would get as well, so that the version of the watch is not the cause.
-_NOT_ABOUT_THE_VERSION = (HTTP_UNAUTHORIZED, _HTTP_FORBIDDEN, HTTP_TOO_MANY_REQUESTS, 502, 503)
+_NOT_ABOUT_THE_VERSION = (HTTP_UNAUTHORIZED, HTTP_FORBIDDEN, HTTP_TOO_MANY_REQUESTS, 502, 503)
 
 
 class Objects(Protocol):
@@ -117,26 +113,17 @@ class Reflector:
         self.counters = WatchCounters()
         self.synced = asyncio.Event()
         self.settled = asyncio.Event()
-        self.last_error = ""
         self.is_following = False
         self.is_forbidden = False
         self.last_sign_of_life = asyncio.get_running_loop().time()
         self._cluster = cluster
         self._inventory = inventory
         self._timings = timings
-        self._backoff = Backoff(timings)
-        # The version from which the next watch starts; empty if a list must come first.
-        self._version = ""
-        # The oldest accepted version of the next list: "0" accepts the server's cache.
-        self._list_version = "0"
-        self._failures = 0
-        self._suspicions = 0
+        self._pauses = Pauses(timings, requests_wait)
+        self._versions = Versions()
+        self._failures = Failures()
         self._watching: asyncio.Timeout | None = None
-        self._requests_wait = requests_wait
         self._trim = trim
-        self._warned_at = float("-inf")
-        # The pause in progress that waiting requests may shorten, its begin and its end.
-        self._pausing: tuple[Pause, float, asyncio.Timeout] | None = None
         # Whether to discard both versions before the next attempt; set when the list is in force.
         self._relist = False
         self._relisted = asyncio.Event()
@@ -144,31 +131,16 @@ class Reflector:
     async def run(self) -> None:
         """Follow the resource until cancelled. No fault of the server ends this."""
         while True:
-            pause = await self._attempt()
-            if pause.seconds:
-                await self._sleep(pause)
+            await self._pauses.wait(await self._attempt())
 
-    async def _sleep(self, pause: Pause) -> None:
-        """Sleep until the next attempt; ``hurry`` may shorten that."""
-        try:
-            async with asyncio.timeout(pause.seconds) as end:
-                self._pausing = (pause, self._now(), end)
-                await asyncio.get_running_loop().create_future()
-        except TimeoutError:
-            pass
-        finally:
-            self._pausing = None
+    @property
+    def last_error(self) -> str:
+        """The reason of the last failure; empty after a valid response."""
+        return self._failures.last_error
 
     def hurry(self) -> None:
-        """Shorten the pause in progress, since a request has begun to wait.
-
-        A pause is shortened once: more requests have no effect on it.
-        """
-        if self._pausing is None:
-            return
-        (pause, began, end), self._pausing = self._pausing, None
-        now = self._now()
-        end.reschedule(now + hurried(pause, now - began, self._timings))
+        """Shorten the pause in progress, since a request has begun to wait."""
+        self._pauses.hurry()
 
     async def relist(self) -> None:
         """List again, from etcd, and watch from there; the state in force stays until then.
@@ -185,9 +157,9 @@ class Reflector:
         """List if needed, and watch until the stream ends. Return the pause after that."""
         if self._relist:
             self._relist = False
-            self._version = self._list_version = ""
+            self._versions.discard()
         try:
-            if not self._version:
+            if not self._versions.of_watch:
                 await self._list()
             ended_early = await self._watch()
         except ServerResponseError as error:
@@ -200,7 +172,7 @@ class Reflector:
         except Exception as error:
             # A defect of this program must not stop a whole resource: begin again with a list.
             logger.exception("watch of %s: unexpected error", self.resource.path)
-            self._version = ""
+            self._versions.list_next()
             return self._failed(repr(error))
         if ended_early:
             return self._failed("the server ended the watch at once", suspect=True)
@@ -208,38 +180,38 @@ class Reflector:
         return Pause(0.0)
 
     def _refused(self, error: ServerResponseError) -> Pause:
-        self.is_forbidden = error.status == _HTTP_FORBIDDEN
+        self.is_forbidden = error.status == HTTP_FORBIDDEN
         if error.status == HTTP_GONE:
             return Pause(self._expired(str(error)))
         if error.status == HTTP_UNAUTHORIZED:
             self._cluster.renew_credentials()
-        if not self._version and error.status == _HTTP_GATEWAY_TIMEOUT:
-            # The server's cache may be older than the last known version: list from etcd.
-            self._list_version = ""
+        if not self._versions.of_watch and error.status == _HTTP_GATEWAY_TIMEOUT:
+            # The server's cache may be older than the last known version.
+            self._versions.discard()
         may_lack = self.resource.optional or self.resource.may_lack
         if may_lack and error.status in _MISSING and not self.synced.is_set():
             return Pause(self._missing(error), self._timings.missing)
         requested = min(error.retry_after, self._timings.retry_after_limit)
         suspect = error.status not in _NOT_ABOUT_THE_VERSION
-        pause = self._failed(f"{error}{self._advice(error.status)}", suspect=suspect)
+        pause = self._failed(f"{error}{self.resource.advice(error.status)}", suspect=suspect)
         return Pause(max(pause.seconds, requested), requested)
 
     def _missing(self, error: ServerResponseError) -> float:
         """Record that an optional resource is missing: log that once, and pause for long."""
         self.counters.failures += 1
         if self.last_error != str(error):
-            is_fault = error.status == _HTTP_FORBIDDEN
+            is_fault = error.status == HTTP_FORBIDDEN
             logger.log(
                 logging.WARNING if is_fault else logging.INFO,
                 "%s are not read%s: %s%s; next attempt every %.0f s",
                 self.resource.path,
                 "" if is_fault else ", which is no fault",
                 str(error).strip(),
-                self._advice(error.status),
+                self.resource.advice(error.status),
                 self._timings.missing,
                 extra={"resource": self.resource.kind},
             )
-        self.last_error = str(error)
+        self._failures.last_error = str(error)
         self.settled.set()
         return self._timings.missing
 
@@ -247,48 +219,27 @@ class Reflector:
         """Record that the server has removed the version. The state stays until the next list."""
         self.counters.expired += 1
         logger.info("watch of %s: %s; listing again", self.resource.path, reason)
-        if not self._version:
-            # The list expired: its version, or the token for its next page.
-            self._list_version = ""
-        self._version = ""
-        return self._back_off(first_is_free=True)
-
-    def _back_off(self, *, first_is_free: bool = False) -> float:
-        """Return the seconds to pause: less while requests wait."""
-        pause = self._backoff.pause(self._now(), first_is_free=first_is_free)
-        return hurried(Pause(pause), 0.0, self._timings) if self._requests_wait() else pause
+        self._versions.expired()
+        return self._pauses.after_failure(first_is_free=True)
 
     def _failed(self, reason: str, *, suspect: bool = False) -> Pause:
         """Record a failure. ``suspect``: the version of the watch may be the cause."""
         self.counters.failures += 1
-        self._failures += 1
-        self._suspicions += suspect
+        level = self._failures.add(reason, self._now(), suspect=suspect)
         if self.resource.optional:
             self.settled.set()
-        if self._suspicions >= RELIST_AFTER_FAILURES:
-            self._version = ""
-        pause = self._back_off()
+        if self._failures.make_suspect:
+            self._versions.list_next()
+        pause = self._pauses.after_failure()
         logger.log(
-            self._level(reason),
+            level,
             "watch of %s: %s; next attempt in %.1f s, the last state stays in force",
             self.resource.path,
             reason,
             pause,
-            extra={"resource": self.resource.kind, "failures_in_a_row": self._failures},
+            extra={"resource": self.resource.kind, "failures_in_a_row": self._failures.in_a_row},
         )
-        self.last_error = reason
         return Pause(pause)
-
-    def _level(self, reason: str) -> int:
-        """Return the log level of a failure: short pauses must not fill the log."""
-        now = self._now()
-        if reason == self.last_error and now - self._warned_at < _SAME_WARNING_SECONDS:
-            return logging.DEBUG
-        # The first failure in a row is usually a restart of the server.
-        if self._failures == 1:
-            return logging.INFO
-        self._warned_at = now
-        return logging.WARNING
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -298,20 +249,8 @@ class Reflector:
 
     def _well(self) -> None:
         """Record a valid response."""
-        self._failures = 0
-        self._suspicions = 0
+        self._failures.clear()
         self.is_forbidden = False
-        self.last_error = ""
-
-    def _advice(self, status: int) -> str:
-        name = self.resource.path.rpartition("/")[2]
-        if status == HTTP_UNAUTHORIZED:
-            return " (the activator reads the credentials again)"
-        if status == _HTTP_FORBIDDEN:
-            return f" (does a role of its service account allow list and watch of {name}?)"
-        if status == _HTTP_NOT_FOUND:
-            return f" ({self.resource.if_missing})" if self.resource.if_missing else ""
-        return ""
 
     # --- list ---------------------------------------------------------------------------------
 
@@ -319,31 +258,20 @@ class Reflector:
         """List all pages, and put them in force after the last one. Raises for an invalid page."""
         self.counters.lists += 1
         objects: list[object] = []
-        oldest = self._list_version
+        oldest = self._versions.of_list
         version = ""
         async for page in pages(self._cluster, self.resource, self._timings, oldest):
             if oldest and not version:
-                self._check_age(page.metadata.resourceVersion)
+                self._versions.check_age(page.metadata.resourceVersion)
             await self._decode_items(page, objects)
             version = page.metadata.resourceVersion
         await self._put_in_force(objects)
-        self._version = self._list_version = version
+        self._versions.reached(version)
         self._alive()
         self._well()
         self.synced.set()
         self.settled.set()
         self._relisted.set()
-
-    def _check_age(self, version: str) -> None:
-        """Raise if a list is older than the last known version.
-
-        A stale cache must not undo changes. The caller lists again from etcd, and accepts that list
-        even if it is older: then etcd was restored from a backup.
-        """
-        oldest = self._list_version
-        if version != oldest and not_newer(version, oldest):
-            self._list_version = ""
-            raise ConnectionLostError(f"the list has version {version}, expected {oldest} or newer")
 
     async def _put_in_force(self, objects: list[object]) -> None:
         known = self._inventory.counts[self.resource.kind]
@@ -414,7 +342,7 @@ class Reflector:
         return {
             "watch": "1",
             "allowWatchBookmarks": "true",
-            "resourceVersion": self._version,
+            "resourceVersion": self._versions.of_watch,
             "timeoutSeconds": str(max(1, round(seconds))),
             **self.resource.selector,
         }
@@ -446,7 +374,7 @@ class Reflector:
             raise GarbledError("an event whose object has no resourceVersion")
         self._carry_out(event_type, obj, metadata)
         self.counters.events += 1
-        self._version = self._list_version = version
+        self._versions.reached(version)
         self._well()
 
     def _carry_out(

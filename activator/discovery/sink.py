@@ -9,39 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID, Route
+from activator.plain.state import ServiceSink
+from throttler.model import AppProtocol, RevisionID
 
 
-class Sink(Protocol):
-    """Takes revisions and their pods. Each call replaces the previous one for the same revision.
+class Sink(ServiceSink, Protocol):
+    """Takes revisions and Services with their pods.
 
-    The endpoints of a revision may arrive before it, and stay after it; the sink joins the two.
+    Each call replaces the previous one for the same revision. The endpoints of a revision may
+    arrive before it, and stay after it; the sink joins the two.
     """
-
-    def set_revision(self, revision: Revision) -> None:
-        """Add or replace a revision; another uid means another revision."""
-
-    def delete_revision(self, revision_id: RevisionID) -> None:
-        """Remove a deleted revision."""
-
-    def set_endpoints(
-        self, revision_id: RevisionID, endpoints: Mapping[AppProtocol, ListedEndpoints]
-    ) -> None:
-        """Replace all pods of a revision, by protocol."""
-
-    def set_activators(
-        self, revision_id: RevisionID, addresses: Mapping[AppProtocol, frozenset[str]]
-    ) -> None:
-        """Replace all IPs of the revision's public Service, by protocol."""
 
     def set_service(self, revision_id: RevisionID, addresses: Mapping[AppProtocol, str]) -> None:
         """Replace the addresses, ``ip:port``, of the private Service; empty if it has none."""
-
-    def set_route(self, revision_id: RevisionID, route: Route) -> None:
-        """Replace the hosts and the port of a plain Service; ``Route()`` if it has none.
-
-        May come before the revision. The caller also resets it when the Service is deleted.
-        """
 
 
 class SystemSink(Protocol):

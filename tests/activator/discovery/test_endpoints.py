@@ -147,6 +147,7 @@ def whole() -> dict[str, Any]:
 
 
 @given(st.sampled_from(places(whole())), json_values, st.booleans())
+@pytest.mark.untraced  # long when traced
 def test_any_value_anywhere_gives_dests_or_the_typed_error(
     path: tuple[Any, ...], value: object, is_public: bool
 ) -> None:

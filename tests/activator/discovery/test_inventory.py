@@ -358,6 +358,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.untraced
 @given(steps)
 def test_after_any_history_the_sink_knows_what_the_objects_add_up_to(
     history: list[tuple[str, str, str, list[str]]],

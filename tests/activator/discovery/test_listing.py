@@ -46,3 +46,18 @@ async def test_a_refusal_is_raised(server: FakeApiServer, tmp_path: Path) -> Non
     with pytest.raises(ServerResponseError, match="403"):
         _ = [page async for page in pages(api, ENDPOINTS, Timings())]
     await api.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (401, "reads the credentials again"),
+        (403, "allow list and watch of services?"),
+        (404, "(needs Kubernetes 1.33)"),
+        (500, ""),
+    ],
+)
+def test_a_refused_request_has_a_hint(status: int, text: str) -> None:
+    resource = Resource("Service", "/api/v1/services", if_missing="needs Kubernetes 1.33")
+    assert text in resource.advice(status)
+    assert bool(resource.advice(status)) is bool(text)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from activator.discovery import manifest_file, manifests
+from activator.discovery import manifest_file, manifest_files, manifests
 from activator.discovery.inventory import Inventory
 from activator.discovery.manifest_file import MAX_FILE_BYTES
 from activator.discovery.manifests import (
@@ -22,6 +22,7 @@ from activator.discovery.manifests import (
     ManifestFolderError,
     Timings,
 )
+from activator.discovery.service_kinds import SERVICES
 from activator.records.source_status import FilesStatus
 from tests.activator.discovery.recording import (
     A,
@@ -34,6 +35,7 @@ from tests.activator.discovery.recording import (
     slice_of,
     trust_bundle,
 )
+from tests.activator.plain.objects import service as service_object
 from tests.conftest import on_uvloop
 from tests.process import PATIENCE
 
@@ -348,6 +350,29 @@ async def test_a_broken_file_is_reported_without_the_errors_of_its_objects(
         assert "spec.timeoutSeconds" not in folder.errors[str(path)]
 
 
+async def test_a_broken_file_has_only_the_warnings_of_its_last_good_state(
+    tmp_path: Path, sink: RecordingSink
+) -> None:
+    folder = ManifestFolder(tmp_path, Inventory(sink, sink, dialects=(SERVICES,)))
+    path, lonely = tmp_path / "a.json", service_object()
+    path.write_text(json.dumps(lonely))
+    async with running(folder):
+        assert reasons(folder) == ["no-scalable-target"]
+        path.write_text(json.dumps(service_object({"probe": "exec"})))
+        await until(lambda: reasons(folder) == ["invalid", "no-scalable-target"])
+        path.write_text("kind: [")
+        await until(lambda: reasons(folder) == ["no-scalable-target"])
+        [warning] = folder.status(0.0).warnings
+        assert warning.text.endswith(" (in the last good state of a.json)")
+        path.write_text(json.dumps(lonely))
+        await until(lambda: not folder.errors)
+        assert "last good" not in folder.status(0.0).warnings[0].text
+
+
+def reasons(folder: ManifestFolder) -> list[str]:
+    return [each.reason for each in folder.status(0.0).warnings]
+
+
 async def test_when_the_first_file_goes_the_second_ones_object_comes_into_force(
     tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
 ) -> None:
@@ -360,6 +385,7 @@ async def test_when_the_first_file_goes_the_second_ones_object_comes_into_force(
     assert [] not in [call[2] for call in sink.calls]
 
 
+@pytest.mark.untraced  # long when traced
 async def test_other_tasks_run_while_many_files_change_at_once(
     tmp_path: Path,
     folder: ManifestFolder,
@@ -389,7 +415,7 @@ async def test_other_tasks_run_while_many_files_change_at_once(
         write(tmp_path / f"{n}.yaml", revision(f"app-{n}"))
     async with running(folder):
         counting = asyncio.ensure_future(count_turns())
-        monkeypatch.setattr(manifests, "read", noted_read)
+        monkeypatch.setattr(manifest_files, "read", noted_read)
         monkeypatch.setattr(sink, "set_revision", noted_set)
         monkeypatch.setattr(manifests, "_PIECE", 0.0, raising=False)
         for n in range(count):
@@ -540,7 +566,7 @@ async def test_a_file_that_changed_under_the_same_date_and_size_is_found(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    for module in (manifests, manifest_file):  # as on a file system without time stamps
+    for module in (manifest_files, manifest_file):  # as on a file system without time stamps
         monkeypatch.setattr(module, "signature_of", lambda status: (status.st_size, 0, 0, 0, 0))
     monkeypatch.setattr(manifest_file, "_RACY_NS", 0)
     write(tmp_path / "a.yaml", private("10.0.0.1"))

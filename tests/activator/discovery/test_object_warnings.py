@@ -9,7 +9,7 @@ import pytest
 from activator.discovery.inventory import Inventory
 from activator.discovery.object_warnings import ANNOTATIONS
 from activator.knative import revisions
-from activator.objects import policies
+from activator.objects import policies, queue_order, request_policies
 from activator.records.source_status import ObjectWarning
 from tests.activator.discovery.recording import private, public, revision, slice_of
 from throttler.model import RevisionKind
@@ -24,6 +24,11 @@ def annotated(**annotations: str) -> dict[str, Any]:
         f"activator.dev/{name.replace('_', '-')}": value for name, value in annotations.items()
     }
     return found
+
+
+def limited(obj: dict[str, Any], concurrency: int) -> dict[str, Any]:
+    obj["spec"]["containerConcurrency"] = concurrency
+    return obj
 
 
 def unlabelled(obj: dict[str, Any], label: str) -> dict[str, Any]:
@@ -81,7 +86,19 @@ def misnamed(obj: dict[str, Any]) -> dict[str, Any]:
         (
             annotated(xyz="1"),
             "the annotation 'activator.dev/xyz' is unknown and has no effect; known are "
-            "activator.dev/load-balancing, activator.dev/hash-key, activator.dev/readiness-policy",
+            + ", ".join(ANNOTATIONS),
+        ),
+        (
+            limited(annotated(adaptive_concurrency="on"), 10),
+            "the annotation activator.dev/adaptive-concurrency has no effect, since "
+            "containerConcurrency is 10",
+        ),
+        (
+            limited(annotated(adaptive_concurrency="on", stickyy="x"), 1),
+            "the annotation 'activator.dev/stickyy' is unknown and has no effect; "
+            "did you mean activator.dev/sticky?; "
+            "the annotation activator.dev/adaptive-concurrency has no effect, since "
+            "containerConcurrency is 1",
         ),
     ],
 )
@@ -115,6 +132,8 @@ def test_an_object_without_effect_is_logged_once_until_it_is_corrected(
         slice_of(terminating=("10.0.0.1",)),
         revision(),
         annotated(load_balancing="hash", hash_key="header:user", readiness_policy="probe"),
+        limited(annotated(adaptive_concurrency="on"), 0),
+        limited(annotated(adaptive_concurrency="off"), 10),
     ],
 )
 def test_an_object_with_effect_has_no_warning(
@@ -149,7 +168,7 @@ def test_an_object_that_names_no_revision_has_a_warning_without_one(inventory: I
 def test_each_annotation_that_the_activator_reads_is_known() -> None:
     found = {
         value
-        for module in (policies, revisions)
+        for module in (policies, queue_order, request_policies, revisions)
         for value in vars(module).values()
         if isinstance(value, str) and value.startswith("activator.dev/")
     }

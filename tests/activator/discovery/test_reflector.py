@@ -16,9 +16,10 @@ import pytest
 from activator.discovery import reflector as reflector_module
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
+from activator.discovery.failures import RELIST_AFTER_FAILURES
 from activator.discovery.inventory import Inventory
 from activator.discovery.listing import Resource
-from activator.discovery.reflector import RELIST_AFTER_FAILURES, Reflector
+from activator.discovery.reflector import Reflector
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event, expired
 from tests.activator.discovery.recording import A, B, RecordingSink, private
 from tests.conftest import both_loops, in_virtual_time
@@ -290,6 +291,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@pytest.mark.untraced  # long when traced
 async def test_no_faulty_list_is_taken_for_an_empty_one(
     fault: Answer, server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
 ) -> None:

@@ -163,6 +163,7 @@ def states(chance: Random) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("seed", range(16))
+@pytest.mark.untraced  # long when traced
 def test_random_events_end_as_a_fresh_start_with_the_last_good_states(seed: int) -> None:
     chance = Random(seed)
     world = World("services")
