@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from activator.discovery import manifests
 from tests.knative.world import World
 
 
 @pytest.fixture
 async def new_world(
-    anyio_backend: Any, tmp_path: Path
+    anyio_backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Callable[..., Awaitable[World]]]:
-    """Return a function that starts activators with given settings; close each at the end."""
+    """Return a function that starts activators with given settings; close each at the end.
+
+    A scan of the folder is one step of the loop, also on a busy machine. Else a request that
+    follows ``apply`` could come between two files.
+    """
+    monkeypatch.setattr(manifests, "_PIECE", inf)
     worlds: list[World] = []
 
     async def start(**settings: Any) -> World:

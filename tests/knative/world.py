@@ -92,7 +92,7 @@ class World:
         if self._servers is not None:
             await self._servers.stop()
             self._servers = None
-            self.runtime.outputs.close()
+            self.runtime.observers.outputs.close()
         for pod in self.pods:
             await pod.close()
         await self.autoscaler.close()

@@ -8,8 +8,9 @@ at start.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from activator.knative.configmaps import network, observability, process_log
 from activator.knative.configmaps.following import ConfigMapError, Followed, Reader
@@ -45,6 +46,7 @@ class ClusterConfig:
         listeners: apply changes.
         check_template: raises ``ValueError`` for an unusable template of the request log.
         log_level: lowest severity in the log if no ConfigMap has one.
+        more: ConfigMaps of the activator alone, which a cluster need not have.
 
     Attributes:
         readers: the function that takes the data of a ConfigMap, by its name.
@@ -57,6 +59,7 @@ class ClusterConfig:
         listeners: Listeners,
         check_template: CheckTemplate,
         log_level: str = "info",
+        more: Iterable[Followed[Any]] = (),
     ) -> None:
         self.network = NetworkConfig()
         self._listeners = listeners
@@ -73,7 +76,8 @@ class ClusterConfig:
             ObservabilityConfig(),
             listeners.observability,
         )
-        self._all = (self._network, self._logging, self._observability)
+        self._of_knative = (self._network, self._logging, self._observability)
+        self._all: tuple[Followed[Any], ...] = (*self._of_knative, *more)
         self.readers = {followed.name: followed.update for followed in self._all}
 
     @property
@@ -104,7 +108,7 @@ class ClusterConfig:
             raise ConfigMapError(tls)
         if required and not self._network.seen:
             raise ConfigMapError({network.NAME: "there is no such ConfigMap"})
-        for followed in self._all:
+        for followed in self._of_knative:
             if required and not followed.seen:
                 logger.warning("there is no ConfigMap %s: its defaults are in force", followed.name)
         self._frozen = True

@@ -12,7 +12,7 @@ the whole ConfigMap, and at start the process.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
@@ -71,6 +71,10 @@ class Reader:
             why = f"accepted is {kind.accepts}" if kind.accepts else str(error)
             self.refuse(key, f"{excerpt(text)} cannot be used: {why}")
             return default
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the keys of the ConfigMap, for one whose keys an operator chooses."""
+        return iter(self._data)
 
     def refuse(self, key: str, problem: str) -> None:
         """Record a problem of a key of this group, as a clause."""

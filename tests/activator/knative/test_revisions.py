@@ -178,6 +178,7 @@ def whole() -> dict[str, Any]:
 
 
 @given(st.sampled_from(places(whole())), json_values)
+@pytest.mark.untraced  # long when traced
 def test_any_value_anywhere_gives_a_revision_or_the_typed_error(
     path: tuple[Any, ...], value: object
 ) -> None:

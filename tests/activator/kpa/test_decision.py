@@ -124,6 +124,7 @@ def test_changed_rules_count_at_once() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
+@pytest.mark.untraced  # long when traced
 def test_any_walk_keeps_the_promises(seed: int) -> None:
     """Random load, rules and pods that come late: each decision keeps the rules."""
     chance = random.Random(seed)

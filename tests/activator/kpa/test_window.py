@@ -62,6 +62,7 @@ def test_the_peak_of_the_last_30_s(loads: dict[int, float], second: int, peak: f
 
 
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.untraced  # long when traced
 def test_any_reports_give_the_averages_of_the_model(seed: int) -> None:
     chance = random.Random(seed)
     window, loads, first, now = LoadWindow(), dict[int, float](), 0, 50

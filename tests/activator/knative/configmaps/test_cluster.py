@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from activator.knative.configmaps.cluster import ClusterConfig, Listeners, Names
-from activator.knative.configmaps.following import ConfigMapError
+from activator.knative.configmaps.following import ConfigMapError, Followed
 from activator.knative.configmaps.network import NetworkConfig
+from activator.knative.configmaps.pages import reader_of
 from throttler.model import MeshMode
 
 
@@ -114,3 +116,16 @@ def test_in_a_cluster_config_network_has_to_exist_and_the_others_are_missed(clus
 def test_on_a_laptop_none_of_them_is_missed(cluster, caplog) -> None:
     cluster.freeze(required=False)
     assert caplog.messages == []
+
+
+def test_a_configmap_of_the_activator_alone_counts_and_is_not_missed(heard, caplog) -> None:
+    pages: Followed[Mapping[str, str]] = Followed("pages", reader_of(str.strip), {}, heard.append)
+    listeners = Listeners(heard.append, heard.append, heard.append)
+    cluster = ClusterConfig(Names("a", "b"), listeners, lambda text: None, more=(pages,))
+    for name in ("config-network", "a", "b"):
+        cluster.readers[name]({})
+    cluster.freeze(required=True)
+    assert caplog.messages == []
+    cluster.readers["pages"]({"shop.html": "<p>"})
+    assert heard[-1] == {"shop.html": "<p>"}
+    assert cluster.error_counts()["pages"] == 0
