@@ -1,7 +1,7 @@
 """The WebSocket to the autoscaler: dials until it is closed, sends frames, detects a lost peer.
 
 ``send`` only queues, so a slow, absent or silent autoscaler never delays a request. Every wait has
-a deadline. Knows no content of frames. Only this file imports websockets and tenacity; import it
+a deadline. Knows no content of frames. Only this file and ``dial`` import websockets; import them
 only if there is an autoscaler.
 
 Knative: pkg/websocket/connection.go (knative.dev/pkg) and pkg/activator/stat_reporter.go, with the
@@ -16,26 +16,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import socket
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import NoReturn
 
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidURI
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
-from websockets.uri import parse_uri
 
 from activator.autoscaler.backlog import Backlog
+from activator.autoscaler.dial import BURST_BYTES, Connection, Dialer
 
 _log = structlog.get_logger(__name__)
-
-#: Bytes that a peer may send at once, and per second in the long run. The autoscaler sends only
-#: pongs. 256 KiB of empty pings, the most that one read returns, blocked the loop for 30 s.
-BURST_BYTES: Final = 16 << 10
-BYTES_PER_SECOND: Final = 4 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +105,7 @@ class AutoscalerLink:
         self._url = url
         self._peer = peer
         self._timings = timings or LinkTimings()
-        self._peer_address = _checked(url)
+        self._dialer = Dialer(url, self._timings.handshake, self._timings.close)
         self._on_change = on_change
         self._backlog = Backlog(self._timings.stale_after)
         self._queued = asyncio.Event()
@@ -225,24 +219,7 @@ class AutoscalerLink:
 
     async def _dial_once(self) -> ClientConnection:
         self._dial_wanted.clear()
-        try:
-            async with asyncio.timeout(self._timings.handshake):
-                return await self._handshake(await _connected(*self._peer_address))
-        except TimeoutError as error:
-            raise TimeoutError("timed out during the dial or the opening handshake") from error
-
-    async def _handshake(self, sock: socket.socket) -> ClientConnection:
-        return await _Connect(
-            self._url,
-            sock=sock,
-            compression=None,
-            proxy=None,
-            user_agent_header="activator",
-            open_timeout=None,  # _dial_once has the deadline
-            close_timeout=self._timings.close,
-            create_connection=_Connection,
-            ping_interval=None,  # _heartbeat sends pings; the library would wait for each pong
-        )
+        return await self._dialer.dial()
 
     def _wait_after(self, state: RetryCallState) -> float:
         return self._timings.delay(state.attempt_number, random.random())
@@ -309,7 +286,7 @@ class AutoscalerLink:
             try:
                 await connection.recv(decode=False)
             except ConnectionClosed as error:
-                if isinstance(connection, _Connection) and connection.flooded:
+                if isinstance(connection, Connection) and connection.flooded:
                     raise ConnectionAbortedError(
                         f"the peer sent more than {BURST_BYTES} bytes at once; an autoscaler "
                         "sends only pongs"
@@ -373,86 +350,6 @@ class AutoscalerLink:
             pass
 
 
-async def _connected(host: str, port: int) -> socket.socket:
-    """Return a socket that is connected to the first address of a host that accepts.
-
-    ``create_connection`` of uvloop cannot be cancelled cleanly during its look-up of the name: the
-    exception of the look-up then ends in the log as one that nothing retrieved.
-
-    Raises:
-        OSError: no look-up, or no address accepts; that of the last address.
-    """
-    loop = asyncio.get_running_loop()
-    failure = OSError(f"{host} has no address")
-    try:  # an IP address needs no thread
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except socket.gaierror:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    for family, kind, protocol, _, address in found:
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.setblocking(False)
-            await loop.sock_connect(sock, address)
-        except OSError as error:
-            sock.close()
-            failure = error
-        except BaseException:
-            sock.close()
-            raise
-        else:
-            return sock
-    raise failure
-
-
-def _checked(url: str) -> tuple[str, int]:
-    """Return the host and the port of a URL.
-
-    Raises:
-        ValueError: it is no WebSocket URL.
-    """
-    try:
-        uri = parse_uri(url)
-    except (InvalidURI, ValueError) as error:  # ValueError: the port is no port
-        raise ValueError(
-            f"the autoscaler's URL {url!r} is wrong: {error}; "
-            "give one like ws://autoscaler.knative-serving.svc.cluster.local:8080"
-        ) from error
-    return uri.host, uri.port
-
-
 def _why(error: BaseException | None) -> str:
     words = error.strerror if isinstance(error, OSError) else None  # without "[Errno 111]"
     return words or str(error) or type(error).__name__
-
-
-class _Connect(connect):
-    """A dial that treats a redirect as an error: the peer is not the autoscaler."""
-
-    def process_redirect(self, exc: Exception) -> Exception | str:
-        return exc
-
-
-class _Connection(ClientConnection):
-    """A connection that ends when the peer sends more than an autoscaler ever does.
-
-    Attributes:
-        flooded: whether the connection ended for that reason.
-    """
-
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        self.flooded = False
-        self._allowance = float(BURST_BYTES)
-        self._refilled_at = self.loop.time()
-
-    def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
-        now = self.loop.time()
-        earned = (now - self._refilled_at) * BYTES_PER_SECOND
-        self._allowance = min(self._allowance + earned, BURST_BYTES) - len(data)
-        self._refilled_at = now
-        if self._allowance < 0:
-            self.flooded = True
-            self.transport.abort()
-        else:
-            super().data_received(data)
