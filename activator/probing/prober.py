@@ -14,30 +14,20 @@ from math import inf
 from typing import Protocol
 
 from activator.driver import Driver
-from activator.probing.probe import NOT_READY, Pool, Probe
+from activator.probing.probe import Pool, Probe
 from activator.probing.probe_queue import ProbeQueue
+from activator.probing.schedule import Schedule
 from activator.process.timers import Timers
 from throttler.health import (
     DELAY_HEALTHY,
     DELAY_SERVICE,
     DELAY_UNWANTED,
     PodState,
-    delay_after_not_ready,
-    delay_after_tls,
     probe_delay,
 )
 from throttler.pod import PodTracker
-from throttler.probe_spec import ProbeKind
 from throttler.revision import RevisionThrottler
 
-#: The longest time-out of a slow pod's probe, in seconds. queue-proxy delays its response for up to
-#: 10 s while it polls its container. A longer time-out means fewer probes.
-MAX_TIMEOUT = 5.0
-#: The least time-out, in seconds, for a healthy pod with requests. It responds more slowly than the
-#: idle pod on which its time-out was measured, and a failed probe ejects it.
-MIN_TIMEOUT_BUSY = 1.0
-#: A response is late after so many times the mean observed round trip.
-ROUND_TRIPS = 4.0
 #: Probes per second in the long run, and in one burst. A probe costs about 0.07 ms. Without
 #: this limit, one queued request for 500 pods that refuse took 64 % of a core.
 MAX_RATE = 1000.0
@@ -56,61 +46,6 @@ class Pools(Protocol):
 
     def of(self, pod: PodTracker) -> Pool:
         """Return the pool of a pod."""
-
-
-class _Schedule:
-    """The probes of one pod, past and next (activator.process.timers.Timed).
-
-    Arguments:
-        timeout: of the first probe, in seconds.
-        come_due: called when the next probe is due.
-
-    Attributes:
-        due: when the next probe is due; infinite if that is not known.
-        tls_failures: consecutive probes that failed because the pod's TLS was wrong.
-        not_ready: consecutive probes with a "not ready" response, since the last call of ``probe``
-            for this pod.
-        quiet_until: time before which the prober does not probe the pod, even if requests wait.
-        page_until: time before which it does not request the pod's health page, whatever happens;
-            -inf for other probes.
-    """
-
-    __slots__ = (
-        "armed",
-        "come_due",
-        "due",
-        "not_ready",
-        "page_until",
-        "pod",
-        "probe",
-        "quiet_until",
-        "round_trip",
-        "started",
-        "timeout",
-        "tls_failures",
-    )
-
-    def __init__(
-        self, pod: PodTracker, timeout: float, come_due: Callable[[_Schedule, float], None]
-    ) -> None:
-        self.pod = pod
-        self.come_due = come_due
-        self.due = inf
-        self.armed = inf
-        self.probe: Probe | None = None
-        self.started = 0.0
-        self.round_trip = 0.0
-        self.timeout = timeout
-        self.tls_failures = 0
-        self.not_ready = 0
-        self.quiet_until = -inf
-        self.page_until = -inf
-
-    def on_time(self, now: float) -> float:
-        """See Timed."""
-        if self.due <= now:
-            self.come_due(self, now)
-        return self.due
 
 
 class PodProber:
@@ -141,10 +76,10 @@ class PodProber:
         self._timeout = timeout
         self._max_in_flight = max_in_flight
         self._random = random
-        self._schedules: dict[PodTracker, _Schedule] = {}
+        self._schedules: dict[PodTracker, Schedule] = {}
         self._timers = Timers(driver.clock)
         # Probes that are due.
-        self._queue = ProbeQueue[_Schedule]()
+        self._queue = ProbeQueue[Schedule]()
         self._tokens = BURST
         self._tokens_at = driver.clock()
         self._refill: asyncio.TimerHandle | None = None
@@ -163,9 +98,7 @@ class PodProber:
         """
         schedule = self._schedules.get(pod)
         if schedule is None:
-            schedule = self._schedules[pod] = _Schedule(
-                pod, self._least_timeout(pod), self._come_due
-            )
+            schedule = self._schedules[pod] = Schedule(pod, self._timeout, self._come_due)
         self._cancel(schedule)
         schedule.not_ready = 0
         earliest = max(pod.ejection.until, schedule.page_until)
@@ -222,7 +155,7 @@ class PodProber:
 
     # -- one probe ------------------------------------------------------------------------------
 
-    def _probe_now(self, schedule: _Schedule) -> None:
+    def _probe_now(self, schedule: Schedule) -> None:
         """Send a probe now, or as soon as the limits allow one."""
         schedule.due = inf
         if not self._queue and schedule.pod.wants_probe and self._may_start():
@@ -231,7 +164,7 @@ class PodProber:
         self._enqueue(schedule)
         self._start_queued()
 
-    def _enqueue(self, schedule: _Schedule) -> bool:
+    def _enqueue(self, schedule: Schedule) -> bool:
         """Queue a probe; return whether its place in the queue changed."""
         pod = schedule.pod
         throttler = self._driver.throttler.of(pod.config)
@@ -263,18 +196,18 @@ class PodProber:
         self._refill = None
         self._start_queued()
 
-    def _start(self, schedule: _Schedule) -> None:
+    def _start(self, schedule: Schedule) -> None:
         self.in_flight += 1
         self.attempts += 1
         schedule.started = self._driver.clock()
         self._driver.cold_starts.probe_started(schedule.pod, schedule.started)
-        probe = schedule.probe = Probe(schedule.pod, _timeout(schedule), self._done)
+        probe = schedule.probe = Probe(schedule.pod, schedule.next_timeout, self._done)
         probe.start(self._pools.of(schedule.pod))
 
-    def _cancel(self, schedule: _Schedule) -> None:
+    def _cancel(self, schedule: Schedule) -> None:
         if schedule.probe is not None:
             schedule.probe.cancel()
-            _note_page(schedule, schedule.probe)
+            schedule.note_page(schedule.probe)
             schedule.probe = None
             self._release_place()
 
@@ -299,10 +232,9 @@ class PodProber:
         pod = probe.pod
         schedule = self._schedules[pod]
         schedule.probe = None
-        _note_page(schedule, probe)
+        schedule.note_page(probe)
         self._release_place()
-        self._adapt(schedule, kind)
-        self._back_off(schedule, kind)
+        schedule.ended(kind, self._driver.clock())
         if kind:
             self.failures[kind] = self.failures.get(kind, 0) + 1
             self._driver.probe_failed(pod, probe.epoch, text, probe.status, probe.responded)
@@ -312,40 +244,13 @@ class PodProber:
         if not self._is_pending(schedule) and pod in self._schedules:
             self._plan(schedule, kind)
 
-    def _is_pending(self, schedule: _Schedule) -> bool:
+    def _is_pending(self, schedule: Schedule) -> bool:
         """Return whether a probe is in flight or queued."""
         return schedule.probe is not None or schedule in self._queue
 
-    def _adapt(self, schedule: _Schedule, kind: str) -> None:
-        """Adapt the time-out to the round trips of a slow or distant pod."""
-        least = self._least_timeout(schedule.pod)
-        most = max(MAX_TIMEOUT, least)
-        if not kind:
-            seen = self._driver.clock() - schedule.started
-            before = schedule.round_trip or seen
-            schedule.round_trip = before + 0.25 * (seen - before)
-            schedule.timeout = min(max(least, ROUND_TRIPS * schedule.round_trip), most)
-        elif kind in ("timeout", "connect-timeout"):
-            schedule.timeout = min(2 * schedule.timeout, most)
-
-    def _least_timeout(self, pod: PodTracker) -> float:
-        """Return the least time-out of a pod's probes, in seconds."""
-        return pod.config.revision.probe.timeout or self._timeout
-
-    def _back_off(self, schedule: _Schedule, kind: str) -> None:
-        """Set ``quiet_until`` after a probe; ``kind`` is empty if it passed."""
-        schedule.tls_failures = schedule.tls_failures + 1 if kind == "tls-failed" else 0
-        schedule.not_ready = schedule.not_ready + 1 if kind in NOT_READY else 0
-        now, least = self._driver.clock(), schedule.pod.config.revision.probe.least_interval
-        schedule.quiet_until = now + max(
-            delay_after_tls(schedule.tls_failures),
-            delay_after_not_ready(schedule.not_ready, now - schedule.started, least),
-            schedule.page_until - now,
-        )
-
     # -- the schedule ---------------------------------------------------------------------------
 
-    def _plan(self, schedule: _Schedule, kind: str) -> None:
+    def _plan(self, schedule: Schedule, kind: str) -> None:
         """Set when the pod is probed again; ``kind`` is empty if its last probe passed."""
         pod = schedule.pod
         if not pod.wants_probe:
@@ -374,12 +279,12 @@ class PodProber:
         since = schedule.started if oldest and not timed_out else now
         self._at(schedule, max(since + delay, now, schedule.quiet_until, pod.ejection.until))
 
-    def _at(self, schedule: _Schedule, when: float) -> None:
+    def _at(self, schedule: Schedule, when: float) -> None:
         schedule.due = when
         if schedule.armed > when:
             self._timers.arm(schedule, when)
 
-    def _come_due(self, schedule: _Schedule, now: float) -> None:
+    def _come_due(self, schedule: Schedule, now: float) -> None:
         """Probe the pod, unless responses to requests have proved it healthy since."""
         pod = schedule.pod
         if not pod.wants_probe:
@@ -392,19 +297,6 @@ class PodProber:
             self._probe_now(schedule)
 
 
-def _note_page(schedule: _Schedule, probe: Probe) -> None:
-    """Record when the application's health page may be requested again, after this probe."""
-    revision = schedule.pod.config.revision
-    if revision.probe.kind is ProbeKind.HTTP and not revision.behind_queue_proxy:
-        schedule.page_until = probe.sent_at + revision.probe.least_interval
-
-
 def _is_busy(revision: RevisionThrottler, now: float) -> bool:
     """Return whether the revision has requests in flight, or had some in the last 30 s."""
     return revision.in_flight > 0 or now - revision.last_release < BUSY_FOR
-
-
-def _timeout(schedule: _Schedule) -> float:
-    """Return the time-out of the next probe, in seconds."""
-    busy = schedule.pod.in_flight > 0 and schedule.pod.state is PodState.HEALTHY
-    return max(schedule.timeout, MIN_TIMEOUT_BUSY) if busy else schedule.timeout

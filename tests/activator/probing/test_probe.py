@@ -155,6 +155,7 @@ async def test_a_page_is_asked_for_with_its_own_path_and_fields() -> None:
         assert set(fields) == {f"Host: {server.pod.address}", "X-Probe: yes"}
 
 
+@pytest.mark.untraced
 @both_loops
 @pytest.mark.parametrize(
     ("head", "verdict"),

@@ -78,6 +78,7 @@ async def test_probes_that_are_held_are_sent_once_they_may_be_and_those_of_gone_
     assert ticket.pod is world.tracker("10.0.0.1:8012")
 
 
+@pytest.mark.untraced
 async def test_refusing_pod_is_asked_every_5_ms_while_wanted_and_slower_the_longer_it_takes() -> (
     None
 ):
@@ -168,6 +169,7 @@ async def test_a_pod_far_away_is_asked_again_as_soon_as_it_has_refused() -> None
     assert len(world.pods[A].at) > 15
 
 
+@pytest.mark.untraced
 async def test_pod_whose_tls_is_wrong_is_asked_once_a_second_and_the_others_as_ever() -> None:
     world = World()
     world.pods[A].untrusted = True
@@ -657,6 +659,7 @@ def crowd_that_refuses() -> tuple[World, list[str]]:
     return world, addresses
 
 
+@pytest.mark.untraced
 async def test_probes_are_bounded_in_number_per_second_however_many_pods_refuse() -> None:
     world, _ = crowd_that_refuses()
     await until(2.0)
