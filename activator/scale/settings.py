@@ -63,11 +63,6 @@ def _service(text: str) -> Name:
 PORT_RANGE: Final = Kind(
     _port_range, f"FIRST-LAST, two ports from {_LEAST_PORT} to {_MOST_PORT}", "FIRST-LAST"
 )
-OPTIONAL_PORT: Final = Kind(
-    lambda text: values.PORT.parse(text) if text else None,
-    f"{values.PORT.accepts}, or nothing",
-    "PORT",
-)
 SERVICE: Final = Kind(_service, "NAMESPACE/NAME of a Service", "NAMESPACE/NAME")
 
 
@@ -140,7 +135,7 @@ class ScaleSettings:
         "It needs `--grpc-tls-cert`.",
     )
     external_metrics_port: int | None = _setting(
-        OPTIONAL_PORT, "ACTIVATOR_EXTERNAL_METRICS_PORT", LISTENERS, "",
+        values.OPTIONAL_PORT, "ACTIVATOR_EXTERNAL_METRICS_PORT", LISTENERS, "",
         "Port on which the API server reads the metrics of HorizontalPodAutoscalers "
         "(external.metrics.k8s.io), over TLS; empty for none.",
         "A cluster has one server of this API group: an adapter may have it already.",

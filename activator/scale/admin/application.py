@@ -6,23 +6,17 @@ from collections.abc import Collection
 from typing import Final, Protocol
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from activator.admin import assets
-from activator.admin.headers import SecurityHeaders
 from activator.admin.hosts import OwnHosts
-from activator.admin.problems import on_http_exception, problem
+from activator.admin.http_application import JSON_TYPE, METRICS_TYPE, application, page_routes
+from activator.admin.problems import problem
 from activator.scale.admin import page, selection, state_views, views
 from activator.scale.admin.selection import Query
 from activator.scale.reports.load import Name
-
-#: https://prometheus.io/docs/instrumenting/exposition_formats/
-METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-JSON_TYPE: Final = "application/json"
 
 _INDEX: Final = """activator scale, pod {pod}
 
@@ -65,29 +59,21 @@ def create_app(scaler: Scaler, hosts: Collection[str]) -> Starlette:
         hosts: names that requests may name, in addition to localhost and any address.
     """
     handlers = _Handlers(scaler)
-    return Starlette(
-        routes=[
-            Route("/", handlers.index),
-            Route("/dashboard/{path:path}", handlers.file),
-            Route("/healthz", handlers.healthz),
-            Route("/readyz", handlers.readyz),
-            Route("/api/v1/scaler", handlers.state),
-            Route("/api/v1/services", handlers.services),
-            Route("/api/v1/services/{namespace}/{name}", handlers.service),
-            Route("/metrics", handlers.metrics),
-        ],
-        middleware=[Middleware(SecurityHeaders), Middleware(OwnHosts, names=hosts)],
-        exception_handlers={HTTPException: on_http_exception},
-    )
+    routes = [
+        *page_routes(page.files(), page.INDEX, handlers.index),
+        Route("/healthz", handlers.healthz),
+        Route("/readyz", handlers.readyz),
+        Route("/api/v1/scaler", handlers.state),
+        Route("/api/v1/services", handlers.services),
+        Route("/api/v1/services/{namespace}/{name}", handlers.service),
+        Route("/metrics", handlers.metrics),
+    ]
+    return application(routes, middleware=[Middleware(OwnHosts, names=hosts)])
 
 
 def create_metrics_app(scaler: Scaler) -> Starlette:
     """Return the application of the metrics port."""
-    return Starlette(
-        routes=[Route("/metrics", _Handlers(scaler).metrics)],
-        middleware=[Middleware(SecurityHeaders)],
-        exception_handlers={HTTPException: on_http_exception},
-    )
+    return application([Route("/metrics", _Handlers(scaler).metrics)])
 
 
 class _Handlers:
@@ -95,18 +81,9 @@ class _Handlers:
 
     def __init__(self, scaler: Scaler) -> None:
         self._scaler = scaler
-        self._files = page.files()
 
-    async def index(self, request: Request) -> Response:
-        if "text/html" in request.headers.get("accept", ""):  # a browser
-            return assets.answer(request, self._files[page.INDEX])
-        text = _INDEX.format(pod=self._scaler.leader().pod)
-        return PlainTextResponse(text, headers={"Vary": "Accept"})
-
-    async def file(self, request: Request) -> Response:
-        if (found := self._files.get(request.path_params["path"])) is None:
-            raise HTTPException(404)
-        return assets.answer(request, found)
+    def index(self) -> str:
+        return _INDEX.format(pod=self._scaler.leader().pod)
 
     async def healthz(self, request: Request) -> Response:
         return PlainTextResponse("ok\n")

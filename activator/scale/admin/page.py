@@ -8,12 +8,15 @@ from typing import Final
 from activator.admin import assets
 from activator.scale.admin import advice
 
-INDEX: Final = f"{assets.SCALER}index.html"
+INDEX: Final = f"{assets.SCALER}{assets.INDEX}"
 #: The module that is made, not read.
 REASONS: Final = f"{assets.SCALER}reasons.js"
 #: Files of the activator's dashboard.
 SHARED: Final = frozenset(
-    {"api.js", "connection.js", "dom.js", "format.js", "icon.svg", "style.css", "theme.js"}
+    {
+        *("api.js", "connection.js", "dom.js", "format.js", "frame.js", "theme.js"),
+        *("icon.svg", "style.css"),
+    }
 )
 
 
@@ -21,5 +24,7 @@ SHARED: Final = frozenset(
 def files() -> dict[str, assets.Asset]:
     """Return the files by path below ``/dashboard/``; takes some milliseconds."""
     return assets.chosen(
-        lambda path: path in SHARED or path.startswith(assets.SCALER), {REASONS: advice.script()}
+        INDEX,
+        lambda path: path in SHARED or path.startswith(assets.SCALER),
+        {REASONS: advice.script()},
     )

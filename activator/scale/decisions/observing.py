@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, final
 
-from activator.plain.annotations import Annotations, Route
+from activator.plain.annotation_values import Route
+from activator.plain.annotations import Annotations
 from activator.scale.decisions.effects import Guard
 from activator.scale.decisions.plan import Hold, Seen
 from activator.scale.decisions.record import Facts, Record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import final
 
-from activator.plain.annotations import Route
+from activator.plain.annotation_values import Route
 from activator.plain.service import PlainService
 from activator.scale.cluster.index import Index
 from activator.scale.decisions.effects import Decided

@@ -1,13 +1,20 @@
-"""Keeps the nodes on which pods of each Service take connections, from its EndpointSlices. Pure."""
+"""Keeps the nodes on which pods of each Service take connections, from its EndpointSlices.
+
+Pure. With traffic policy ``Local`` such a node needs an activator, too.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, final
 
 from activator.objects.fields import ObjectKey
+from activator.plain.problems import several
 from activator.plain.slices import MANAGED_BY_LABEL, OURS, SERVICE_LABEL
+from activator.scale.decisions.findings import Finding, Reason
 from activator.scale.reports.load import Name
+from activator.scale.takeover.slices import Activator
 
 
 @final
@@ -51,6 +58,29 @@ class PodNodes:
         """Return the nodes of a Service's ready pods, as far as its slices name them."""
         keys = self._slices.get(name, ())
         return frozenset(node for key in keys for node in self._by_slice[key][1])
+
+
+def lonely(nodes: Set[str], activators: Iterable[Sequence[Activator]]) -> Sequence[str]:
+    """Return the nodes on which no activator of at least one address family runs.
+
+    Arguments:
+        activators: the activators of each address family of the Service.
+    """
+    return sorted({node for each in activators for node in nodes - {one.node for one in each}})
+
+
+def lonely_finding(policy: str, nodes: Sequence[str]) -> Finding:
+    """Return the finding about nodes without an activator.
+
+    Arguments:
+        policy: the field of the Service that is ``Local``.
+    """
+    note = (
+        f"{policy} is Local, and no activator runs on {several(nodes)}, where pods are ready: it "
+        f"would refuse connections while the Service sleeps, so the last pod stays; run an "
+        f"activator on each node, or use route shared"
+    )
+    return Finding(Reason.NODE_WITHOUT_ACTIVATOR, note)
 
 
 def _nodes(obj: Any) -> tuple[str, ...]:

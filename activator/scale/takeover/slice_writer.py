@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from activator.scale.cluster.api import Api, ApiResponse, ApiUnreachable
 from activator.scale.reports.load import Name
-from activator.scale.takeover.takeovers import Takeovers, Write
+from activator.scale.takeover.takeovers import Takeovers
+from activator.scale.takeover.writes import Write
 
 logger = logging.getLogger(__name__)
 

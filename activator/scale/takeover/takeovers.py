@@ -8,62 +8,27 @@ allotted ports, so a restart reads them back.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
-from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple, final
 
 from activator.objects.fields import Field, ManifestError, root
 from activator.plain.allotments import PORT_ANNOTATION
-from activator.plain.problems import several
 from activator.plain.service import PlainService
 from activator.plain.slices import is_takeover
 from activator.scale.decisions.findings import Finding, Reason
 from activator.scale.reports.load import Name
 from activator.scale.takeover import slice_requests
-from activator.scale.takeover.pod_nodes import PodNodes
-from activator.scale.takeover.ports import Claim, Ports, PortsExhausted
+from activator.scale.takeover.agenda import Agenda
+from activator.scale.takeover.pod_nodes import PodNodes, lonely, lonely_finding
+from activator.scale.takeover.port_shares import PortShares
+from activator.scale.takeover.ports import Ports
 from activator.scale.takeover.slice_record import Holder, SliceRecord
-from activator.scale.takeover.slice_requests import Outcome, Request
-from activator.scale.takeover.slices import (
-    Activator,
-    Family,
-    content_of,
-    name_parts,
-    slice_name,
-    slice_object,
-    stored,
-)
+from activator.scale.takeover.slice_requests import Outcome
+from activator.scale.takeover.slices import Activator, Family, name_parts, slice_object, stored
+from activator.scale.takeover.writes import Key, Leave, Write, key_of, write_of
 
 #: Seconds for which a slice of an unknown Service stays: the watches pass each other, and a new
 #: leader decides about one Service after the other.
 ORPHAN_STAYS: Final = 10.0
-#: Slices that one call of ``due`` compares at most: each takes about 40 µs.
-_COMPARED: Final = 32
-
-
-class Key(NamedTuple):
-    """The identity of an EndpointSlice."""
-
-    namespace: str
-    name: str
-
-
-class Write(NamedTuple):
-    """A request that makes one slice what it must be; ``content`` as in ``Stored``."""
-
-    key: Key
-    request: Request
-    content: int | None = None
-
-
-class _Leave(Enum):
-    """What a slice must be, where it is no object.
-
-    ABSENT: it must not exist. AS_IS: it must not be changed.
-    """
-
-    ABSENT = "absent"
-    AS_IS = "as-is"
 
 
 class _Wish(NamedTuple):
@@ -84,20 +49,15 @@ class Takeovers:
     """
 
     def __init__(self, ports: Ports | None = None, pod_nodes: PodNodes | None = None) -> None:
-        self._ports = ports or Ports()
+        self._ports = PortShares(ports or Ports())
         self._pod_nodes = pod_nodes or PodNodes()
         self._wishes: dict[Name, _Wish] = {}
         self._kept: set[Name] = set()
         self._slices: dict[Key, SliceRecord] = {}
         self._activators: Mapping[Family, Sequence[Activator]] = {}
-        self._due: dict[Key, None] = {}
-        self._later: list[tuple[float, Key]] = []
-        self._starved: dict[Name, PortsExhausted] = {}
-        self._moved: dict[Name, str] = {}
+        self._agenda = Agenda()
         # Slices of unknown Services, and since when; None before the first look.
         self._orphans: dict[Key, float | None] = {}
-        # Services to compare again, a few with each call of ``due``.
-        self._sweep: list[Name] = []
         self._started = False
 
     # -- events ------------------------------------------------------------------------------------
@@ -110,9 +70,8 @@ class Takeovers:
         self._started = True
         for record in self._slices.values():
             record.begin()
-        for port in self._ports.contested():
-            self._note_conflict(port)
-        self._due.update(dict.fromkeys(self._slices))
+        self._ports.note_conflicts()
+        self._agenda.extend(self._slices)
         self._orphans = {
             key: None for key, each in self._slices.items() if each.owner not in self._wishes
         }
@@ -120,11 +79,10 @@ class Takeovers:
     def stop(self, now: float) -> None:
         """Write nothing more, and let all slices stay: the next leader decides about them."""
         self._started = False
-        self._due.clear()
-        self._later.clear()
-        self._sweep.clear()
-        for table in (self._wishes, self._kept, self._moved, self._starved):
-            table.clear()
+        self._agenda.clear()
+        self._wishes.clear()
+        self._kept.clear()
+        self._ports.clear_findings()
         for key, each in list(self._slices.items()):
             self._check(key, each, now)
 
@@ -142,19 +100,18 @@ class Takeovers:
         if self._wishes.get(name) != wish:
             self._wishes[name] = wish
             for family in families:
-                self._slices.setdefault(_key(name, family), SliceRecord(name, family))
+                self._slices.setdefault(key_of(name, family), SliceRecord(name, family))
             for family in Family:
-                self._orphans.pop(_key(name, family), None)
+                self._orphans.pop(key_of(name, family), None)
             self._touch(name, now)
 
     def remove(self, name: Name, now: float) -> None:
         """Record that a Service is deleted, or does not have route ``takeover`` any more."""
         self._kept.discard(name)
-        self._moved.pop(name, None)
-        self._starved.pop(name, None)
+        self._ports.remove_findings(name)
         self._wishes.pop(name, None)
         for family in Family:
-            self._orphans.pop(_key(name, family), None)
+            self._orphans.pop(key_of(name, family), None)
         self._touch(name, now)
 
     def keep(self, name: Name) -> None:
@@ -164,7 +121,7 @@ class Takeovers:
     def set_activators(self, activators: Mapping[Family, Sequence[Activator]]) -> None:
         """Record the activators that can take requests; none of a family changes no slice."""
         self._activators = activators
-        self._sweep = list(self._wishes)
+        self._agenda.sweep(self._wishes)
 
     def observe(self, obj: object, now: float) -> Name | None:
         """Record an EndpointSlice that was added or changed.
@@ -192,41 +149,38 @@ class Takeovers:
             return None
         if record.seen is not None and uid in ("", record.seen.uid):
             record.gone(now)
-            self._check(_key(record.owner, record.family), record, now)
+            self._check(key_of(record.owner, record.family), record, now)
         return record.owner
 
     # -- writes ------------------------------------------------------------------------------------
 
     def due(self, now: float) -> Write | None:
         """Return the next request; None if there is none now. Call ``done`` with its result."""
-        while self._later and self._later[0][0] <= now:
-            self._due.setdefault(heappop(self._later)[1])
-        for name in self._sweep[-_COMPARED:]:
+        agenda = self._agenda
+        agenda.advance(now)
+        for name in agenda.take_names():
             if (wish := self._wishes.get(name)) is not None and wish.takes_over:
                 self._touch(name, now)
-        del self._sweep[-_COMPARED:]
-        for _ in range(min(len(self._due), _COMPARED) if self._started else 0):
-            key = next(iter(self._due))
-            del self._due[key]
+        for key in agenda.take_keys() if self._started else ():
             record = self._slices.get(key)
             if record is None or record.writes:
                 continue
             if record.not_before > now:
-                heappush(self._later, (record.not_before, key))
+                agenda.add_at(record.not_before, key)
             elif (stays := self._stays(key, record, now)) > now:
-                heappush(self._later, (stays, key))
-            elif write := self._write(key, record, now):
+                agenda.add_at(stays, key)
+            elif write := write_of(key, record.seen, self._wanted(record, now)):
                 record.writes = True
                 return write
-            elif record.owner in self._starved:
-                heappush(self._later, (self._starved[record.owner].until, key))
+            elif (lacks_until := self._ports.lacks_until(record.owner)) is not None:
+                agenda.add_at(lacks_until, key)
         return None
 
     def next(self) -> float:
         """Return when ``due`` may return a request without another event; inf for never."""
-        if (self._due or self._sweep) and self._started:
+        if self._agenda.is_due and self._started:
             return float("-inf")
-        return self._later[0][0] if self._later else float("inf")
+        return self._agenda.next_time
 
     def done(self, write: Write, status: int, obj: object, message: str, now: float) -> Name:
         """Record the response to a request.
@@ -267,7 +221,7 @@ class Takeovers:
             return None
         times = []
         for family in wish.families if wish else ():
-            record = self._slices[_key(name, family)]
+            record = self._slices[key_of(name, family)]
             present = {activator.ip for activator in self._activators.get(family, ())}
             since = [at for ip, at in record.listed.items() if ip in present]
             if not since or not record.is_certain(now):
@@ -279,35 +233,26 @@ class Takeovers:
 
     def lists_activators(self, name: Name) -> bool:
         """Return whether a takeover slice of a Service has endpoints."""
-        records = (self._slices.get(_key(name, family)) for family in Family)
+        records = (self._slices.get(key_of(name, family)) for family in Family)
         return any(record is not None and record.listed for record in records)
 
     def port_of(self, name: Name) -> int | None:
         """Return the port that is allotted to a Service; None if it has none."""
-        return self._ports.of(_text(name))
+        return self._ports.of(name)
 
     def findings(self, name: Name) -> Sequence[Finding]:
         """Return what a user must know of a Service's takeover."""
         wish = self._wishes.get(name)
         if wish is None:
             return ()
-        found = []
-        if name in self._moved:
-            found.append(Finding(Reason.PORT_CONFLICT, self._moved[name]))
-        if name in self._starved:
-            found.append(Finding(Reason.PORTS_EXHAUSTED, str(self._starved[name])))
-        if lonely := self._lonely_nodes(name, wish):
-            note = (
-                f"{wish.service.local} is Local, and no activator runs on {several(lonely)}, where "
-                f"pods are ready: it would refuse connections while the Service sleeps, so the "
-                f"last pod stays; run an activator on each node, or use route shared"
-            )
-            found.append(Finding(Reason.NODE_WITHOUT_ACTIVATOR, note))
+        found = self._ports.findings(name)
+        if nodes := self._lonely_nodes(name, wish):
+            found.append(lonely_finding(wish.service.local, nodes))
         for family in wish.families:
             if not self._activators.get(family):
                 note = f"no activator with an {family.value} address is ready to take over"
                 found.append(Finding(Reason.NO_ACTIVATORS, note))
-            found += self._slices[_key(name, family)].findings()
+            found += self._slices[key_of(name, family)].findings()
         return found
 
     # -- inside ------------------------------------------------------------------------------------
@@ -319,13 +264,8 @@ class Takeovers:
         """
         if not wish.service.local:
             return ()
-        nodes = self._pod_nodes.of(name)
-        lonely = {
-            node
-            for family in wish.families
-            for node in nodes - {each.node for each in self._activators.get(family, ())}
-        }
-        return sorted(lonely)
+        each_family = (self._activators.get(family, ()) for family in wish.families)
+        return lonely(self._pod_nodes.of(name), each_family)
 
     def _observe(self, slice_: Field, now: float) -> Name | None:
         metadata = slice_["metadata"]
@@ -349,24 +289,12 @@ class Takeovers:
 
     def _note_port(self, record: SliceRecord, now: float) -> None:
         """Record the port that a slice stores, unless this leader has allotted another one."""
-        seen, service = record.seen, _text(record.owner)
+        seen, owner = record.seen, record.owner
         if seen is None or not seen.port or record.holder is not Holder.SCALER:
             return
-        if not self._started or self._ports.of(service) in (None, seen.port):
-            self._ports.put(Claim(seen.created, service), seen.port, now)
-            for name in self._note_conflict(seen.port):
+        if not self._started or self._ports.of(owner) in (None, seen.port):
+            for name in self._ports.put(owner, seen.created, seen.port, now):
                 self._touch(name, now)
-
-    def _note_conflict(self, port: int) -> Sequence[Name]:
-        """Record and return the Services that lose a port to the older slice of another one."""
-        winner, *losers = self._ports.claims(port)
-        names = [Name(*loser.service.split("/", 1)) for loser in losers]
-        for name in names:
-            self._moved[name] = (
-                f"the older takeover slice of Service {winner.service} has port {port}, "
-                f"so this Service gets another one"
-            )
-        return names
 
     def _stays(self, key: Key, record: SliceRecord, now: float) -> float:
         """Return until when a slice must not be deleted."""
@@ -380,7 +308,7 @@ class Takeovers:
     def _touch(self, name: Name, now: float) -> None:
         """Compare the slices of a Service as soon as possible."""
         for family in Family:
-            key = _key(name, family)
+            key = key_of(name, family)
             if (record := self._slices.get(key)) is not None:
                 self._check(key, record, now)
 
@@ -392,57 +320,31 @@ class Takeovers:
                 self._orphans.pop(key, None)
                 self._release(record.owner, now)
         elif not record.writes:
-            self._due.setdefault(key)
+            self._agenda.add(key)
 
     def _release(self, name: Name, now: float) -> None:
         """Release the port of a Service whose slices are gone."""
-        if any(_key(name, family) in self._slices for family in Family):
+        if any(key_of(name, family) in self._slices for family in Family):
             return
-        self._ports.remove(_text(name), now)
-        for starved in list(self._starved):
-            self._touch(starved, now)
+        for lacking in self._ports.release(name, now):
+            self._touch(lacking, now)
 
-    def _write(self, key: Key, record: SliceRecord, now: float) -> Write | None:
-        """Return the request that makes a slice what it must be; None if it is."""
-        wanted = self._wanted(record, now)
-        if wanted is _Leave.ABSENT and record.seen is not None:
-            return Write(key, slice_requests.delete(*key, record.seen))
-        if isinstance(wanted, _Leave):
-            return None
-        content = content_of(root(wanted, "EndpointSlice"))
-        if record.seen is None:
-            return Write(key, slice_requests.create(wanted), content)
-        if content == record.seen.content:
-            return None
-        return Write(key, slice_requests.change(wanted, record.seen), content)
-
-    def _wanted(self, record: SliceRecord, now: float) -> Mapping[str, Any] | _Leave:
-        """Return what a slice must be."""
+    def _wanted(self, record: SliceRecord, now: float) -> Mapping[str, Any] | Leave:
+        """Return the wanted state of a slice."""
         wish, name = self._wishes.get(record.owner), record.owner
         if record.holder is Holder.FOREIGN or (wish is None and name in self._kept):
-            return _Leave.AS_IS
+            return Leave.AS_IS
         if wish is None or record.family not in wish.families:
-            return _Leave.ABSENT
+            return Leave.ABSENT
         activators = self._activators.get(record.family, ()) if wish.takes_over else ()
         if wish.takes_over and not activators and record.seen is not None:
-            return _Leave.AS_IS
-        try:
-            created = record.seen.created if record.seen else ""
-            port = self._ports.allot(_text(name), now, created)
-        except PortsExhausted as error:
-            self._starved[name] = error
-            return _Leave.AS_IS
-        self._starved.pop(name, None)
+            return Leave.AS_IS
+        created = record.seen.created if record.seen else ""
+        port = self._ports.allot(name, now, created)
+        if port is None:
+            return Leave.AS_IS
         return slice_object(wish.service, record.family, port, activators)
-
-
-def _key(name: Name, family: Family) -> Key:
-    return Key(name.namespace, slice_name(name.name, family))
 
 
 def _key_of(metadata: Field) -> Key:
     return Key(metadata["namespace"].text(), metadata["name"].text())
-
-
-def _text(name: Name) -> str:
-    return f"{name.namespace}/{name.name}"

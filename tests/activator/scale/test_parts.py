@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.activator.scale.keda.test_part import until_leader
 from tests.activator.scale.world import cluster, scaler
 from tests.conftest import on_uvloop
 
 
+@pytest.mark.untraced
 @on_uvloop
 async def test_a_scaler_with_all_parts_starts_leads_and_ends(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube:

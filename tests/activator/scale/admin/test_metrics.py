@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from activator.scale.families import FAMILIES
@@ -39,22 +41,20 @@ async def test_metrics_follow_a_cold_start(tmp_path: Path) -> None:
             assert found["process_resident_memory_bytes",] > 0
 
 
-async def test_a_problem_is_a_metric_with_its_reason(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("annotations", "reason"),
+    [
+        pytest.param({"target": "deployment/missing"}, "no-scalable-target", id="a problem"),
+        pytest.param({"owner": "hpa"}, "hpa-missing", id="a finding"),
+    ],
+)
+async def test_each_reason_is_a_metric(tmp_path: Path, annotations: Any, reason: str) -> None:
     async with cluster(tmp_path) as kube:
-        await kube.add(target="deployment/missing")
+        await kube.add(**annotations)
         async with leader(kube) as running:
             await elapse(5)
             found = await samples(running)
-            assert found["activator_scale_problem", "shop", "hello", "no-scalable-target"] == 1
-
-
-async def test_a_finding_is_a_metric_too(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as kube:
-        await kube.add(owner="hpa")
-        async with leader(kube) as running:
-            await elapse(5)
-            found = await samples(running)
-            assert found["activator_scale_problem", "shop", "hello", "hpa-missing"] == 1
+            assert found["activator_scale_problem", "shop", "hello", reason] == 1
 
 
 async def test_replicas_are_wanted_as_long_as_requests_wait_for_them(tmp_path: Path) -> None:
@@ -71,6 +71,7 @@ async def test_replicas_are_wanted_as_long_as_requests_wait_for_them(tmp_path: P
                 assert found["activator_scale_ready_pods", "shop", "hello"] == 0
 
 
+@pytest.mark.untraced
 async def test_each_declared_metric_is_there(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube, leader(kube) as running:
         text = (await running.get("/metrics")).text

@@ -6,6 +6,8 @@ import posixpath
 import re
 from pathlib import Path
 
+import pytest
+
 from activator.admin import assets
 from activator.admin.headers import DASHBOARD_HEADERS
 from activator.scale.admin import page
@@ -13,7 +15,7 @@ from tests.activator.scale.world import cluster, leader
 from tests.guards import expect_none
 
 FOLDER = Path(__file__).parents[4] / "activator" / "admin" / "dashboard"
-INDEX = (FOLDER / page.INDEX).read_text()
+INDEX = page.files()[page.INDEX].plain.decode()
 SCRIPTS = {path.name: path.read_text() for path in sorted((FOLDER / "scaler").glob("*.js"))}
 
 
@@ -44,6 +46,7 @@ def test_nothing_is_loaded_from_elsewhere_and_no_string_becomes_markup() -> None
     assert re.findall(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=", INDEX) == []
 
 
+@pytest.mark.untraced
 async def test_a_browser_gets_the_page_with_its_policy(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube, leader(kube) as running:
         answer = await running.get("/", accept="text/html")

@@ -48,6 +48,7 @@ async def test_services_are_sorted_filtered_and_paged(tmp_path: Path) -> None:
         assert "a" not in await _names(running, "show=problems")
 
 
+@pytest.mark.untraced
 async def test_a_page_has_the_sums_of_all_services(tmp_path: Path) -> None:
     async with shop(tmp_path) as running:
         page = (await running.get("/api/v1/services?limit=1&filter=shop")).json()

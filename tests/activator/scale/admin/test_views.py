@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.activator.scale.world import cluster, elapse, leader
 
 
+@pytest.mark.untraced
 async def test_a_service_shows_who_scales_it_and_why_not(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube:
         await kube.add(replicas=1, idle_seconds="5")

@@ -310,6 +310,7 @@ def all_busy(world: World) -> None:
     world.effect.decided.clear()
 
 
+@pytest.mark.untraced
 async def test_no_step_of_a_start_or_a_tick_decides_about_many_services() -> None:
     world = World(replicas=1)
     many(world, 3 * STEP)

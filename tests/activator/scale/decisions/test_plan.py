@@ -9,7 +9,8 @@ import pytest
 
 from activator.kpa.decision import Why
 from activator.kpa.rules import Rules
-from activator.plain.annotations import Annotations, Owner, Route
+from activator.plain.annotation_values import Owner, Route
+from activator.plain.annotations import Annotations
 from activator.scale.decisions.plan import (
     ACTIVATION_LEASE,
     OBSERVATION,
@@ -375,6 +376,7 @@ def test_another_owner_ends_the_last_pod_only_after_the_activators_saw_no_reques
 
 @pytest.mark.parametrize("route", Route)
 @pytest.mark.parametrize("seed", range(10))
+@pytest.mark.untraced  # long when traced
 def test_any_walk_keeps_the_promises(route: Route, seed: int) -> None:
     """A Service with random traffic, late pods, failing writes and pods that die."""
     chance = random.Random(seed)

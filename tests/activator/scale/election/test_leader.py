@@ -51,6 +51,12 @@ class Election:
         self._running[name] = candidate, asyncio.ensure_future(candidate.run())
         return candidate
 
+    async def leader(self, name: str = "scale-1") -> Candidate:
+        """Start a candidate in a pod of its own, and wait until it leads."""
+        candidate = await self.pod(name)
+        await until(lambda: candidate.leads, f"{name} leads")
+        return candidate
+
     def kill(self, name: str) -> None:
         """End a candidate at once."""
         self._running.pop(name)[1].cancel()
@@ -93,8 +99,7 @@ def now() -> float:
 
 async def test_one_of_two_leads_and_has_the_label() -> None:
     async with election() as each:
-        first = await each.pod("scale-1")
-        await until(lambda: first.leads, "the first leads")
+        first = await each.leader()
         second = await each.pod("scale-2")
         await elapse(60)
         assert first.leads
@@ -106,8 +111,7 @@ async def test_one_of_two_leads_and_has_the_label() -> None:
 
 async def test_each_write_of_the_lease_has_a_version_and_six_decimals() -> None:
     async with election() as each:
-        candidate = await each.pod("scale-1")
-        await until(lambda: candidate.leads, "a leader")
+        await each.leader()
         await elapse(10)
         _, lease = await each.send("GET", LEASE)
         for field in ("acquireTime", "renewTime"):
@@ -119,8 +123,7 @@ async def test_each_write_of_the_lease_has_a_version_and_six_decimals() -> None:
 
 async def test_after_sigterm_the_other_leads_within_15_seconds() -> None:
     async with election() as each:
-        first = await each.pod("scale-1")
-        await until(lambda: first.leads, "the first leads")
+        await each.leader()
         second = await each.pod("scale-2")
         await elapse(5)
         await each.terminate("scale-1")
@@ -134,8 +137,7 @@ async def test_after_sigterm_the_other_leads_within_15_seconds() -> None:
 
 async def test_after_a_kill_the_other_leads_within_60_seconds_and_takes_the_label_away() -> None:
     async with election() as each:
-        first = await each.pod("scale-1")
-        await until(lambda: first.leads, "the first leads")
+        await each.leader()
         second = await each.pod("scale-2")
         await elapse(5)
         each.kill("scale-1")
@@ -149,8 +151,7 @@ async def test_after_a_kill_the_other_leads_within_60_seconds_and_takes_the_labe
 
 async def test_a_leader_that_is_cut_off_stops_before_another_begins() -> None:
     async with election() as each:
-        first = await each.pod("scale-1")
-        await until(lambda: first.leads, "the first leads")
+        first = await each.leader()
         await elapse(5)
         each.plane.go_away()
         await until(lambda: not first.leads, "the first stops", within=12)
@@ -162,8 +163,7 @@ async def test_a_leader_that_is_cut_off_stops_before_another_begins() -> None:
 
 async def test_a_deleted_lease_is_created_again() -> None:
     async with election() as each:
-        candidate = await each.pod("scale-1")
-        await until(lambda: candidate.leads, "a leader")
+        candidate = await each.leader()
         await each.send("DELETE", LEASE)
         await elapse(5)
         assert (await each.send("GET", LEASE))[0] == 200
@@ -172,8 +172,7 @@ async def test_a_deleted_lease_is_created_again() -> None:
 
 async def test_a_lease_that_a_person_gave_away_is_respected() -> None:
     async with election() as each:
-        candidate = await each.pod("scale-1")
-        await until(lambda: candidate.leads, "a leader")
+        candidate = await each.leader()
         await each.send("PATCH", LEASE, {"spec": {"holderIdentity": "other_1"}})
         await until(lambda: not candidate.leads, "no leader", within=5)
         await until(lambda: candidate.leads, "a leader again", within=30)
@@ -181,8 +180,7 @@ async def test_a_lease_that_a_person_gave_away_is_respected() -> None:
 
 async def test_a_pod_that_starts_again_loses_a_stale_label() -> None:
     async with election() as each:
-        first = await each.pod("scale-1")
-        await until(lambda: first.leads, "the first leads")
+        await each.leader()
         metadata = {"name": "scale-2", "namespace": NAMESPACE, "labels": {LABEL: "true"}}
         await each.send("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", {"metadata": metadata})
         await each.pod("scale-2")

@@ -11,6 +11,7 @@ from activator.scale.external_metrics.label_selector import matches, parse
 HELLO = {"service": "hello", "a.b/c": "x"}
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("text", "holds"),
     [

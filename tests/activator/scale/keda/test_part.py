@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -19,8 +20,13 @@ REF = wire.ScaledObjectRef(name="x", namespace="shop", scalerMetadata={"service"
 
 
 async def until_leader(running: Running) -> None:
+    """Wait in real time until a scaler leads."""
+    await until(lambda: running.leads)
+
+
+async def until(condition: Callable[[], object]) -> None:
     """Wait in real time: the server of gRPC has threads of its own."""
-    while not running.leads:
+    while not condition():
         ended = asyncio.Event()
         asyncio.get_running_loop().call_later(0.01, ended.set)
         await ended.wait()
@@ -49,7 +55,7 @@ async def test_keda_gets_the_state_of_a_cold_start(tmp_path: Path) -> None:
                 )(REF)
                 assert spec.metricSpecs[0].targetSize == 7
                 stream.cancel()
-            assert kube.replicas() == 1
+            await until(lambda: kube.replicas() == 1)  # KEDA gets the state before
 
 
 @on_uvloop

@@ -22,7 +22,8 @@ from activator.scale.takeover.slice_record import (
     MOST_EDITS,
 )
 from activator.scale.takeover.slices import Activator, Family
-from activator.scale.takeover.takeovers import ORPHAN_STAYS, Takeovers, Write
+from activator.scale.takeover.takeovers import ORPHAN_STAYS, Takeovers
+from activator.scale.takeover.writes import Write
 from tests.activator.plain.objects import endpoint, service, slice_of
 from tests.activator.scale.takeover.slice_api import SliceApi
 
@@ -649,6 +650,7 @@ def test_with_policy_local_each_node_of_a_pod_needs_an_activator() -> None:
     assert world.in_place_since() == 100
 
 
+@pytest.mark.untraced
 def test_many_slices_do_not_take_one_long_call() -> None:
     first = World().started()
     for n in range(200):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from activator.objects.fields import ManifestError
+from activator.plain.workloads import SHORT_KINDS
 from activator.scale.workloads.subresource import (
     KNOWN,
     Problem,
@@ -23,6 +24,10 @@ from activator.scale.workloads.subresource import (
 
 def scale(spec: Any, **metadata: str) -> Any:
     return {"metadata": {"name": "hello", "namespace": "shop", **metadata}, "spec": spec}
+
+
+def test_the_activator_knows_the_same_short_kinds() -> None:
+    assert set(KNOWN) == SHORT_KINDS
 
 
 @pytest.mark.parametrize(
