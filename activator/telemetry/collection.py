@@ -27,6 +27,8 @@ from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT
 from throttler.capacity import MAX_CAPACITY
 from throttler.health import PodState
 from throttler.model import RevisionKind
+from throttler.priority import NAMES
+from throttler.request_policies import WaitMode
 from throttler.revision import RevisionThrottler
 
 #: The methods that OpenTelemetry names (RFC 9110, RFC 5789); all others count as OTHER_METHOD.
@@ -139,15 +141,23 @@ class Collection(Generic[L, P]):
         yield from self._gauge(f.OLD_ACTIVE, _active)
         yield from self._waiting()
         yield from self._gauge(f.QUEUE_BYTES, lambda throttler: throttler.breaker.own.bytes)
+        yield from self._by_class()
+        yield from self._by_mode()
         clock = self._sources.driver.clock
         yield from self._gauge(f.OLDEST_WAITER, lambda throttler: _waited(throttler, clock()))
         yield from self._gauge(f.TIMEOUT, _timeout)
         yield from self._gauge(f.CAPACITY, _capacity)
-        yield from self._gauge(f.WITH_ROOM, lambda throttler: throttler.slots.count_free_pods())
+        yield from self._gauge(f.WITH_ROOM, _with_room)
         yield from self._gauge(f.CLUSTER_IP, _by_cluster_ip)
         yield writer.header(f.PODS)
         for row in self._rows:
             yield from self._pods(row)
+        yield writer.header(f.ADAPTIVE_LIMIT)
+        for row in self._rows:
+            slots = row.throttler.slots
+            if slots.adaptive is not None:
+                limit = sum(slots.adaptive.limit_of(pod) or 0 for pod in slots.pods)
+                yield writer.sample(f.ADAPTIVE_LIMIT, row.labels, limit)
 
     def _gauge(
         self, family: Family, value: Callable[[RevisionThrottler], float], more: L | None = None
@@ -171,6 +181,44 @@ class Collection(Generic[L, P]):
             else:
                 yield writer.nothing
 
+    def _by_class(self) -> Iterator[P]:
+        """Yield the queued requests by class, and the flows, of revisions that have them."""
+        writer = self._writer
+        yield writer.header(f.QUEUED_BY_CLASS)
+        for row in self._rows:
+            order, queued = row.throttler.breaker.order, row.throttler.breaker.counts
+            if order is not None and order.has_classes:
+                for name, count in zip(NAMES, queued.by_priority, strict=True):
+                    labels = writer.joined(row.labels, writer.labels(("class", name)))
+                    yield writer.sample(f.QUEUED_BY_CLASS, labels, count)
+        yield writer.header(f.QUEUE_FLOWS)
+        for row in self._rows:
+            order, queued = row.throttler.breaker.order, row.throttler.breaker.counts
+            if order is not None and order.fair_by is not None:
+                yield writer.sample(f.QUEUE_FLOWS, row.labels, len(queued.flows))
+
+    def _by_mode(self) -> Iterator[P]:
+        """Yield what belongs to the modes of waiting clients, of revisions that have them."""
+        writer, now = self._writer, self._sources.driver.clock()
+        rows = [row for row in self._rows if _has_modes(row.throttler)]
+        yield writer.header(f.QUEUED_BY_MODE)
+        for row in rows:
+            counts = dict.fromkeys((mode.value for mode in WaitMode), 0)
+            if row.entry is not None:
+                counts |= row.entry.counters.waiting
+            counts["hold"] = max(_queued(row.throttler) - sum(counts.values()), 0)
+            for mode, count in counts.items():
+                labels = writer.joined(row.labels, writer.labels(("mode", mode)))
+                yield writer.sample(f.QUEUED_BY_MODE, labels, count)
+        yield writer.header(f.EARLY_HEADS)
+        for row in rows:
+            heads = 0 if row.entry is None else row.entry.counters.early_heads
+            yield writer.sample(f.EARLY_HEADS, row.labels, heads)
+        yield writer.header(f.WAKE_LEASE)
+        for row in rows:
+            left = 0.0 if row.entry is None else row.entry.lease.seconds_left(now)
+            yield writer.sample(f.WAKE_LEASE, row.labels, left)
+
     def _pods(self, row: _Row[L]) -> Iterator[P]:
         count = dict.fromkeys(STATES, 0)
         for pod in row.throttler.pods():
@@ -183,6 +231,7 @@ class Collection(Generic[L, P]):
     # -- counters of each revision --------------------------------------------------------------
 
     def _counts(self) -> Iterator[P]:
+        yield from self._sticky()
         yield from self._labelled(f.REQUESTS, "outcome", lambda counters: counters.outcomes)
         yield from self._labelled(f.REQUEUES, "cause", lambda counters: counters.requeues)
         for family in (f.COLD_STARTS, f.OLD_COLD_STARTS):
@@ -190,6 +239,15 @@ class Collection(Generic[L, P]):
         yield self._writer.header(f.WAIT)
         for row, entry in self._requested():
             yield self._writer.histogram(f.WAIT, row.labels, entry.counters.waits)
+
+    def _sticky(self) -> Iterator[P]:
+        writer = self._writer
+        yield writer.header(f.STICKY)
+        for row in self._rows:
+            if (sticky := row.throttler.slots.sticky) is not None:
+                for result, count in sticky.counts.by_result():
+                    labels = writer.joined(row.labels, writer.labels(("result", result)))
+                    yield writer.sample(f.STICKY, labels, count)
 
     def _requested(self) -> Iterator[tuple[_Row[L], Entry]]:
         """Yield the revisions that have had requests, with their entries."""
@@ -279,6 +337,11 @@ def _queued(throttler: RevisionThrottler) -> int:
     return throttler.breaker.waiting
 
 
+def _has_modes(throttler: RevisionThrottler) -> bool:
+    requests = throttler.revision.policies.requests
+    return requests is not None and requests.waiting is not None
+
+
 def _active(throttler: RevisionThrottler) -> int:
     return throttler.in_flight
 
@@ -296,6 +359,14 @@ def _capacity(throttler: RevisionThrottler) -> float:
 def _timeout(throttler: RevisionThrottler) -> float:
     revision = throttler.revision
     return min(revision.timeout, revision.response_start_timeout or inf)
+
+
+def _with_room(throttler: RevisionThrottler) -> float:
+    """Return the pods with a free slot; 0 if sticky requests wait, each for its own pod only."""
+    breaker = throttler.breaker
+    if breaker.parked and not breaker.unparked:
+        return 0
+    return throttler.slots.count_free_pods(breaker.waiting)
 
 
 def _by_cluster_ip(throttler: RevisionThrottler) -> int:

@@ -158,8 +158,9 @@ REQUESTS = Family(
     "activator_requests_total",
     _C,
     (*REVISION, "outcome"),
-    "Requests that have ended, by outcome: served, timed-out, cancelled, queue-full, shed, "
-    "upstream-failed, refused or draining.",
+    "Requests that have ended, by outcome: served, timed-out, cancelled, admitted, queue-full, "
+    "tenant-full, shed, upstream-failed, refused, draining, asleep, denied, not-authorized, page, "
+    "wait-refused or peek.",
 )
 REQUEUES = Family(
     "activator_requeues_total",
@@ -176,6 +177,40 @@ OLDEST_WAITER = Family(
     "Time that the first request in the queue has waited; 0 while the queue is empty.",
 )
 QUEUE_BYTES = Family("activator_queue_bytes", _G, REVISION, "Bytes of queued requests in memory.")
+QUEUED_BY_CLASS = Family(
+    "activator_queued_requests_by_class",
+    _G,
+    (*REVISION, "class"),
+    "Requests that are queued, by the class in which they arrived: high, normal or low; absent "
+    "for a revision without classes.",
+)
+QUEUE_FLOWS = Family(
+    "activator_queue_flows",
+    _G,
+    REVISION,
+    "Flows that have queued requests; absent for a revision without fair queuing.",
+)
+QUEUED_BY_MODE = Family(
+    "activator_queued_requests_by_mode",
+    _G,
+    (*REVISION, "mode"),
+    "Requests that are queued, by what their clients get in the meantime: hold, page, heartbeat or "
+    "refuse; absent for a revision without `activator.dev/while-waiting`.",
+)
+EARLY_HEADS = Family(
+    "activator_early_heads_total",
+    _C,
+    REVISION,
+    "Event streams that the activator began before a pod responded; absent for a revision without "
+    "`activator.dev/while-waiting`.",
+)
+WAKE_LEASE = Family(
+    "activator_wake_lease_seconds",
+    _G,
+    REVISION,
+    "Time for which open waiting pages and refused clients still count as one concurrent request; "
+    "absent for a revision without `activator.dev/while-waiting`.",
+)
 QUEUE_LIMIT = Family(
     "activator_queued_requests_limit",
     _G,
@@ -249,6 +284,22 @@ TURNED_AWAY = Family(
     (),
     "Client connections that got 503 because no file was free.",
 )
+ADAPTIVE_LIMIT = Family(
+    "activator_adaptive_limit",
+    _G,
+    REVISION,
+    "Sum over all pods of the limit of requests in flight that adaptive concurrency computes; "
+    "mode observe computes it too, and does not apply it.",
+    counts="request",
+)
+STICKY = Family(
+    "activator_sticky_requests_total",
+    _C,
+    (*REVISION, "result"),
+    "Requests with a sticky key, by result: kept, hashed or overflowed when assigned; waited each "
+    "time a request begins to wait for its own pod.",
+    counts="request",
+)
 PODS = Family(
     "activator_pods",
     _G,
@@ -266,8 +317,8 @@ WITH_ROOM = Family(
     "activator_pods_with_room",
     _G,
     REVISION,
-    "Usable pods with a free slot. A value above 0 while requests are queued is a fault of "
-    "the activator.",
+    "Usable pods with a free slot that a queued request may use. A value above 0 while "
+    "requests are queued is a fault of the activator.",
 )
 COLD_STARTS = Family(
     "activator_cold_starts_total",
@@ -439,6 +490,19 @@ METRIC_PUSHES = Family(
     ("result",),
     "Pushes of metrics to a collector, by result: sent or failed.",
 )
+AUTHORIZATION_CHECKS = Family(
+    "activator_authorization_checks_total",
+    _C,
+    ("result",),
+    "Decisions of authorization servers about requests, by result: allowed, denied, failed or "
+    "cached.",
+)
+AUTHORIZATION_WAITING = Family(
+    "activator_authorization_waiting_requests",
+    _G,
+    (),
+    "Requests that wait for the decision of an authorization server.",
+)
 TARGET_INFO = Family(
     "target_info",
     _G,
@@ -453,7 +517,7 @@ def _alias(family: Family, name: str, labels: tuple[str, ...] | None = None) -> 
     return replace(family, name=name, labels=labels, meaning=meaning)
 
 
-#: Old names: the next version no longer exports them.
+#: Old names, deprecated in 0.2: version 0.4 no longer exports them (docs/releases.md).
 OLD_COLD_STARTS = _alias(COLD_STARTS, "activator_wake_ups_total")
 OLD_COLD_START = _alias(COLD_START, "activator_wake_up_seconds")
 OLD_COLD_START_PHASES = _alias(COLD_START_PHASES, "activator_wake_up_phase_seconds")

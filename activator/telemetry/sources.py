@@ -171,16 +171,56 @@ class Sent(Protocol):
         """Pushes of metrics, by result."""
 
 
+class Links(Protocol):
+    """The connections to the autoscalers."""
+
+    @property
+    def autoscaler(self) -> Link | None:
+        """The connection to the autoscaler of Revisions; None without one."""
+
+    @property
+    def scaler(self) -> Link | None:
+        """The connection to the scaler of Services; None without one."""
+
+
+class Observers(Protocol):
+    """The parts that observe the others."""
+
+    @property
+    def loop_lag(self) -> LoopLag:
+        """The delay of the event loop."""
+
+    @property
+    def request_log(self) -> RequestLines:
+        """The request log."""
+
+    @property
+    def outputs(self) -> Outputs:
+        """stdout and stderr."""
+
+    @property
+    def otel(self) -> Sent:
+        """Traces and pushed metrics."""
+
+
+class Authorizer(Protocol):
+    """The sub-requests to authorization servers."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Decisions by result."""
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a decision."""
+
+
 class Sources(Protocol):
     """The parts that count."""
 
     @property
     def driver(self) -> Driver:
         """Revisions, pods, requests."""
-
-    @property
-    def loop_lag(self) -> LoopLag:
-        """The delay of the event loop."""
 
     def ready(self) -> str:
         """Return why the activator is not ready; empty while it is ready."""
@@ -197,29 +237,21 @@ class Sources(Protocol):
     def proxy(self) -> Proxy:
         """The byte path."""
 
+    @property
+    def authorizer(self) -> Authorizer:
+        """Authorization of requests."""
+
     def source_status(self) -> SourceStatus | None:
         """Return the state of the source of objects; None before the source exists."""
 
     @property
-    def link(self) -> Link | None:
-        """The connection to the autoscaler; None without an autoscaler."""
-
-    @property
-    def scaler_link(self) -> Link | None:
-        """The connection to the scaler of Services; None without one."""
+    def links(self) -> Links:
+        """The connections to the autoscalers."""
 
     @property
     def config_errors(self) -> Mapping[str, int]:
         """The number of unusable keys by ConfigMap."""
 
     @property
-    def request_log(self) -> RequestLines:
-        """The request log."""
-
-    @property
-    def outputs(self) -> Outputs:
-        """stdout and stderr."""
-
-    @property
-    def otel(self) -> Sent:
-        """Traces and pushed metrics."""
+    def observers(self) -> Observers:
+        """The logs, traces, pushed metrics, and the delay of the event loop."""

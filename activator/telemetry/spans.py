@@ -31,7 +31,7 @@ _METHODS: Final = frozenset(
     ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
 )
 #: Outcomes that are no failure: the client got a response, or cancelled the request.
-_NO_FAILURE: Final = ("served", "cancelled", "unknown-revision")
+_NO_FAILURE: Final = ("served", "admitted", "cancelled", "unknown-revision")
 
 Attributes = dict[str, str | int]
 
@@ -171,7 +171,7 @@ class _Spans:
         self._pod_since = 0
 
     def _end(self, at: int, outcome: str) -> None:
-        broken = "" if outcome in ("served", "unknown-revision") else outcome
+        broken = "" if outcome in ("served", "admitted", "unknown-revision") else outcome
         self._end_wait(at, _failed(outcome))
         if broken and not self._error:
             self._error = broken

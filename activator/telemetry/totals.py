@@ -48,7 +48,7 @@ class Totals(Generic[L, P]):
         yield from self._one(f.BUILD_INFO, 1, ("version", __version__))
         yield from self._one(f.READY, int(not sources.ready()))
         yield from self._one(f.DRAINING, int(sources.proxy.services.draining))
-        yield from self._histogram(f.LOOP_LAG, sources.loop_lag.seconds)
+        yield from self._histogram(f.LOOP_LAG, sources.observers.loop_lag.seconds)
 
     def _limits(self) -> Iterator[P]:
         limits, total = self._sources.driver.throttler.limits, self._sources.driver.throttler.total
@@ -99,8 +99,9 @@ class Totals(Generic[L, P]):
         yield from self._if_known(f.MANIFESTS_AGE, files.age if files else None)
 
     def _link(self) -> Iterator[P]:
-        sources, writer = self._sources, self._writer
-        peers = {"autoscaler": sources.link, "scaler": sources.scaler_link}
+        autoscaler, scaler = self._sources.links.autoscaler, self._sources.links.scaler
+        writer = self._writer
+        peers = {"autoscaler": autoscaler, "scaler": scaler}
         links = {
             writer.labels(("peer", peer), ("otel_scope_name", f.ACTIVATOR_SCOPE)): link
             for peer, link in peers.items()
@@ -108,9 +109,7 @@ class Totals(Generic[L, P]):
         }
         # As Knative's: its autoscaler has no value before the first connection.
         known = {
-            labels: link
-            for labels, link in links.items()
-            if link.ever_connected or link is sources.scaler_link
+            labels: link for labels, link in links.items() if link.ever_connected or link is scaler
         }
         if known:
             yield writer.header(f.CONN_REACHABLE)
@@ -120,18 +119,21 @@ class Totals(Generic[L, P]):
             yield writer.header(f.CONN_ERRORS)
         for labels, link in links.items():
             yield writer.sample(f.CONN_ERRORS, labels, link.connection_losses)
-        autoscaler = sources.link
         yield from self._if_known(f.AUTOSCALER_AGE, autoscaler.age() if autoscaler else None)
 
     def _sent(self) -> Iterator[P]:
-        sources, otel = self._sources, self._sources.otel
+        sources, observers = self._sources, self._sources.observers
+        request_log, otel = observers.request_log, observers.otel
         yield from self._by_word(f.CONFIG_ERRORS, "config_map", sources.config_errors)
-        yield from self._one(f.REQUEST_LOG_LINES, sources.request_log.lines)
-        yield from self._one(f.REQUEST_LOG_FAILURES, sources.request_log.failures)
-        yield from self._by_word(f.LOG_LINES_DROPPED, "sink", sources.outputs.dropped)
+        yield from self._one(f.REQUEST_LOG_LINES, request_log.lines)
+        yield from self._one(f.REQUEST_LOG_FAILURES, request_log.failures)
+        yield from self._by_word(f.LOG_LINES_DROPPED, "sink", observers.outputs.dropped)
         yield from self._one(f.TRACES_EXPORTED, otel.traces.exported)
         yield from self._by_word(f.TRACES_DROPPED, "cause", otel.traces.dropped)
         yield from self._by_word(f.METRIC_PUSHES, "result", otel.pushes)
+        authorizer = sources.authorizer
+        yield from self._by_word(f.AUTHORIZATION_CHECKS, "result", authorizer.counts)
+        yield from self._one(f.AUTHORIZATION_WAITING, authorizer.waiting)
         identity = self._identity
         yield from self._one(
             f.TARGET_INFO,

@@ -7,74 +7,29 @@ no order. Source: Go's text/template (exec.go), where each of these mistakes fai
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeVar
+from typing import TypeVar
 
 from activator.telemetry.gotemplate import nodes
 from activator.telemetry.gotemplate.errors import At, ExecutionError, TemplateError
-from activator.telemetry.gotemplate.functions import COMPARISONS, FUNCTIONS, Function
+from activator.telemetry.gotemplate.expressions import (
+    and_or,
+    called,
+    is_printable,
+    looked_up,
+    member_of,
+)
+from activator.telemetry.gotemplate.frame import STEP, Evaluate, Execute, Expression, Frame
 from activator.telemetry.gotemplate.parser import parse, position_of
-from activator.telemetry.gotemplate.printf import check_format
 from activator.telemetry.gotemplate.values import (
     MISSING,
     GoMap,
     GoStruct,
-    Member,
     show,
     truth,
     type_name,
 )
 
 T = TypeVar("T", bound=GoStruct)
-
-#: Limit of the cost of one line. A character that is read or made costs 1, a statement or an
-#: argument _STEP. No request passes while a line is made; the slowest line within the limit takes
-#: about 20 ms. Few log readers accept lines of more than 16 KiB.
-MOST_WORK: Final = 128 << 10
-_STEP: Final = 8
-
-
-class Frame:
-    """The state of one execution."""
-
-    __slots__ = ("dot", "left", "out", "root", "variables")
-
-    def __init__(self, root: object, variables: int) -> None:
-        self.left = MOST_WORK
-        self.root = root
-        self.dot = root
-        self.variables: list[object] = [None] * variables
-        self.out: list[str] = []
-
-    def spend(self, work: int) -> None:
-        """Count work; raise ``ExecutionError`` if a line exceeds its limit."""
-        self.left -= work
-        if self.left < 0:
-            raise ExecutionError(
-                f"a line may read and make {MOST_WORK} characters; this needs more"
-            )
-
-    def write(self, text: str) -> None:
-        """Append to the line; raises as ``spend``."""
-        self.spend(len(text))
-        self.out.append(text)
-
-
-Evaluate = Callable[[Frame], object]
-Execute = Callable[[Frame], None]
-
-
-class Expression(NamedTuple):
-    """A compiled operand or pipeline.
-
-    Attributes:
-        evaluate: returns the value; raises ``ExecutionError``.
-        type: the type of the value; ``object`` if only a line shows it.
-        constant: whether the template contains the value itself.
-    """
-
-    evaluate: Evaluate
-    type: type
-    constant: bool = False
 
 
 def compile_template(template: str, root: type[T]) -> Callable[[T], str]:
@@ -119,7 +74,7 @@ class _Compiler:
         if len(steps) == 1:
             return steps[0]
 
-        work = _STEP * len(steps)
+        work = STEP * len(steps)
 
         def execute(frame: Frame) -> None:
             frame.spend(work)
@@ -145,7 +100,7 @@ class _Compiler:
         evaluate = self._assigned(pipe, value)
         if pipe.names:
             return lambda frame: _ignore(evaluate(frame))
-        if issubclass(value.type, GoStruct) and not _printable(value.type):
+        if issubclass(value.type, GoStruct) and not is_printable(value.type):
             raise TemplateError(
                 pipe.at, f"{type_name(value.type)} cannot be printed; name one of its fields"
             )
@@ -161,7 +116,7 @@ class _Compiler:
         otherwise = self.block(branch.otherwise, dot)
 
         def execute(frame: Frame) -> None:
-            frame.spend(_STEP)
+            frame.spend(STEP)
             found, before = evaluate(frame), frame.dot
             if not truth(found):
                 otherwise(frame)
@@ -187,7 +142,7 @@ class _Compiler:
             before = frame.dot
             pairs = _pairs(evaluate(frame))
             for pair in pairs:
-                frame.spend(_STEP)
+                frame.spend(STEP)
                 for slot, each in zip(slots, pair[-len(slots) :] if slots else (), strict=True):
                     frame.variables[slot] = each
                 frame.dot = pair[1]
@@ -278,152 +233,22 @@ class _Compiler:
     def _field(self, field: nodes.Field, dot: type, arguments: list[Expression]) -> Expression:
         of = self._value(field.of, dot)
         if of.type is object:
-            return _looked_up(of.evaluate, field, arguments)
+            return looked_up(of.evaluate, field, arguments)
         if (member := getattr(of.type, "members", {}).get(field.name)) is not None:
-            return _member(of.evaluate, member, field, arguments)
+            return member_of(of.evaluate, member, field, arguments)
         if issubclass(of.type, GoMap) and not arguments:
-            return _looked_up(of.evaluate, field, arguments)
+            return looked_up(of.evaluate, field, arguments)
         raise TemplateError(field.at, f"{type_name(of.type)} has no field {field.name} here")
 
     def _call(self, function: nodes.Function, arguments: list[Expression]) -> Expression:
         name, at = function.name, function.at
         if name in ("and", "or"):
-            return _and_or(name, at, arguments)
-        known = FUNCTIONS.get(name)
-        if known is None:
-            offered = ", ".join(sorted({"and", "or", *FUNCTIONS}))
-            raise TemplateError(at, f"there is no function {name} here; there are {offered}")
-        if len(arguments) < known.least or len(arguments) > (known.most or len(arguments)):
-            raise TemplateError(at, f"{name} cannot be given {len(arguments)} arguments")
-        _check_arguments(name, at, arguments)
-        evaluators = tuple(each.evaluate for each in arguments)
-        return Expression(_charged(known, evaluators), known.returns)
-
-
-def _charged(function: Function, evaluators: tuple[Evaluate, ...]) -> Evaluate:
-    """Return a call of a function that counts the characters it reads and makes."""
-    call = function.call
-    size = _printed_size if function.returns is str else _size
-    work = _STEP * (1 + len(evaluators))
-
-    def evaluate(frame: Frame) -> object:
-        values = [each(frame) for each in evaluators]
-        frame.spend(work + sum(map(size, values)))
-        found = call(*values)
-        frame.spend(_size(found))
-        return found
-
-    return evaluate
-
-
-def _size(value: object) -> int:
-    return len(value) if isinstance(value, str) else 0
-
-
-def _printed_size(value: object) -> int:
-    """Return the approximate length of a value in print, in characters."""
-    if isinstance(value, list):
-        return sum(map(_printed_size, value)) + len(value)
-    if isinstance(value, dict):
-        return sum(map(_printed_size, value.values())) + sum(map(len, value))
-    return _size(value)
+            return and_or(name, at, arguments)
+        return called(name, at, arguments)
 
 
 def _ignore(value: object) -> None:
     """Discard a value: a declaration writes nothing."""
-
-
-def _printable(kind: type[GoStruct]) -> bool:
-    return kind.string is not GoStruct.string
-
-
-def _takes(function: str, kind: type[GoStruct]) -> bool:
-    """Return whether a function can print such a struct; ``print`` gets a pointer to it."""
-    return kind.stringer or (_printable(kind) and not function.startswith("print"))
-
-
-def _check_arguments(name: str, at: At, arguments: list[Expression]) -> None:
-    """Reject arguments that would fail with every line."""
-    if name == "printf" and arguments[0].constant:
-        wrong = check_format(str(arguments[0].evaluate(Frame(None, 0))))
-        if wrong:
-            raise TemplateError(at, wrong)
-    if name in COMPARISONS:
-        kinds = {each.type for each in arguments if each.type in (str, int, float, bool)}
-        if len(kinds) > 1:
-            names = " and ".join(sorted(type_name(kind) for kind in kinds))
-            raise TemplateError(at, f"{name} cannot compare {names}")
-    for each in arguments:
-        if issubclass(each.type, GoStruct) and not _takes(name, each.type):
-            raise TemplateError(at, f"{name} cannot be given a whole {type_name(each.type)}")
-
-
-def _and_or(name: str, at: At, arguments: list[Expression]) -> Expression:
-    if not arguments:
-        raise TemplateError(at, f"{name} needs an argument")
-    evaluators = tuple(each.evaluate for each in arguments)
-    stops_at = name == "or"
-
-    def evaluate(frame: Frame) -> object:
-        found: object = None
-        for each in evaluators:
-            frame.spend(_STEP)
-            found = each(frame)
-            if truth(found) is stops_at:
-                break
-        return found
-
-    kinds = {each.type for each in arguments}
-    return Expression(evaluate, kinds.pop() if len(kinds) == 1 else object)
-
-
-def _member(
-    of: Evaluate, member: Member, field: nodes.Field, arguments: list[Expression]
-) -> Expression:
-    if len(arguments) != len(member.parameters):
-        raise TemplateError(
-            field.at, f"{field.name} takes {len(member.parameters)} arguments, not {len(arguments)}"
-        )
-    for wanted, argument in zip(member.parameters, arguments, strict=True):
-        if argument.type not in (object, wanted):
-            raise TemplateError(
-                field.at,
-                f"{field.name} takes a {type_name(wanted)}, not {type_name(argument.type)}",
-            )
-    get = member.get
-    if not arguments:
-        return Expression(lambda frame: get(of(frame)), member.returns)
-    evaluators = tuple(each.evaluate for each in arguments)
-    parameters = member.parameters
-
-    def call(frame: Frame) -> object:
-        values = [each(frame) for each in evaluators]
-        for value, wanted in zip(values, parameters, strict=True):
-            if not isinstance(value, wanted):
-                raise ExecutionError(f"{field.name} takes a {type_name(wanted)}")
-        return get(of(frame), *values)
-
-    return Expression(call, member.returns)
-
-
-def _looked_up(of: Evaluate, field: nodes.Field, arguments: list[Expression]) -> Expression:
-    """Return a field of a value whose type only a line shows."""
-    name = field.name
-
-    def look_up(frame: Frame) -> object:
-        frame.spend(_STEP)
-        value = of(frame)
-        member = getattr(value, "members", {}).get(name)
-        if member is not None:
-            try:  # compiled again for each line: such templates are rare
-                return _member(lambda _: value, member, field, arguments).evaluate(frame)
-            except TemplateError as error:
-                raise ExecutionError(str(error)) from error
-        if isinstance(value, dict) and not arguments:
-            return value.get(name, MISSING)
-        raise ExecutionError(f"{field.at}: {type_name(type(value))} has no field {name}")
-
-    return Expression(look_up, object)
 
 
 def _pairs(value: object) -> list[tuple[object, object]]:

@@ -21,8 +21,21 @@ from activator.records.source_status import (
 from activator.telemetry.families import FAMILIES, HTTP_SCOPE, Kind
 from activator.telemetry.metrics import CHUNK, PIECES, Metrics
 from tests.activator.telemetry.world import World
-from throttler.model import AppProtocol, MeshMode, RevisionID, RevisionKind
+from throttler.model import (
+    AdaptiveMode,
+    AppProtocol,
+    FlowKey,
+    HashKey,
+    MeshMode,
+    Overflow,
+    Policies,
+    QueueOrder,
+    RevisionID,
+    RevisionKind,
+)
+from throttler.request_policies import RequestPolicies, WaitMode, WhileWaiting
 from throttler.throttler import Limits
+from throttler.ticket import NO_OWNER, Ticket
 
 REVISION = {"k8s_namespace_name": "default", "kn_revision_name": "hello"}
 SERVICE = REVISION | {"kn_service_name": "svc", "kn_configuration_name": "cfg"}
@@ -57,7 +70,7 @@ def with_everything(world):
     counters.client_of(("10.0.0.1:8012", b"GET", 1, 200)).duration.observe(0.2)
     counters.requeued("connect-failed")
     counters.cold_starts["served"] = 1
-    world.link = SimpleNamespace(
+    world.links.autoscaler = SimpleNamespace(
         connected=True, ever_connected=True, connection_losses=4, age=lambda: 2.5
     )
     world.source = SourceStatus(
@@ -72,7 +85,15 @@ def with_everything(world):
 
 def test_the_table_and_the_scrape_hold_the_same_metrics_with_the_same_types_and_labels(world):
     with_everything(world)
+    policies = Policies(sticky=HashKey(b"x-user"), adaptive=AdaptiveMode.ON)
+    world.healthy(world.revision("limited", 0, policies=policies), "10.0.0.2:8012")
+    order = QueueOrder(has_classes=True, fair_by=FlowKey())
+    shared = world.revision("shared", policies=Policies(order=order))
+    waiting = RequestPolicies(waiting=WhileWaiting((WaitMode.PAGE,)))
+    paging = world.revision("paging", policies=Policies(requests=waiting))
     world.request(world.revision("sleeping"))
+    world.request(shared)
+    world.request(paging)
     seen = {}
     for family in text_string_to_metric_families(Metrics(world).render().decode()):
         name = family.name + "_total" * (family.type == "counter")
@@ -85,6 +106,40 @@ def test_the_table_and_the_scrape_hold_the_same_metrics_with_the_same_types_and_
         family.name: (family.kind.value, frozenset(family.labels), family.meaning)
         for family in FAMILIES
     }
+
+
+def test_queued_requests_are_counted_by_class_and_by_flow(world):
+    order = QueueOrder(has_classes=True, fair_by=FlowKey())
+    throttler = world.revision(policies=Policies(order=order))
+    world.request(throttler)
+    found = scrape(world)
+    assert found["activator_queue_flows", frozenset(REVISION.items())] == 1
+    counts = [
+        found["activator_queued_requests_by_class", frozenset((REVISION | {"class": name}).items())]
+        for name in ("high", "normal", "low")
+    ]
+    assert counts == [0, 1, 0]
+
+
+def test_queued_requests_are_counted_by_what_their_clients_get_and_a_lease_has_its_time(world):
+    waiting = RequestPolicies(waiting=WhileWaiting((WaitMode.PAGE,)))
+    throttler = world.revision(policies=Policies(requests=waiting))
+    for _ in range(3):
+        world.request(throttler)
+    entry = world.entry(throttler)
+    entry.counters.waiting["page"] = 2
+    entry.lease.keep(world.clock.now + 10, world.clock.now)
+    entry.counters.early_heads = 4
+    found = scrape(world)
+    assert found["activator_early_heads_total", frozenset(REVISION.items())] == 4
+    assert found["activator_wake_lease_seconds", frozenset(REVISION.items())] == 10
+    counts = {
+        mode: found[
+            "activator_queued_requests_by_mode", frozenset((REVISION | {"mode": mode}).items())
+        ]
+        for mode in ("hold", "page", "heartbeat", "refuse")
+    }
+    assert counts == {"hold": 1, "page": 2, "heartbeat": 0, "refuse": 0}
 
 
 def test_process_metrics_are_there(world):
@@ -290,17 +345,17 @@ def test_the_link_is_reachable_or_not_only_after_its_first_connection(world):
     peer = {"peer": "autoscaler", "otel_scope_name": "knative.dev/serving/pkg/activator"}
     names = {name for name, _ in scrape(world)}
     assert not {name for name in names if name.startswith("kn_activator_stats")}
-    world.link = SimpleNamespace(
+    world.links.autoscaler = SimpleNamespace(
         connected=False, ever_connected=False, connection_losses=0, age=lambda: None
     )
     names = {name for name, _ in scrape(world)}
     assert "kn_activator_stats_conn_reachable" not in names
     assert value(world, "kn_activator_stats_conn_errors_total", **peer) == 0
-    world.link = SimpleNamespace(
+    world.links.autoscaler = SimpleNamespace(
         connected=True, ever_connected=True, connection_losses=4, age=lambda: 2.5
     )
     assert value(world, "kn_activator_stats_conn_reachable", **peer) == 1
-    world.link.connected = False
+    world.links.autoscaler.connected = False
     assert value(world, "kn_activator_stats_conn_reachable", **peer) == 0
     assert value(world, "kn_activator_stats_conn_errors_total", **peer) == 4
 
@@ -320,15 +375,15 @@ def test_a_service_and_a_revision_of_one_name_have_series_of_their_own(world):
 
 
 def test_a_scaler_that_was_never_reached_is_not_reachable(world):
-    world.scaler_link = SimpleNamespace(connected=False, ever_connected=False, connection_losses=0)
+    world.links.scaler = SimpleNamespace(connected=False, ever_connected=False, connection_losses=0)
     peer = {"peer": "scaler", "otel_scope_name": "knative.dev/serving/pkg/activator"}
     assert value(world, "kn_activator_stats_conn_reachable", **peer) == 0
 
 
 def test_each_autoscaler_is_a_peer_of_its_own(world):
     connected = {"connected": True, "ever_connected": True, "age": lambda: 2.5}
-    world.link = SimpleNamespace(connection_losses=4, **connected)
-    world.scaler_link = SimpleNamespace(connection_losses=7, **connected)
+    world.links.autoscaler = SimpleNamespace(connection_losses=4, **connected)
+    world.links.scaler = SimpleNamespace(connection_losses=7, **connected)
     scope = "knative.dev/serving/pkg/activator"
     for peer, losses in (("autoscaler", 4), ("scaler", 7)):
         labels = {"peer": peer, "otel_scope_name": scope}
@@ -336,6 +391,7 @@ def test_each_autoscaler_is_a_peer_of_its_own(world):
         assert value(world, "kn_activator_stats_conn_errors_total", **labels) == losses
 
 
+@pytest.mark.untraced
 def test_thousands_of_made_up_methods_and_revisions_make_one_series(world):
     entry = world.entry(world.revision())
     chance = random.Random(1)
@@ -357,6 +413,7 @@ def test_thousands_of_made_up_methods_and_revisions_make_one_series(world):
     assert total == {1 + 2_000 * 0.25}
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "name", ['quo"te', "back\\slash", "new\nline", 'all"\\\n"', "nul\0", "%s%d"]
 )
@@ -372,6 +429,7 @@ def test_half_a_surrogate_pair_does_not_end_all_metrics(world):
     assert b'kn_service_name="?"' in Metrics(world).render()
 
 
+@pytest.mark.untraced  # long when traced
 def test_the_text_comes_in_small_chunks_that_the_world_may_change_between(world):
     # More than one chunk, so that several pieces have the list of revisions.
     for number in range(3 * PIECES):
@@ -393,6 +451,7 @@ def test_the_text_comes_in_small_chunks_that_the_world_may_change_between(world)
     list(text_string_to_metric_families("\n".join(forms)))
 
 
+@pytest.mark.untraced
 def test_a_cold_start_is_counted_by_revision_and_its_time_by_phase_for_all(world):
     throttler = world.revision()
     counts = world.entry(throttler).counters.cold_starts
@@ -462,6 +521,7 @@ def test_wrong_keys_and_the_request_log_are_counted(world):
     assert value(world, "activator_log_lines_dropped_total", sink="stderr") == 43
 
 
+@pytest.mark.untraced
 def test_what_self_checks_found_and_how_old_all_is(world):
     with_everything(world)
     assert value(world, "activator_self_checks_total", result="drifted") == 1
@@ -469,7 +529,21 @@ def test_what_self_checks_found_and_how_old_all_is(world):
     assert value(world, "activator_drifted_objects", kind="Revision") == 1
     assert value(world, "activator_manifests_age_seconds") == 4
     assert value(world, "activator_autoscaler_link_age_seconds") == 2.5
-    world.link.age = lambda: None
+    world.links.autoscaler.age = lambda: None
     world.source = None
     names = {name for name, _ in scrape(world)}
     assert not names & {"activator_manifests_age_seconds", "activator_autoscaler_link_age_seconds"}
+
+
+def test_free_pods_that_no_waiting_request_may_use_have_no_room(world):
+    """Otherwise the alert about a queue beside free pods would fire for sticky requests."""
+    policies = Policies(sticky=HashKey(b"x-user"), sticky_overflow=Overflow.WAIT)
+    throttler = world.revision(concurrency=1, policies=policies)
+    world.healthy(throttler, "10.0.0.1:8012", "10.0.0.2:8012")
+    room = "activator_pods_with_room", frozenset(REVISION.items())
+    for waiting, free in ((0, 1), (1, 0)):
+        ticket = Ticket(NO_OWNER, 1e9)
+        ticket.key = b"anna"
+        throttler.admit(ticket, world.clock.now)
+        assert throttler.breaker.waiting == waiting
+        assert scrape(world)[room] == free

@@ -60,7 +60,7 @@ def test_unread_bytes_have_a_gauge_a_limit_and_a_counter_by_side() -> None:
 
 def test_the_lag_of_the_loop_is_a_histogram() -> None:
     world = World()
-    world.loop_lag.seconds.observe(LAG_BOUNDS[1])
+    world.observers.loop_lag.seconds.observe(LAG_BOUNDS[1])
     found = values(world)
     assert found["activator_event_loop_lag_seconds_bucket", f"{LAG_BOUNDS[0]:g}"] == 0
     assert found["activator_event_loop_lag_seconds_bucket", f"{LAG_BOUNDS[1]:g}"] == 1

@@ -65,15 +65,17 @@ class World:
             unread=unread,
             files=files,
         )
-        self.loop_lag = LoopLag()
-        self.link: Any = None
-        self.scaler_link: Any = None
+        self.authorizer = SimpleNamespace(counts={"denied": 97}, waiting=101)
+        self.links: Any = SimpleNamespace(autoscaler=None, scaler=None)
         self.source: SourceStatus | None = None
         traces = SimpleNamespace(exported=17, dropped={"queue-full": 19})
         self.config_errors = {"config-network": 29}
-        self.request_log = SimpleNamespace(lines=31, failures=37)
-        self.outputs = SimpleNamespace(dropped={"stdout": 41, "stderr": 43})
-        self.otel = SimpleNamespace(traces=traces, pushes={"sent": 23})
+        self.observers = SimpleNamespace(
+            request_log=SimpleNamespace(lines=31, failures=37),
+            outputs=SimpleNamespace(dropped={"stdout": 41, "stderr": 43}),
+            otel=SimpleNamespace(traces=traces, pushes={"sent": 23}),
+            loop_lag=LoopLag(),
+        )
         self.pod_name = "activator-1"
         self.started_at = self.clock.now - 60
         self.not_ready = ""

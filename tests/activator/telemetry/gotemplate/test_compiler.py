@@ -130,6 +130,7 @@ def test_and_and_or_look_at_no_more_than_they_need() -> None:
     "nested",  # ten times as deep as Python's stack
     ["{{if 1}}" * 10_000, "{{" + "(" * 10_000, "{{if 1}}{{else if 1}}" * 10_000],
 )
+@pytest.mark.untraced  # long when traced
 def test_no_nesting_exhausts_the_stack(nested: str) -> None:
     with pytest.raises(TemplateError):
         compile_template(nested, Entry)
