@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from activator.admin.queue_view import queue_order_view
 from activator.admin.staleness import warnings_of
 from activator.admin.views.cold_starts import ColdStartView
 from activator.admin.views.pods import PodView, ProbeView
@@ -22,11 +23,16 @@ from activator.admin.views.revisions import (
     RevisionSettings,
     RevisionView,
     RouteView,
+    StickyView,
 )
+from activator.admin.waiting_view import profile_view, while_waiting_view
+from activator.admin.wake_view import authorization_view, kept_awake_view, wake_rules_view
+from activator.records.agents import NO_AGENTS, Agents
 from activator.records.cold_starts import ColdStarts
+from activator.records.entries import Entry
 from activator.records.failures import Failures
 from activator.records.source_status import SourceStatus
-from throttler.balancing import policy_name
+from throttler.balancing import adaptive_mode, policy_name
 from throttler.capacity import CapacityTerms
 from throttler.health import PodState
 from throttler.model import Revision, Route
@@ -61,7 +67,7 @@ def revision_view(
     statistics = throttler.statistics()
     return {
         **_identity(throttler),
-        **_settings(throttler.revision),
+        **_settings(throttler),
         **_requests(throttler, statistics, now, autoscaler_lost, failures),
         **_pods(throttler, statistics, now),
     }
@@ -75,6 +81,8 @@ def detail_view(
     failures: Failures = _NONE,
     source: SourceStatus | None = None,
     route: Route = _NO_ROUTE,
+    agents: Agents = NO_AGENTS,
+    entry: Entry | None = None,
 ) -> RevisionDetailView:
     """Return a revision with all fields; most of them are too long for the list of all revisions.
 
@@ -84,10 +92,12 @@ def detail_view(
         now, autoscaler_lost, failures: as for ``revision_view``.
         source: the state of the source of objects, for ``objectWarnings``.
         route: of a plain Service.
+        agents: the sample of its clients.
+        entry: the records of the revision; None before its first request.
     """
     seen = cast("list[ColdStartView]", cold_starts.views(throttler.revision.id))
     reason, detail = None, ""
-    if not (throttler.deleted or throttler.slots.count_free_pods()):
+    if not (throttler.deleted or throttler.slots.count_free_pods(throttler.breaker.waiting + 1)):
         reason, detail = waiting_reason(throttler, autoscaler_lost)
     view = revision_view(throttler, now, autoscaler_lost, failures)
     revision, has_pods = throttler.revision.id, bool(view["pods"])
@@ -96,6 +106,12 @@ def detail_view(
         "tls": throttler.revision.tls,
         "probe": _probe_spec(throttler.revision),
         "route": _route(route),
+        "queueOrder": queue_order_view(throttler),
+        "wakeRules": wake_rules_view(throttler.revision),
+        "authorization": authorization_view(throttler.revision),
+        "keptAwakeBy": kept_awake_view(agents, now),
+        "whileWaiting": while_waiting_view(throttler, entry, now),
+        **profile_view(throttler),
         "nextReason": reason.value if reason else None,
         "nextReasonDetail": detail or None,
         "failures": {reason.value: count for reason, count in failures.by_reason.items()},
@@ -116,7 +132,8 @@ def _identity(throttler: RevisionThrottler) -> RevisionIdentity:
     }
 
 
-def _settings(revision: Revision) -> RevisionSettings:
+def _settings(throttler: RevisionThrottler) -> RevisionSettings:
+    revision = throttler.revision
     return {
         "containerConcurrency": revision.container_concurrency,
         "protocol": revision.protocol.value,
@@ -124,6 +141,8 @@ def _settings(revision: Revision) -> RevisionSettings:
         "readinessRule": revision.readiness.value,
         "loadBalancing": policy_name(revision),
         "hashKey": _text(revision.policies.hash_key),
+        "sticky": _sticky(throttler),
+        "adaptiveConcurrency": adaptive_mode(revision).value,
     }
 
 
@@ -209,7 +228,7 @@ def pod_view(throttler: RevisionThrottler, pod: PodTracker, now: float) -> PodVi
         throttler: of the pod's revision.
         now: as for ``revision_view``.
     """
-    decided = verdict(pod)
+    decided, adaptive = verdict(pod), throttler.slots.adaptive
     return {
         "address": pod.endpoint.address,
         "uid": pod.endpoint.uid,
@@ -225,9 +244,30 @@ def pod_view(throttler: RevisionThrottler, pod: PodTracker, now: float) -> PodVi
         "explanation": decided.sentence,
         "inFlight": pod.in_flight,
         "silentSeconds": _seconds(throttler.silence.silent_for(pod, now)),
-        "limit": pod.limit if throttler.revision.container_concurrency else None,
+        "limit": pod.limit if _is_limited(throttler) else None,
+        "adaptiveLimit": None if adaptive is None else adaptive.limit_of(pod),
         "lastError": pod.probe.error or None,
         "inSlice": pod.in_share,
+    }
+
+
+def _is_limited(throttler: RevisionThrottler) -> bool:
+    """Return whether a rule limits the requests in flight at a pod, beside slow start."""
+    return bool(throttler.revision.container_concurrency or throttler.slots.limiter)
+
+
+def _sticky(throttler: RevisionThrottler) -> StickyView | None:
+    policies, sticky = throttler.revision.policies, throttler.slots.sticky
+    if sticky is None:
+        return None
+    counts = sticky.counts
+    return {
+        "key": str(policies.sticky),
+        "overflow": policies.sticky_overflow.value,
+        "kept": counts.kept,
+        "hashed": counts.hashed,
+        "overflowed": counts.overflowed,
+        "waited": counts.waited,
     }
 
 

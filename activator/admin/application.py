@@ -25,12 +25,11 @@ from activator import __version__
 from activator.admin import assets, event_stream
 from activator.admin.api import detail_view, revision_view
 from activator.admin.event_feed import EventFeed
-from activator.admin.headers import SecurityHeaders
 from activator.admin.history import STEP, STEPS, History
 from activator.admin.hosts import OwnHosts
+from activator.admin.http_application import JSON_TYPE, METRICS_TYPE, application, page_routes
 from activator.admin.openapi import document
 from activator.admin.pages import index
-from activator.admin.problems import HANDLERS
 from activator.admin.staleness import (
     Link,
     autoscaler_view,
@@ -48,23 +47,33 @@ from throttler.errors import RevisionNotFound
 from throttler.model import RevisionKind
 from throttler.revision import RevisionThrottler
 
-#: https://prometheus.io/docs/instrumenting/exposition_formats/
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-JSON_TYPE = "application/json"
+
+class Links(Protocol):
+    """The links to the autoscalers."""
+
+    @property
+    def autoscaler(self) -> Link | None:
+        """Return the link to the autoscaler of Revisions; None without one."""
+
+    @property
+    def scaler(self) -> Link | None:
+        """Return the link to the scaler of Services; None without one."""
 
 
 class Runtime(Protocol):
     """The parts of one activator.
 
     Attributes:
-        pod_name: name of its pod.
         started_at: time of its start, seconds on the driver's clock.
         history: the last ten minutes.
     """
 
-    pod_name: str
     started_at: float
     history: History
+
+    @property
+    def pod_name(self) -> str:
+        """Return the name of its pod."""
 
     @property
     def driver(self) -> Driver:
@@ -74,12 +83,8 @@ class Runtime(Protocol):
         """Return the state of the source of objects; None before it exists."""
 
     @property
-    def link(self) -> Link | None:
-        """Return the link to the autoscaler; None without one."""
-
-    @property
-    def scaler_link(self) -> Link | None:
-        """Return the link to the scaler of Services; None without one."""
+    def links(self) -> Links:
+        """Return the links to the autoscalers."""
 
     def ready(self) -> str:
         """Return why the activator is not ready for traffic; empty if it is ready."""
@@ -95,24 +100,19 @@ class _Handlers:
     """The handlers of all paths."""
 
     def __init__(
-        self, runtime: Runtime, feed: EventFeed | None = None, scaler_page: str = ""
+        self,
+        runtime: Runtime,
+        feed: EventFeed | None = None,
+        scaler_page: str = "",
+        admission: str = "",
     ) -> None:
         self._runtime = runtime
         self._scaler_page = scaler_page
+        self._admission = admission
         self._feed = feed or EventFeed(runtime.driver.events)
-        self._dashboard = assets.dashboard()
 
-    async def index(self, request: Request) -> Response:
-        if "text/html" in request.headers.get("accept", ""):  # a browser
-            return assets.answer(request, self._dashboard["index.html"])
-        text = index(self._runtime.pod_name, __version__)
-        return PlainTextResponse(text, headers={"Vary": "Accept"})
-
-    async def dashboard(self, request: Request) -> Response:
-        asset = self._dashboard.get(request.path_params["path"])
-        if asset is None:
-            raise HTTPException(404)
-        return assets.answer(request, asset)
+    def index(self) -> str:
+        return index(self._runtime.pod_name, __version__)
 
     async def healthz(self, request: Request) -> Response:
         return PlainTextResponse("ok")
@@ -141,8 +141,11 @@ class _Handlers:
         failures = driver.entries.failures_of(throttler.revision.id)
         source = self._runtime.source_status()
         route = driver.entries.route_of(throttler.revision.id)
-        now = driver.clock()
-        view = detail_view(throttler, driver.cold_starts, now, lost, failures, source, route)
+        now, agents = driver.clock(), driver.entries.agents_of(throttler.revision.id)
+        entry = driver.entries.known(throttler.revision.id)
+        view = detail_view(
+            throttler, driver.cold_starts, now, lost, failures, source, route, agents, entry
+        )
         return Response(encode(view), media_type=JSON_TYPE)
 
     async def history(self, request: Request) -> Response:
@@ -222,9 +225,10 @@ class _Handlers:
             "objectWarnings": warnings_view(source),
             "watches": watches_view(source),
             "manifests": manifests_view(source),
-            "autoscaler": autoscaler_view(runtime.link),
-            "scaler": autoscaler_view(runtime.scaler_link),
+            "autoscaler": autoscaler_view(runtime.links.autoscaler),
+            "scaler": autoscaler_view(runtime.links.scaler),
             "scalerPage": self._scaler_page or None,
+            "admission": self._admission or None,
         }
 
 
@@ -279,6 +283,7 @@ def create_app(
     hosts: Collection[str] = (),
     feed: EventFeed | None = None,
     scaler_page: str = "",
+    admission: str = "",
 ) -> Starlette:
     """Return the application for the admin port; its lifespan runs ``runtime``.
 
@@ -287,11 +292,11 @@ def create_app(
             ``localhost`` and addresses.
         feed: the events; the caller closes it before it stops the server. None for a new feed.
         scaler_page: address of the scaler's page for browsers; empty for no link.
+        admission: address of the admission port; empty without one.
     """
-    handlers = _Handlers(runtime, feed, scaler_page)
+    handlers = _Handlers(runtime, feed, scaler_page, admission)
     routes = [
-        Route("/", handlers.index),
-        Route("/dashboard/{path:path}", handlers.dashboard),
+        *page_routes(assets.dashboard(), assets.INDEX, handlers.index),
         Route("/healthz", handlers.healthz),
         Route("/readyz", handlers.readyz),
         Route("/metrics", handlers.metrics),
@@ -312,7 +317,7 @@ def create_app(
         async with runtime.lifespan():
             yield
 
-    return _application(routes, lifespan, [Middleware(OwnHosts, names=hosts)])
+    return application(routes, lifespan, [Middleware(OwnHosts, names=hosts)])
 
 
 def create_metrics_app(runtime: Runtime) -> Starlette:
@@ -321,18 +326,4 @@ def create_metrics_app(runtime: Runtime) -> Starlette:
     Other machines may reach this port, so it has no API. It has no lifespan either.
     """
     handlers = _Handlers(runtime)
-    return _application([Route("/healthz", handlers.healthz), Route("/metrics", handlers.metrics)])
-
-
-def _application(
-    routes: list[Route], lifespan: Any = None, middleware: Iterable[Middleware] = ()
-) -> Starlette:
-    app = Starlette(
-        routes=routes,
-        lifespan=lifespan,
-        middleware=[Middleware(SecurityHeaders), *middleware],
-        exception_handlers=HANDLERS,
-    )
-    # A redirect of a path with a further slash would repeat the client's Host field.
-    app.router.redirect_slashes = False
-    return app
+    return application([Route("/healthz", handlers.healthz), Route("/metrics", handlers.metrics)])

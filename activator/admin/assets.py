@@ -2,7 +2,7 @@
 
 The process reads the files once, at its start, from the package. It looks a path up among these
 files, so no path leads out of the folder. No request waits for a disk. ``reasons.js`` is made
-from the table of reasons.
+from the table of reasons, and a page from the frame of all pages.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from starlette.responses import Response
 
 from activator.admin import reason_script
 from activator.admin.headers import DASHBOARD_HEADERS
+from activator.admin.page_frame import compose
 
 #: By suffix. Python's own table depends on the machine.
 TYPES: Final = {
@@ -36,8 +37,12 @@ TEXT: Final = "text/plain; charset=utf-8"
 
 #: Folder of the page of ``activator scale``; the activator does not serve it.
 SCALER: Final = "scaler/"
+#: The page.
+INDEX: Final = "index.html"
 #: The module that is made, not read.
 REASONS: Final = "reasons.js"
+#: The frame of all pages, which no browser gets alone.
+FRAME: Final = "frame.html"
 
 _REFUSED: Final = re.compile(r"\s*q\s*=\s*0(\.0*)?\s*")
 
@@ -60,19 +65,25 @@ class Asset(NamedTuple):
 @cache
 def dashboard() -> dict[str, Asset]:
     """Return the dashboard's files by path; takes some milliseconds."""
-    return chosen(lambda path: not path.startswith(SCALER), {REASONS: reason_script.script()})
+    made = {REASONS: reason_script.script()}
+    return chosen(INDEX, lambda path: not path.startswith(SCALER), made)
 
 
-def chosen(is_wanted: Callable[[str], bool], made: Mapping[str, str]) -> dict[str, Asset]:
-    """Return files of the folder by path, and scripts that have no file.
+def chosen(
+    page: str, is_wanted: Callable[[str], bool], made: Mapping[str, str]
+) -> dict[str, Asset]:
+    """Return files of the folder by path, scripts that have no file, and their page.
 
     Arguments:
+        page: the path of the page.
         is_wanted: returns whether a page needs the file of a path.
         made: the scripts, by path.
     """
-    folder = files("activator.admin") / "dashboard"
+    every = dict(_walk(files("activator.admin") / "dashboard"))
+    frame = every.pop(FRAME).decode()
     found = {path: text.encode() for path, text in made.items()}
-    found |= {path: content for path, content in _walk(folder) if is_wanted(path)}
+    found |= {path: content for path, content in every.items() if is_wanted(path)}
+    found[page] = compose(frame, found[page].decode(), page, found).encode()
     return {path: _asset(path, content) for path, content in found.items()}
 
 

@@ -55,8 +55,8 @@ def on_revision_not_found(request: Request, error: Exception) -> Response:
 
 
 def on_error(request: Request, error: Exception) -> Response:
-    """Return the response after a bug in the activator; the server logs it."""
-    detail = f"{_path(request)} failed inside the activator; its log has the error."
+    """Return the response after a bug of this program; the server logs it."""
+    detail = f"{_path(request)} failed inside this process; its log has the error."
     return problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
 
 

@@ -13,14 +13,18 @@ from activator.admin.views.activators import ActivatorView, AutoscalerView
 from activator.admin.views.cold_starts import ColdStartView, PhasesView
 from activator.admin.views.history import HistoryView, RevisionPastView
 from activator.admin.views.pods import PodView, ProbeView
+from activator.admin.views.queue_order import ClassesView, FlowView, QueueOrderView
 from activator.admin.views.revisions import (
     CapacityBreakdown,
     FailureView,
     ForecastView,
     RevisionView,
     RouteView,
+    StickyView,
 )
 from activator.admin.views.source import ManifestsView, ObjectWarningView, WatchView
+from activator.admin.views.waking import AgentView, AuthorizationView, WakeRulesView
+from activator.admin.views.while_waiting import ModesView, WhileWaitingView
 from throttler.pod_rule import VERDICTS
 from throttler.reason import Reason
 
@@ -32,8 +36,17 @@ TABLES: Final = (
     ("field of `capacityBreakdown`", CapacityBreakdown),
     ("field of `lastFailure`", FailureView),
     ("field of `forecast`", ForecastView),
+    ("field of `sticky`", StickyView),
     ("field of `probe`", ProbeView),
     ("field of `route`", RouteView),
+    ("field of `queueOrder`", QueueOrderView),
+    ("field of `queuedByClass`", ClassesView),
+    ("field of one of `largestFlows`", FlowView),
+    ("field of `wakeRules`", WakeRulesView),
+    ("field of `authorization`", AuthorizationView),
+    ("field of one of `keptAwakeBy`", AgentView),
+    ("field of `whileWaiting`", WhileWaitingView),
+    ("field of `queuedByMode`", ModesView),
     ("field of a pod", PodView),
     ("field of `activator`", ActivatorView),
     ("field of one of `objectWarnings`", ObjectWarningView),

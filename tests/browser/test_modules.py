@@ -27,7 +27,12 @@ POD = {"state": "healthy", "decision": "use", "usable": True, "inSlice": True, "
 PAST = {
     "queued": [0, 3, 1],
     "inFlight": [2, 2, 5],
-    "outcomes": {"served": [10, 20, 30], "timed-out": [0, 1, 0], "cancelled": [4, 0, 0]},
+    "outcomes": {
+        "served": [10, 15, 30],
+        "admitted": [0, 5, 0],
+        "timed-out": [0, 1, 0],
+        "cancelled": [4, 0, 0],
+    },
 }
 COLD_START: dict[str, Any] = {
     "phases": {"address": 1.5, "probe": 1.5, "first-byte": 2.0},
@@ -43,6 +48,25 @@ def pod(**fields: Any) -> dict[str, Any]:
     return POD | fields
 
 
+WAKING: dict[str, Any] = {
+    "keptAwakeBy": [
+        {"agent": "Prometheus", "requestsPerMinute": 12},
+        {"agent": "curl", "requestsPerMinute": 1},
+    ],
+    "wakeRules": {
+        "methods": ["GET", "POST"],
+        "notUserAgents": [],
+        "notPaths": ["/health"],
+        "requiredHeader": "authorization",
+        "asleepStatus": 204,
+    },
+    "authorization": {"url": "http://auth/check", "always": False, "cacheSeconds": 0},
+    "queueDepth": 1,
+    "heldBytes": 0,
+    "protocol": "http1",
+    "timeoutSeconds": 1,
+    "activatorCount": 1,
+}
 QUIET, BUSY, FAILED = (
     json.dumps({"errors": errors, "busy": busy})
     for errors, busy in ((0, False), (0, True), (3, True))
@@ -103,7 +127,7 @@ CASES: dict[str, list[tuple[str, Any]]] = {
     "header.js": [
         (f"problems({FILES}, 0)", ["a.yaml: bad", "b.yaml: bad"]),
         (f"problems({FILES}, 0, true)",
-         ["2 files in the folder cannot be read: see the page of all revisions."]),
+         ["Errors in 2 files of the folder: see the overview."]),
         (f"problems({json.dumps({'ready': True, 'objectWarnings': IGNORED[:1]})}, 0)",
          ["Endpoints a/0: w"]),
         # They are no fault of one revision, whose page shows its own.
@@ -203,7 +227,21 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("inFlight({inFlight: 1200, limit: null, silentSeconds: null})", "1,200 / ∞"),
         ("inFlight({inFlight: 2, limit: 3, silentSeconds: 12.34})", "2 / 3, silent for 12 s"),
     ],
+    "revision.js": [
+        (f"factsOf({view(**WAKING)}).slice(-5, -1)",
+         [["Kept awake by", "Prometheus, 12 requests a minute; curl, 1 request a minute"],
+          ["Wake rules", "only by GET,POST; not to /health; only with authorization"],
+          ["Asleep status", "204"],
+          ["Authorization", "requests that would wait, by http://auth/check"]]),
+        (f"factsOf({view(queueDepth=1, heldBytes=0)})"
+         ".some(([name]) => /wake|sleep|Auth/.test(name))", False),
+    ],
     "words.js": [
+        ("[{}, {kind: 'revision'}].map((view) => namesOf([{view}])[1])", ["revisions"] * 2),
+        ("namesOf([{view: {kind: 'service'}}])", ["Service", "Services"]),
+        ("namesOf([{view: {kind: 'service'}}, {view: {}}])",
+         ["revision or Service", "revisions and Services"]),
+        ("namesOf([])[0]", "revision or Service"),
         ("reasonSentence('no-endpoints', null)", "Kubernetes lists no pod of this revision."),
         ("reasonSentence('no-endpoints', null, 'service')",
          "Kubernetes lists no pod of this Service."),
@@ -230,6 +268,8 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         (f"withoutEffect({json.dumps(IGNORED)}).slice(4)",
          ["Endpoints a/4: w", "and 2 more objects without effect"]),
         ("withoutEffect(undefined)", []),
+        (f"noRevision('a/0', {json.dumps(IGNORED)}).slice(-16)", "Endpoints a/0: w"),
+        (f"noRevision('b/0', {json.dumps(IGNORED)}).slice(-10)", "this name."),
     ],
 }  # fmt: skip
 

@@ -127,7 +127,7 @@ async def test_the_filter_and_what_waits_alone_are_kept_in_the_address(
         await page.get_by_label("only with queued requests").check()
         await expect(row_of(page, one)).to_have_count(0)
         await expect(row_of(page, two)).to_be_visible()
-        assert page.url == f"{site.url}#/?filter=KEPT+default&show=waiting"
+        await expect(page).to_have_url(f"{site.url}#/?filter=KEPT+default&show=waiting")
         await page.get_by_label("Filter by name").fill("nothing like it")
         await expect(page.get_by_text("No revision has queued requests.")).to_be_visible()
         again = await open_page(f"{site.url}#/?filter=KEPT+default&show=waiting")
@@ -141,7 +141,7 @@ async def test_the_filter_comes_back_with_the_way_back(site: Site, open_page: Op
         page = await open_page(f"{site.url}#/?filter=there-and")
         await row_of(page, app).get_by_role("link").click()
         await expect(page.get_by_role("heading", level=1)).to_have_text(app.key)
-        await page.get_by_role("link", name="All revisions").click()
+        await page.get_by_role("link", name="Overview").click()
         await expect(page.get_by_label("Filter by name")).to_have_value("there-and")
         await expect(page.locator("tr[data-revision]")).to_have_count(1)
 
@@ -160,7 +160,7 @@ async def test_the_keyboard_alone(site: Site, open_page: Open) -> None:
         page = await open_page(site.url)
         await expect(row_of(page, app)).to_be_visible()
         await page.keyboard.press("Tab")
-        await expect(page.get_by_role("link", name="Skip to the revisions")).to_be_focused()
+        await expect(page.get_by_role("link", name="Skip to the table")).to_be_focused()
         await page.keyboard.press("Enter")
         await expect(page.locator("main")).to_be_focused()
         await page.keyboard.press("/")
@@ -177,14 +177,14 @@ async def test_the_keyboard_alone(site: Site, open_page: Open) -> None:
         # Screen readers get the position.
         await expect(page.get_by_role("heading", name=app.key)).to_be_focused()
         await page.keyboard.press("Shift+Tab")
-        await expect(page.get_by_role("link", name="All revisions")).to_be_focused()
+        await expect(page.get_by_role("link", name="Overview")).to_be_focused()
         await page.keyboard.press("Enter")
         await expect(link).to_be_focused()  # the old position
 
 
 async def test_an_address_that_leads_nowhere_is_said(site: Site, open_page: Open) -> None:
     page = await open_page(f"{site.url}#/revision/default/one")
-    stray = page.get_by_text("There is no page “revision/default/one”; the table has all")
+    stray = page.get_by_text("There is no page “revision/default/one”; this is the overview")
     await expect(stray).to_be_visible()
     await page.evaluate("location.hash = '#/'")
     await expect(stray).to_be_hidden()

@@ -6,6 +6,7 @@ import re
 
 from playwright.async_api import Locator, Page, expect
 
+from activator.lab.objects import revision, write_object
 from tests.browser.conftest import Open
 from tests.browser.faults import Faults
 from tests.browser.site import App, Site
@@ -34,6 +35,18 @@ async def test_why_requests_wait_and_what_to_do(site: Site, open_page: Open) -> 
         await expect(section(page, "Pods")).to_contain_text("No pod is known.")
 
 
+async def test_the_order_of_the_queue(site: Site, open_page: Open) -> None:
+    words = {"priority": "low", "fair-by": "header:X-Tenant"}
+    annotations = {f"activator.dev/{name}": value for name, value in words.items()}
+    async with site.app("shared", annotations=annotations) as app:
+        page = await open_page(site.page_of(app))
+        app.ask(2)
+        limits = section(page, "Limits and use")
+        await expect(limits).to_contain_text("low by default; queued: 0 high, 0 normal, 2 low")
+        await expect(limits).to_contain_text("header:x-tenant, 1 flow")
+        await expect(limits).to_contain_text("(none): 2")
+
+
 async def test_the_table_of_pods(site: Site, open_page: Open) -> None:
     async with site.app("two-pods", pods=2, container_concurrency=3) as app:
         async with app.full(6):
@@ -60,21 +73,19 @@ async def test_a_cold_start_is_drawn_as_bars_with_its_events(site: Site, open_pa
         await expect(section(page, "Cold starts")).to_contain_text("None yet")
         await expect(section(page, "Events")).to_contain_text("None since this page was opened.")
         (held,) = app.ask()
-        await expect(section(page, "Cold starts")).to_contain_text("in progress")
+        # The section also has a legend, which always has these words; it has no role.
+        cold_start = section(page, "Cold starts").get_by_role("listitem")
+        await expect(cold_start).to_contain_text("in progress")
         await app.start_pod()
         assert (await held)[0] == 200
-        cold_start = section(page, "Cold starts").get_by_role("listitem")
         await expect(cold_start).to_have_count(1)
         await expect(cold_start).to_contain_text("served")
         await expect(cold_start).to_contain_text(
             f"1 request waited, first response from 127.0.0.1:{app.pods[0].port}"
         )
         # Each phase is a part of one bar, and a text has the same values.
-        # A phase is absent if its event came out of order; tests/activator/records has the order.
-        bars = cold_start.locator(".stretch")
-        phases = await bars.evaluate_all("parts => parts.map((part) => part.classList[1])")
-        assert phases[-2:] == ["dispatched", "first-byte"]
-        for phase in phases:
+        for phase in ("address", "probe", "probe-passed", "dispatched", "first-byte"):
+            await expect(cold_start.locator(f".stretch.{phase}")).to_have_count(1)
             await expect(cold_start.locator(".small")).to_contain_text(phase)
         shares = await cold_start.locator(".stretch").evaluate_all(
             "parts => parts.map((part) => parseFloat(part.style.inlineSize))"
@@ -132,8 +143,12 @@ async def test_events_stand_still_while_somebody_reads(site: Site, open_page: Op
 async def test_a_revision_that_nobody_knows(site: Site, open_page: Open, faults: Faults) -> None:
     faults.expect("404")
     page = await open_page(f"{site.url}#/revisions/default/nobody")
-    await expect(page.get_by_text("This activator has no such revision")).to_be_visible()
+    await expect(page.get_by_text("This activator has no revision or Service")).to_be_visible()
+    made = revision("nobody", annotations={"activator.dev/while-waiting": "banner"})
+    write_object(site.manifests, made)
+    cause = re.compile("Revision default/nobody: .*while-waiting.*banner.*; it is not in use")
+    await expect(page.get_by_text(cause)).to_be_visible()
     async with site.app("nobody") as app:
         app.ask()  # this is an event
         await expect(section(page, "Why requests wait")).to_be_visible()
-    await expect(page.get_by_text("This activator has no such revision")).to_be_visible()
+    await expect(page.get_by_text("This activator has no revision or Service")).to_be_visible()

@@ -51,7 +51,7 @@ export function problems(activator, later, brief = false) {
   }
   const files = Object.entries(activator.manifestErrors ?? {});
   if (brief && files.length) {
-    texts.push(`${counted(files.length, "file")} in the folder cannot be read: see the page of all revisions.`);
+    texts.push(`Errors in ${counted(files.length, "file")} of the folder: see the overview.`);
   } else texts.push(...files.map(([path, why]) => `${path}: ${why}`));
   if (!brief) texts.push(...withoutEffect(activator.objectWarnings));
   return texts;

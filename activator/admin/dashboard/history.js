@@ -24,16 +24,19 @@ import { keyOf } from "./model.js";
 /** Seconds over which rates are averaged. */
 export const RATE_SECONDS = 60;
 
+/** Outcomes of requests that got a pod. */
+const SERVED = ["served", "admitted"];
+
 /** Outcomes that are no errors. */
-const NO_ERRORS = ["served", "cancelled"];
+const NO_ERRORS = [...SERVED, "cancelled"];
 
 /**
  * The last minute of a revision.
  * @typedef {object} Recent
- * @property {number} servedPerSecond
- * @property {number} errors the number of requests that ended neither served nor cancelled
+ * @property {number} servedPerSecond with admitted ones
+ * @property {number} errors the number of requests that ended neither served, admitted nor cancelled
  * @property {boolean} busy whether there was any request
- * @property {[string, number][]} ends requests by outcome, without `served`; the most frequent first
+ * @property {[string, number][]} ends requests by outcome, without SERVED; the most frequent first
  */
 
 /**
@@ -53,10 +56,10 @@ export function recent(past, stepSeconds) {
   const happened = (/** @type {number[] | undefined} */ all) => sum((all ?? []).slice(-steps)) > 0;
   const bad = [...ended].filter(([end]) => !NO_ERRORS.includes(end));
   return {
-    servedPerSecond: (ended.get("served") ?? 0) / (known * stepSeconds),
+    servedPerSecond: sum(SERVED.map((end) => ended.get(end) ?? 0)) / (known * stepSeconds),
     errors: sum(bad.map(([, n]) => n)),
     busy: ended.size > 0 || [past?.queued, past?.inFlight].some(happened),
-    ends: [...ended].filter(([end]) => end !== "served").sort((a, b) => b[1] - a[1]),
+    ends: [...ended].filter(([end]) => !SERVED.includes(end)).sort((a, b) => b[1] - a[1]),
   };
 }
 

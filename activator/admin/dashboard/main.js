@@ -5,7 +5,7 @@
  */
 
 import { byId, setText } from "./dom.js";
-import { clock } from "./format.js";
+import { focus, oncePerFrame, open, show } from "./frame.js";
 import { Header } from "./header.js";
 import { Live } from "./live.js";
 import { Overview } from "./overview.js";
@@ -14,16 +14,7 @@ import { parse } from "./route.js";
 import { Store } from "./store.js";
 import { Announcer } from "./summary.js";
 
-/** Milliseconds between two updates of ages. */
-const TICK = 1000;
-
-let wanted = 0;
-
-/** Draw once with the next frame, even after several calls. */
-function changed() {
-  wanted ||= requestAnimationFrame(draw);
-}
-
+const changed = oncePerFrame(draw);
 const store = new Store(changed);
 const live = new Live(store);
 const header = new Header();
@@ -32,8 +23,6 @@ const overview = new Overview(changed);
 const page = new RevisionPage(byId("revision"), changed);
 
 function draw() {
-  wanted = 0;
-  if (document.hidden) return; // it is drawn when it becomes visible
   const now = performance.now();
   header.draw(store, now, Boolean(byId("overview").hidden));
   spoken.draw(store);
@@ -50,44 +39,17 @@ function follow(first) {
   const leaves = byId("revision").hidden;
   const left = page.key;
   if (leaves && route.revision !== null) scrolled = scrollY;
-  byId("overview").hidden = route.revision !== null;
-  byId("revision").hidden = route.revision === null;
+  show(byId("revision"), route.revision !== null);
   if (route.revision === null) overview.follow(route);
   else page.look(route.revision, overview.fragment);
   live.look(route.revision);
-  draw();
+  if (!document.hidden) draw();
   if (first) return;
   const back = route.revision === null && !leaves ? overview.linkTo(left) : null;
-  const heading = byId(route.revision === null ? "headline" : "name");
-  (back ?? heading).focus({ preventScroll: true });
+  focus(route.revision !== null, back);
   scrollTo({ top: route.revision === null ? scrolled : 0 });
 }
 
-/** Show in the title since when a hidden page makes no requests. */
-function hid() {
-  if (document.hidden) document.title = `as of ${clock(new Date())}: ${document.title}`;
-  else changed();
-}
-
-/** @param {KeyboardEvent} event */
-function pressed(event) {
-  if (event.ctrlKey || event.altKey || event.metaKey) return;
-  const typing = event.target instanceof HTMLInputElement && event.target.type === "search";
-  if (event.key === "/" && !typing && !byId("overview").hidden) {
-    event.preventDefault();
-    overview.search();
-  }
-}
-
-byId("content").hidden = false;
-byId("skip").addEventListener("click", (event) => {
-  event.preventDefault(); // the router would take its fragment for a page
-  byId("content").focus();
-});
-addEventListener("hashchange", () => follow(false));
-addEventListener("keydown", pressed);
-document.addEventListener("visibilitychange", hid);
-setInterval(changed, TICK);
 setText(byId("subline"), "Loading.");
-follow(true);
+open({ changed, follow, filter: overview.filter });
 live.start();

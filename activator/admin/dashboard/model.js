@@ -23,6 +23,7 @@
  * @property {number} inFlight
  * @property {number | null} silentSeconds
  * @property {number | null} limit
+ * @property {number | null} [adaptiveLimit]
  * @property {string | null} lastError
  * @property {boolean} inSlice
  */
@@ -66,6 +67,17 @@
  * @property {string} readinessRule
  * @property {string} [loadBalancing]
  * @property {string | null} [hashKey]
+ * @property {{key: string, overflow: string, kept: number, hashed: number, overflowed: number,
+ *   waited: number} | null} [sticky]
+ * @property {string} [adaptiveConcurrency]
+ * @property {import("./revision.js").QueueOrder | null} [queueOrder]
+ * @property {{agent: string, requestsPerMinute: number}[]} [keptAwakeBy]
+ * @property {Record<string, any> | null} [wakeRules]
+ * @property {{url: string, always: boolean} | null} [authorization]
+ * @property {{modes: string[], queuedByMode: Record<string, number>, leaseSeconds: number} | null}
+ *   [whileWaiting]
+ * @property {string | null} [profile]
+ * @property {number | null} [waitSeconds]
  * @property {number | null} capacity
  * @property {{way: string, sentence: string}} [capacityBreakdown]
  * @property {number} inFlight

@@ -8,6 +8,7 @@ import { drawLegend } from "./pod_blocks.js";
 import { fragmentOf } from "./route.js";
 import { Row } from "./row.js";
 import { Summary } from "./summary.js";
+import { namesOf } from "./words.js";
 
 /** @typedef {import("./store.js").Known} Known */
 /** @typedef {import("./store.js").Store} Store */
@@ -69,7 +70,8 @@ class Body {
 
 export class Overview {
   #summary = new Summary();
-  #filter = /** @type {HTMLInputElement} */ (byId("filter"));
+  /** The field for the filter. */
+  filter = /** @type {HTMLInputElement} */ (byId("filter"));
   #waiting = /** @type {HTMLInputElement} */ (byId("waiting"));
   #active = new Body(byId("active"), () => this.changed());
   #idle = new Body(byId("idle"), () => this.changed());
@@ -92,14 +94,13 @@ export class Overview {
   constructor(changed) {
     this.changed = changed;
     const chose = () => {
-      this.#route = { ...this.#route, filter: this.#filter.value, waiting: this.#waiting.checked };
+      this.#route = { ...this.#route, filter: this.filter.value, waiting: this.#waiting.checked };
       history.replaceState(null, "", this.fragment);
       changed();
     };
-    this.#filter.addEventListener("input", chose);
+    this.filter.addEventListener("input", chose);
     this.#waiting.addEventListener("change", chose);
     drawLegend(byId("pod-legend"));
-    byId("toolbar").addEventListener("submit", (event) => event.preventDefault());
     this.#toggle.addEventListener("click", () => {
       this.#open = this.#toggle.getAttribute("aria-expanded") !== "true";
       changed();
@@ -114,21 +115,15 @@ export class Overview {
   /** Apply the address. @param {Route} route */
   follow(route) {
     this.#route = route;
-    if (this.#filter.value !== route.filter) this.#filter.value = route.filter;
+    if (this.filter.value !== route.filter) this.filter.value = route.filter;
     this.#waiting.checked = route.waiting;
     byId("unknown-page").hidden = route.unknownPage === "";
-    setText(byId("unknown-page"), `There is no page “${route.unknownPage}”; the table has all revisions.`);
+    setText(byId("unknown-page"), `There is no page “${route.unknownPage}”; this is the overview.`);
   }
 
   /** @param {string} key @returns {HTMLElement | null} the link of its row, if it is shown */
   linkTo(key) {
     return this.#rows.get(key)?.element.querySelector("a") ?? null;
-  }
-
-  /** Focus the filter. */
-  search() {
-    this.#filter.focus();
-    this.#filter.select();
   }
 
   /** @param {Store} store @param {number} now */
@@ -148,8 +143,8 @@ export class Overview {
     this.#active.draw(active, rowOf);
     this.#idle.draw(open ? idle : [], rowOf);
     for (const key of this.#rows.keys()) if (!used.has(key)) this.#rows.delete(key);
-    this.#drawFold(idle.length, open);
-    this.#drawWords(active.length + idle.length, store.revisions.size);
+    this.#drawFold(idle, open);
+    this.#drawWords(active.length + idle.length, store.revisions);
   }
 
   /** Filter and sort the revisions, if anything has changed. @param {Store} store */
@@ -159,23 +154,26 @@ export class Overview {
     return this.#chosen.is;
   }
 
-  /** @param {number} idle @param {boolean} open */
+  /** @param {Known[]} idle @param {boolean} open */
   #drawFold(idle, open) {
-    setText(this.#toggle, counted(idle, "idle revision"));
+    const [one, many] = namesOf(idle);
+    setText(this.#toggle, counted(idle.length, `idle ${one}`, `idle ${many}`));
     setAttr(this.#toggle, "aria-expanded", String(open));
-    orderChildren(byId("idle-head"), idle ? [this.#toggleRow] : []);
+    orderChildren(byId("idle-head"), idle.length ? [this.#toggleRow] : []);
   }
 
-  /** @param {number} shown @param {number} all */
-  #drawWords(shown, all) {
+  /** @param {number} shown @param {Store["revisions"]} revisions */
+  #drawWords(shown, revisions) {
+    const [one, many] = namesOf(revisions.values());
+    const all = revisions.size;
     setText(
       byId("shown"),
-      shown === all ? counted(all, "revision") : `${count(shown)} of ${count(all)}`,
+      shown === all ? counted(all, one, many) : `${count(shown)} of ${count(all)}`,
     );
     const empty = byId("empty");
     empty.hidden = shown > 0;
-    if (all === 0) setText(empty, "No revision is known yet.");
-    else if (this.#route.waiting) setText(empty, "No revision has queued requests.");
-    else setText(empty, `No revision has “${this.#route.filter}” in its name.`);
+    if (all === 0) setText(empty, "No revision or Service is known yet.");
+    else if (this.#route.waiting) setText(empty, `No ${one} has queued requests.`);
+    else setText(empty, `No ${one} has “${this.#route.filter}” in its name.`);
   }
 }

@@ -5,12 +5,20 @@ import { QueueChart } from "./chart.js";
 import { element, setChildren, setAttr, setText } from "./dom.js";
 import { EventList } from "./event_list.js";
 import { bytes, clockAt, count, counted, seconds } from "./format.js";
-import { ageOf, capacityOf, failedAgo, stateOf } from "./model.js";
+import { ageOf, capacityOf, failedAgo, partsOf, stateOf } from "./model.js";
 import { PodTable } from "./pod_table.js";
 import { Load } from "./row.js";
 import { setTitle, requestsWait } from "./summary.js";
 import { ColdStartList } from "./cold_starts.js";
-import { reasonSentence, failure, forecasts, readiness, whatToDo, withoutEffect } from "./words.js";
+import {
+  reasonSentence,
+  failure,
+  forecasts,
+  noRevision,
+  readiness,
+  whatToDo,
+  withoutEffect,
+} from "./words.js";
 
 /** @typedef {import("./store.js").Known} Known */
 /** @typedef {import("./store.js").Store} Store */
@@ -23,7 +31,7 @@ function section(heading, id, ...children) {
 }
 
 export class RevisionPage {
-  #back = element("a", { class: "back", href: "#/" }, "← All revisions");
+  #back = element("a", { class: "back", href: "#/" }, "← Overview");
   #name = element("h1", { id: "name", tabindex: "-1" });
   #state = element("span", { class: "pill" });
   #missing = element("p", { class: "empty", role: "status", hidden: true });
@@ -84,7 +92,8 @@ export class RevisionPage {
     this.#missing.hidden = there;
     setTitle(`${this.key} – activator`, detail.view?.queued ?? 0, store);
     if (detail.view === null || known === undefined) {
-      setText(this.#missing, "This activator has no such revision.");
+      const { names } = partsOf(this.key);
+      setText(this.#missing, noRevision(names, store.activator?.objectWarnings));
       return;
     }
     if (detail.view !== this.#shown) this.#drawAll(detail.view, known);
@@ -222,7 +231,13 @@ export function factsOf(view) {
     ["Forecast", forecasts(view.forecast).join("; ")],
     ["A pod is usable if", readiness(view.readinessRule)],
     ["Load balancing", balancing(view)],
-    ["Requests", `${view.protocol}, ${seconds(view.timeoutSeconds)} at most`],
+    ["Sticky", sticky(view.sticky)],
+    ["Adaptive limit", adaptive(view)],
+    ...orderOf(view),
+    ...wakingOf(view),
+    ["Waiting clients", waitingClients(view.whileWaiting)],
+    ["Profile", view.profile ?? ""],
+    ["Requests", `${view.protocol}, ${seconds(view.timeoutSeconds)} at most${afterWait(view)}`],
     ["Own share", shareOf(view)],
     ["Warnings", withoutEffect(view.objectWarnings).join("; ")],
   ];
@@ -238,6 +253,73 @@ function failuresOf(failures) {
 /** @param {RevisionView} view */
 function balancing({ loadBalancing, hashKey }) {
   return hashKey ? `${loadBalancing} by ${hashKey}` : (loadBalancing ?? "");
+}
+
+/** @param {RevisionView["sticky"]} view */
+function sticky(view) {
+  if (!view) return "";
+  const counts = [`${count(view.kept)} kept`, `${count(view.hashed)} hashed`];
+  counts.push(`${count(view.overflowed)} overflowed`, `${count(view.waited)} waited`);
+  return `by ${view.key}, overflow ${view.overflow}: ${counts.join(", ")}`;
+}
+
+/** @param {RevisionView} view */
+function adaptive({ adaptiveConcurrency, pods }) {
+  if ((adaptiveConcurrency ?? "off") === "off") return "";
+  const limits = pods.map((pod) => pod.adaptiveLimit ?? 0).filter((limit) => limit);
+  const sum = limits.reduce((all, limit) => all + limit, 0);
+  const applied = adaptiveConcurrency === "on" ? "" : ", not applied";
+  return `${count(sum)} requests in flight at ${count(limits.length)} pods${applied}`;
+}
+
+/**
+ * @typedef {object} QueueOrder
+ * @property {string | null} priority
+ * @property {Record<string, number> | null} queuedByClass
+ * @property {string | null} fairBy
+ * @property {number} flows
+ * @property {{flow: string, queued: number}[]} largestFlows
+ */
+
+/** @param {RevisionView} view */
+function orderOf({ queueOrder: order }) {
+  if (!order) return [];
+  const { priority, queuedByClass: classes, fairBy, flows, largestFlows } = order;
+  const counts = Object.entries(classes ?? {}).map(([name, count]) => `${count} ${name}`);
+  return [
+    ["Classes", priority && `${priority} by default; queued: ${counts.join(", ")}`],
+    ["Fair by", fairBy && `${fairBy}, ${counted(flows, "flow")}`],
+    ["Largest flows", largestFlows.map(({ flow, queued }) => `${flow}: ${queued}`).join("; ")],
+  ];
+}
+
+/** @param {RevisionView} view @returns {[string, string][]} */
+function wakingOf({ keptAwakeBy = [], wakeRules: rules, authorization: server }) {
+  const agents = keptAwakeBy.map((each) => `${each.agent}, ${counted(each.requestsPerMinute, "request")} a minute`);
+  const texts = Object.entries(rules ?? {}).map(([name, value]) => value?.length && `${RULES[name]} ${value}`);
+  const asked = `${server?.always ? "each request" : "requests that would wait"}, by ${server?.url}`;
+  return [
+    ["Kept awake by", agents.join("; ")],
+    ["Wake rules", texts.filter(Boolean).join("; ")],
+    ["Asleep status", String(rules?.asleepStatus ?? "")],
+    ["Authorization", server ? asked : ""],
+  ];
+}
+
+/** @type {Record<string, string>} */
+const RULES = { methods: "only by", notUserAgents: "not by", notPaths: "not to", requiredHeader: "only with" };
+
+/** @param {RevisionView["whileWaiting"]} view */
+function waitingClients(view) {
+  if (!view) return "";
+  const counts = Object.entries(view.queuedByMode).map(([mode, n]) => `${count(n)} ${mode}`);
+  const left = view.leaseSeconds ? `; clients are expected back within ${seconds(view.leaseSeconds)}` : "";
+  return `${view.modes.join(", else ")}; queued: ${counts.join(", ")}${left}`;
+}
+
+/** @param {RevisionView} view */
+function afterWait({ waitSeconds }) {
+  return waitSeconds ? `, after a wait of at most ${seconds(waitSeconds)}` : "";
 }
 
 /** @param {RevisionView} view */

@@ -7,7 +7,7 @@ import { clockAt, count, counted, rate, seconds } from "./format.js";
 import { ageOf } from "./model.js";
 import { toRevision } from "./route.js";
 import { Sparkline } from "./sparkline.js";
-import { reasonSentence } from "./words.js";
+import { namesOf, reasonSentence } from "./words.js";
 import { recent } from "./history.js";
 
 /** @typedef {import("./store.js").Known} Known */
@@ -19,6 +19,7 @@ import { recent } from "./history.js";
  * @property {number} queued
  * @property {number} inFlight
  * @property {number} busy the number of revisions with requests in flight
+ * @property {[string, string]} names the words for one and for several of them
  * @property {Known[]} waiting revisions with queued requests
  * @property {Known | null} longest the revision whose first queued request has waited longest; among
  *   equals, to a second, the first one of the table
@@ -37,6 +38,7 @@ export function totals(revisions) {
     queued: all.reduce((sum, { view }) => sum + view.queued, 0),
     inFlight: all.reduce((sum, { view }) => sum + view.inFlight, 0),
     busy: all.filter(({ view }) => view.inFlight > 0).length,
+    names: namesOf(all),
     waiting,
     longest: oldest[0] ?? null,
   };
@@ -53,10 +55,10 @@ export function requestsWait(n) {
  * @param {number} known revisions
  * @param {number} errors requests that failed within the last minute
  */
-export function calm({ inFlight, busy }, known, errors) {
-  if (!known) return "No revision is known yet.";
+export function calm({ inFlight, busy, names }, known, errors) {
+  if (!known) return "No revision or Service is known yet.";
   const failed = errors ? ` ${counted(errors, "request")} failed within the last minute.` : "";
-  const of = counted(known, "revision");
+  const of = counted(known, ...names);
   if (!inFlight) return `No request is in flight; ${of} known.${failed}`;
   return `${counted(inFlight, "request")} in flight to ${count(busy)} of ${of}.${failed}`;
 }
@@ -70,7 +72,8 @@ export function alsoWaiting(waiting, reason) {
   const others = waiting.length - 1;
   if (!others) return "";
   const same = waiting.filter(({ view }) => view.reason === reason).length - 1;
-  const where = ` Requests also wait in ${counted(others, "other revision")},`;
+  const [one, many] = namesOf(waiting);
+  const where = ` Requests also wait in ${counted(others, `other ${one}`, `other ${many}`)},`;
   if (!same) return `${where} for other reasons.`;
   return `${where}${same < others ? ` in ${count(same)} of them` : ""} for the same reason.`;
 }
@@ -171,7 +174,7 @@ export class Announcer {
     if (store.connection.state === "lost") setText(this.#into, "The connection is lost.");
     else if (longest === null) setText(this.#into, "No request waits.");
     else {
-      const where = waiting.length === 1 ? longest.key : counted(waiting.length, "revision");
+      const where = waiting.length === 1 ? longest.key : counted(waiting.length, ...namesOf(waiting));
       setText(this.#into, `Requests wait in ${where}: ${longest.view.reason}.`);
     }
   }

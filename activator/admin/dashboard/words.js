@@ -22,6 +22,17 @@ function kindOf(kind) {
 }
 
 /**
+ * Return the words for one and for several of these objects: Revisions, Services, or both.
+ * @param {Iterable<{view: RevisionView}>} known
+ * @returns {[string, string]}
+ */
+export function namesOf(known) {
+  const kinds = new Set([...known].map(({ view }) => kindOf(view.kind)));
+  if (kinds.size !== 1) return ["revision or Service", "revisions and Services"];
+  return kinds.has("service") ? ["Service", "Services"] : ["revision", "revisions"];
+}
+
+/**
  * Return reason and detail as a sentence; an unknown word is returned unchanged.
  * @param {string} reason
  * @param {string | null | undefined} detail
@@ -107,6 +118,16 @@ export function withoutEffect(warnings = []) {
   const texts = warnings.map((one) => `${one.kind} ${one.namespace}/${one.name}: ${one.warning}`);
   const more = texts.splice(LISTED_WARNINGS).length;
   return more ? [...texts, `and ${counted(more, "more object")} without effect`] : texts;
+}
+
+/**
+ * Say that a page has no revision. An object of that name may be unusable.
+ * @param {string} names NAMESPACE/NAME
+ * @param {ObjectWarning[] | undefined} warnings of the activator
+ */
+export function noRevision(names, warnings = []) {
+  const about = warnings.filter((one) => `${one.namespace}/${one.name}` === names);
+  return ["This activator has no revision or Service of this name.", ...withoutEffect(about)].join(" ");
 }
 
 /** @type {Record<string, (event: ActivatorEvent) => string>} */

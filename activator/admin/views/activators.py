@@ -69,3 +69,6 @@ class ActivatorView(TypedDict):
     scalerPage: Annotated[
         str | None, says("address of the scaler's page for browsers; `null` if it is not set")
     ]
+    admission: Annotated[
+        str | None, says("address of the admission port; `null` without `--admit-port`")
+    ]

@@ -66,6 +66,13 @@ class PodView(TypedDict):
     limit: Annotated[
         int | None, says("maximum of concurrent requests of the pod; `null` is no limit")
     ]
+    adaptiveLimit: Annotated[
+        int | None,
+        says(
+            "limit that its response times give, applied only if `adaptiveConcurrency` is `on`; "
+            "`null` if that is `off`"
+        ),
+    ]
     lastError: Annotated[
         str | None,
         says(

@@ -7,9 +7,12 @@ from typing import Annotated, TypedDict
 from activator.admin.views.cold_starts import ColdStartView
 from activator.admin.views.fields import FAILING, KIND, WAITING, says
 from activator.admin.views.pods import PodView, ProbeView
+from activator.admin.views.queue_order import QueueOrderView
 from activator.admin.views.source import ObjectWarningView
+from activator.admin.views.waking import AgentView, AuthorizationView, WakeRulesView
+from activator.admin.views.while_waiting import ProfileView, WhileWaitingView
 from throttler.balancing import POLICIES
-from throttler.model import AppProtocol, ReadinessRule
+from throttler.model import AdaptiveMode, AppProtocol, Overflow, ReadinessRule
 
 
 class CapacityBreakdown(TypedDict):
@@ -39,6 +42,19 @@ class CapacityBreakdown(TypedDict):
         bool, says("whether the activator uses pods beyond its share when its own pods are full")
     ]
     sentence: Annotated[str, says("the same terms as an equation, for people")]
+
+
+class StickyView(TypedDict):
+    """How the requests of one client or session stay at one pod."""
+
+    key: Annotated[str, says("the part of a request that leads to its pod")]
+    overflow: Annotated[str, says("what a request does while its pod is full", Overflow)]
+    kept: Annotated[
+        int, says("requests that went to the pod that their cookie or their session names")
+    ]
+    hashed: Annotated[int, says("requests that went to the pod of their key, by hash")]
+    overflowed: Annotated[int, says("requests that went to another pod, since theirs was full")]
+    waited: Annotated[int, says("requests that waited for their own pod")]
 
 
 class ForecastView(TypedDict):
@@ -129,6 +145,18 @@ class RevisionSettings(TypedDict):
         str | None,
         says("the part of a request by which `hash` picks a pod; `null` without the annotation"),
     ]
+    sticky: Annotated[
+        StickyView | None,
+        says("how requests of one client stay at one pod; `null` without the annotation"),
+    ]
+    adaptiveConcurrency: Annotated[
+        str,
+        says(
+            "whether response times limit the requests in flight at each pod; always `off` with a "
+            "`containerConcurrency`",
+            AdaptiveMode,
+        ),
+    ]
 
 
 class RevisionRequests(TypedDict):
@@ -210,7 +238,7 @@ class RouteView(TypedDict):
     ]
 
 
-class RevisionDetailView(RevisionView):
+class RevisionDetailView(RevisionView, ProfileView):
     """A revision with more fields, in the response for one revision."""
 
     tls: Annotated[
@@ -220,6 +248,26 @@ class RevisionDetailView(RevisionView):
     probe: Annotated[ProbeView, says("how the activator probes a pod, see below")]
     route: Annotated[
         RouteView | None, says("how requests reach a plain Service, see below; else `null`")
+    ]
+    queueOrder: Annotated[
+        QueueOrderView | None,
+        says("how the queue orders requests, see below; `null` if by arrival"),
+    ]
+    wakeRules: Annotated[
+        WakeRulesView | None,
+        says("which requests may start a pod, see below; `null` if all may"),
+    ]
+    authorization: Annotated[
+        AuthorizationView | None,
+        says("the server that allows requests to wait, see below; `null` without one"),
+    ]
+    keptAwakeBy: Annotated[
+        list[AgentView],
+        says("the clients whose requests keep the revision awake, the most requests first"),
+    ]
+    whileWaiting: Annotated[
+        WhileWaitingView | None,
+        says("what the clients of waiting requests get, see below; `null` if nothing"),
     ]
     nextReason: Annotated[
         str | None,

@@ -7,7 +7,15 @@ import pytest
 from activator.admin.api import detail_view, revision_view
 from activator.records.failures import Failed, Failures
 from tests.activator.telemetry.world import World
-from throttler.model import AppProtocol, ReadinessRule
+from throttler.model import (
+    AdaptiveMode,
+    AppProtocol,
+    HashKey,
+    KeyKind,
+    Overflow,
+    Policies,
+    ReadinessRule,
+)
 from throttler.reason import Reason
 
 POD, OTHER = "10.0.0.1:8012", "10.0.0.2:8012"
@@ -41,6 +49,8 @@ def test_a_revision_at_zero(world):
         "readinessRule": "probe",
         "loadBalancing": "first-available",
         "hashKey": None,
+        "sticky": None,
+        "adaptiveConcurrency": "off",
         "capacity": 0,
         "capacityBreakdown": {
             "way": "pods",
@@ -100,6 +110,7 @@ def test_a_full_pod_and_a_queue(world):
             "inFlight": 2,
             "silentSeconds": None,
             "limit": 2,
+            "adaptiveLimit": None,
             "lastError": None,
             "inSlice": True,
         }
@@ -282,3 +293,28 @@ async def test_pods_that_cannot_be_reached_and_their_cluster_ip(world):
     assert seen["capacityBreakdown"]["way"] == "cluster-ip"
     pod = pod_view(world, throttler)
     assert (pod["lastError"], pod["probeStatus"]) == ("status 503", 503)
+
+
+def test_sticky_requests_are_counted_by_their_result(world):
+    policies = Policies(sticky=HashKey(kind=KeyKind.COOKIE), sticky_overflow=Overflow.WAIT)
+    throttler = world.revision(policies=policies)
+    world.healthy(throttler, POD)
+    world.request(throttler)
+    sticky = view(world, throttler)["sticky"]
+    assert sticky == {
+        "key": "cookie",
+        "overflow": "wait",
+        **dict.fromkeys(("kept", "hashed", "overflowed", "waited"), 0),
+    }
+
+
+def test_adaptive_limits_are_limits_only_if_they_apply(world):
+    for mode, limit in ((AdaptiveMode.OBSERVE, None), (AdaptiveMode.ON, 64)):
+        throttler = world.revision(concurrency=0, policies=Policies(adaptive=mode))
+        world.healthy(throttler, POD)
+        pod = pod_view(world, throttler)
+        assert view(world, throttler)["adaptiveConcurrency"] == mode.value
+        assert (pod["limit"], pod["adaptiveLimit"]) == (limit, 64)
+    throttler = world.revision(concurrency=1, policies=Policies(adaptive=AdaptiveMode.ON))
+    assert view(world, throttler)["adaptiveConcurrency"] == "off"
+    assert pod_view(world, throttler)["adaptiveLimit"] is None

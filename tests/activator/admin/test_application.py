@@ -99,6 +99,7 @@ async def test_revisions_are_sorted_and_complete(world):
         "autoscaler": None,
         "scaler": None,
         "scalerPage": None,
+        "admission": None,
     }
 
 
@@ -146,6 +147,10 @@ async def test_one_revision_is_an_element_of_the_list(world):
     assert one.pop("objectWarnings") == []
     assert one.pop("probe")["kind"] == "tcp"
     assert (one.pop("route"), one.pop("tls")) == (None, False)
+    assert (one.pop("wakeRules"), one.pop("authorization")) == (None, None)
+    assert one.pop("keptAwakeBy") == []
+    assert (one.pop("queueOrder"), one.pop("whileWaiting")) == (None, None)
+    assert (one.pop("profile"), one.pop("waitSeconds")) == (None, None)
     assert one == element
 
 
@@ -185,7 +190,7 @@ async def test_the_reference_shows_the_very_fields(world):
     world.source = SourceStatus(kind="test", name="test", kinds={"Endpoints": endpoints})
     warning = ObjectWarning("Endpoints", "default", "cart", "", "ignored")
     world.source = replace(world.source, warnings=(warning,))
-    world.link = SimpleNamespace(
+    world.links.autoscaler = SimpleNamespace(
         connected=True, last_error="", age=lambda: 1.0, last_sent_age=lambda: 1.0
     )
     assert keys(json.loads(found[1])) == keys((await get(world, REVISIONS)).json())
@@ -358,6 +363,7 @@ async def test_the_metrics_application_starts_nothing(world):
         assert world.life == []
 
 
+@pytest.mark.untraced  # long when traced
 async def test_a_long_list_lets_others_run_and_survives_what_they_change(world):
     for number in range(2000):
         own = f"10.1.{number >> 8}.{number & 255}"  # pods of several revisions are compared

@@ -32,7 +32,7 @@ def test_every_file_of_the_folder_is_served_with_a_type_that_fits():
     there = {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file()}
     served = assets.dashboard()
     of_scaler = {path for path in there if path.startswith(assets.SCALER)}
-    assert set(served) == there - of_scaler | {assets.REASONS}
+    assert set(served) == there - of_scaler - {assets.FRAME} | {assets.REASONS}
     for path, asset in served.items():
         text = asset.media_type == assets.TEXT
         assert not text or Path(path).suffix in ("", ".txt", ".md"), f"{path} needs a row in TYPES"
@@ -53,7 +53,7 @@ def test_types_are_those_that_browsers_insist_on(suffix, media_type):
 
 async def test_the_whole_response():
     answer = await get()
-    assert answer.content == (FOLDER / "index.html").read_bytes()
+    assert answer.content == assets.dashboard()[assets.INDEX].plain
     assert answer.headers["cache-control"] == "no-cache"
     for name, value in DASHBOARD_HEADERS.items():
         assert answer.headers.get_list(name) == [value]
@@ -75,7 +75,7 @@ async def test_the_whole_response():
 async def test_it_is_zipped_for_those_who_take_that(accepted, zipped):
     answer = await get(accept_encoding=accepted)
     assert answer.headers.get("content-encoding") == ("gzip" if zipped else None)
-    assert answer.content == (FOLDER / "index.html").read_bytes()
+    assert answer.content == assets.dashboard()[assets.INDEX].plain
     assert "Accept-Encoding" in answer.headers["vary"]
     sent = assets.dashboard()["index.html"].zipped
     assert gzip.decompress(sent) == answer.content
@@ -121,4 +121,4 @@ def test_an_installed_activator_has_the_same_files(tmp_path):
     packed = built / "lib" / "activator" / "admin" / "dashboard"
     assert {
         path.relative_to(packed).as_posix() for path in packed.rglob("*") if path.is_file()
-    } == {*assets.dashboard(), *page.files()} - {assets.REASONS, page.REASONS}
+    } == {*assets.dashboard(), *page.files(), assets.FRAME} - {assets.REASONS, page.REASONS}

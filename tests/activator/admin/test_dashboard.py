@@ -20,7 +20,7 @@ from activator.records.events import EventKind
 from tests.guards import expect_none
 
 FOLDER = Path(__file__).parents[3] / "activator" / "admin" / "dashboard"
-PAGE = (FOLDER / "index.html").read_text()
+PAGE = assets.dashboard()[assets.INDEX].plain.decode()
 STYLE = (FOLDER / "style.css").read_text()
 SCRIPTS = {path.name: path.read_text() for path in sorted(FOLDER.glob("*.js"))}
 

@@ -249,6 +249,7 @@ async def test_silence_and_the_end_wake_as_well(events: Events) -> None:
     assert not events.listeners
 
 
+@pytest.mark.untraced
 async def test_a_flood_costs_an_append_an_event_with_any_number_of_readers(events: Events) -> None:
     feed = feed_of(events, kept=1000, most_readers=100)
     readers = [feed.join({}) for _ in range(100)]
