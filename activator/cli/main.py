@@ -42,8 +42,11 @@ def cli() -> None:
       activator scale                    scale Deployments from zero and back, without Knative
       activator status                   show pods and queues of a running activator
       activator explain REVISION         show why requests of one revision wait
-      activator lab                      replay failures of pods on this machine
+      activator lab                      replay failures of pods, and policies, on this machine
       activator version                  print version and build
+
+    Annotations of a Revision or a Service choose its policies: a waiting page, wake rules,
+    priorities, sticky sessions. docs/how-to/operate.md has a page for each.
     """
 
 

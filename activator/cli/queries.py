@@ -121,7 +121,7 @@ def explain(
 ) -> int:
     """Show one revision."""
     from activator.console.commands import Explain
-    from activator.console.explain import key
+    from activator.console.names import key
 
     try:
         of, name = key(revision, namespace)

@@ -19,7 +19,7 @@ def version() -> int:
 
     \b
     Example:
-      activator version    activator 0.1.0, compiled build, Python 3.13.7
+      activator version    activator 0.2.0, compiled build, Python 3.13.15
     """
     from activator.build import description
 
@@ -45,11 +45,12 @@ Exit status:
 def lab(words: Sequence[str], as_list: bool, keep: bool, as_json: bool) -> int:
     """Replay failures of real clusters on this machine.
 
-    There are scenarios with Knative: failing probes, restarts of containers, stale Endpoints. The
-    others need no Knative: cold start, rollout, and outages of the API server.
+    There are scenarios with Knative: failing probes, restarts of containers, stale Endpoints.
+    Others need no Knative: cold start, rollout, and outages of the API server. The last ones show
+    policies: sticky sessions, tenants, waiting pages, wake rules, admission, event streams.
     Each one starts an activator, pods and a toy kubelet as processes on loopback addresses, and
     causes the failure. It prints a timeline of Kubernetes, the activator and the client, and
-    whether the result is correct. All scenarios take four minutes.
+    whether the result is correct. All scenarios take five minutes.
 
     \b
     Examples:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Protocol, TextIO
 from urllib.parse import quote
 
-from activator.console import explain, scaler, status
+from activator.console import explain, names, scaler, status
 from activator.console.client import ACTIVATOR, REVISIONS, Admin, NotKnown, unexpected
 from activator.console.responses import Node, UnexpectedResponse, parse
 from activator.console.screen import Fact, Page, show
@@ -105,8 +105,8 @@ class Explain:
             revisions = _read(admin, REVISIONS, admin.get())
         except NotKnown:  # a metrics port, or a port for traffic
             return Status(None).not_known(admin)
-        names = explain.near(revisions, self._namespace, self._name)
-        meant = f" Did you mean {' or '.join(names)}?" if names else ""
+        similar = names.near(revisions, self._namespace, self._name)
+        meant = f" Did you mean {' or '.join(similar)}?" if similar else ""
         return NotKnown(
             f"the activator knows no revision or Service {self._namespace}/{self._name}.{meant}\n"
             f"{self._warnings(admin)}activator status lists all revisions and Services."

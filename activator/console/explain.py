@@ -7,35 +7,20 @@ response is requested or drawn. Knative has no counterpart.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from difflib import get_close_matches
+from collections.abc import Collection, Iterator
 from typing import Final
 
-from activator.console import advice, status
+from activator.console import advice, explain_pods, explain_policies, status
 from activator.console.responses import Node
-from activator.console.screen import Fact, Page, Part, Table
+from activator.console.screen import Fact, Page
 from activator.console.staleness import state_of
 from throttler.reason import AT_ZERO, DELETED, DELETED_SERVICE, Reason
 
-POD_COLUMNS: Final = (
-    *("address", "kubernetes", "probe", "status", "probed", "state", "since"),
-    *("decision", "decided by", "in flight", "last error"),
-)
-COLD_START_COLUMNS: Final = ("cold start", "outcome", "seconds", "requests", "pod", "phases")
-
-#: Maximum of silent pods on the page.
-LISTED_SILENT: Final = 5
-
 #: Maximum of hosts on the page.
 LISTED_HOSTS: Final = 5
-
 #: Maximum of objects without effect on the page.
 LISTED_WARNINGS: Final = 5
 _LISTS_PODS: Final = ("Endpoints", "EndpointSlice")
-
-#: Maximum of similar names for an unknown one.
-OFFERED: Final = 5
 
 
 def page(one: Node, activator: Node | None = None, scaled: tuple[Fact, ...] = ()) -> Page:
@@ -48,18 +33,9 @@ def page(one: Node, activator: Node | None = None, scaled: tuple[Fact, ...] = ()
     Raises:
         ValueError: the response does not follow the API; the text names the field.
     """
-    pods = [*one.nodes("pods"), *filter(None, (one.node("clusterIP"),))]
     known = state_of(activator) if activator is not None else ()
-    parts: list[Part] = [_headline(one), (*_facts(one, _folder(activator)), *scaled, *known)]
-    if pods:
-        rows = tuple(map(_pod_row, pods))
-        styles = tuple(map(_style, pods))
-        parts.append(Table(POD_COLUMNS, rows, frozenset({"status", "probed", "since"}), styles))
-        parts.append(tuple(_rules(pods)))
-    if cold_starts := one.nodes("coldStarts", required=False):
-        rows = tuple(map(_cold_start_row, cold_starts))
-        parts.append(Table(COLD_START_COLUMNS, rows, frozenset({"seconds", "requests"})))
-    return tuple(part for part in parts if part)
+    facts = (*_facts(one, _folder(activator)), *scaled, *known)
+    return tuple(part for part in (_headline(one), facts, *explain_pods.parts(one)) if part)
 
 
 def _headline(one: Node) -> str:
@@ -98,7 +74,7 @@ def _facts(one: Node, folder: str) -> Iterator[Fact]:
     yield from _failures(one)
     yield Fact("Queue", (_queue(one),))
     yield Fact("In flight", (f"{one.whole('inFlight')} of {status.capacity(one)}",))
-    if silent := _silent(one):
+    if silent := explain_pods.silent(one):
         yield Fact("Silent", silent)
     terms = one.node("capacityBreakdown")
     if terms is not None and "sentence" in terms:
@@ -106,8 +82,7 @@ def _facts(one: Node, folder: str) -> Iterator[Fact]:
     if "readinessRule" in one:
         rule = one.text("readinessRule")
         yield Fact("Readiness", (f"a pod is usable if {_READINESS.get(rule, rule)}",))
-    if "loadBalancing" in one:
-        yield Fact("Balancing", (_balancing(one),))
+    yield from explain_policies.facts(one)
     if (forecast := one.node("forecast")) is not None:
         yield from _forecast(forecast)
 
@@ -181,21 +156,6 @@ def _queue(one: Node) -> str:
     return f"{queued}{depth}, the first for {status.oldest(one)}{held}"
 
 
-def _silent(one: Node) -> tuple[str, ...]:
-    """Return the pods that begin no response, the longest silence first."""
-    pods = [pod for pod in one.nodes("pods") if "silentSeconds" in pod]
-    pods.sort(key=lambda pod: -pod.number("silentSeconds"))
-    lines = [_silence(pod) for pod in pods[:LISTED_SILENT]]
-    more = len(pods) - len(lines)
-    return (*lines, f"and {more} more pod{'s' * (more > 1)}") if more else tuple(lines)
-
-
-def _silence(pod: Node) -> str:
-    count, seconds = pod.whole("inFlight"), pod.number("silentSeconds")
-    requests = "1 request" if count == 1 else f"{count} requests"
-    return f"{pod.text('address')} has had {requests} and begun no response for {seconds:.1f}s"
-
-
 def _probe(probe: Node) -> str:
     """Return the probe in a few words, such as ``GET /up over HTTP``."""
     target = probe.text("target", default="")
@@ -223,12 +183,6 @@ def _route(route: Node) -> Iterator[Fact]:
     if "port" in route:
         direct = ", new connections reach the pods" if route.flag("reconnect") else ""
         yield Fact("Port", (f"{route.whole('port')}{direct}",))
-
-
-def _balancing(one: Node) -> str:
-    """Return the policy, and its key if it has one."""
-    key = one.text("hashKey", default="")
-    return one.text("loadBalancing") + (f", hash key {key}" if key else "")
 
 
 #: The meaning of each word of ``readinessRule``.
@@ -261,96 +215,3 @@ def _forecast(forecast: Node) -> Iterator[Fact]:
     texts = [words.format(forecast.number(name)) for name, words in _FORECAST if name in forecast]
     if texts:
         yield Fact("Forecast", ("; ".join(texts),))
-
-
-# -- pods ------------------------------------------------------------------------------------------
-
-
-def _pod_row(pod: Node) -> tuple[str, ...]:
-    limit = str(pod.whole("limit")) if "limit" in pod else "inf"
-    return (
-        pod.text("address"),
-        pod.text("kubernetes", default="-"),
-        pod.text("probe", default="-"),
-        str(pod.whole("probeStatus")) if "probeStatus" in pod else "-",
-        _ago(pod, "lastProbeSecondsAgo"),
-        pod.text("state", default="-"),
-        _ago(pod, "stateSecondsAgo"),
-        pod.text("decision", default="-"),
-        pod.text("decidedBy", default="-"),
-        f"{pod.whole('inFlight')}/{limit}",
-        pod.text("lastError", default="-"),
-    )
-
-
-def _ago(of: Node, name: str) -> str:
-    return f"{of.number(name):.1f}s" if name in of else "-"
-
-
-def _rules(pods: Sequence[Node]) -> Iterator[Fact]:
-    """Yield each rule that decided about these pods, once, with its sentence."""
-    sentences = Counter(
-        (pod.text("decidedBy"), pod.text("explanation"))
-        for pod in pods
-        if "decidedBy" in pod and "explanation" in pod
-    )
-    for (rule, sentence), count in sentences.items():
-        yield Fact(rule, (f"({count}) {sentence}" if count < len(pods) else sentence,))
-
-
-def _style(pod: Node) -> str:
-    return {"use": "green", "wait": "yellow"}.get(pod.text("decision", default=""), "")
-
-
-# -- cold starts --------------------------------------------------------------------------------
-
-
-def _cold_start_row(cold_start: Node) -> tuple[str, ...]:
-    phases = cold_start.node("phases")
-    reached = phases.numbers() if phases is not None else ()
-    return (
-        cold_start.text("began", default="-"),
-        cold_start.text("outcome", default="under-way"),
-        f"{cold_start.number('seconds'):.3f}" if "seconds" in cold_start else "-",
-        str(cold_start.whole("requests")) if "requests" in cold_start else "-",
-        cold_start.text("pod", default="-"),
-        " ".join(f"{phase}+{seconds:.3f}" for phase, seconds in reached),
-    )
-
-
-# -- unknown names ----------------------------------------------------------------------
-
-
-def key(words: str, given: str | None = None) -> tuple[str, str]:
-    """Return the namespace and the name; the default namespace is ``default``.
-
-    Arguments:
-        given: the namespace of the option, if it was given.
-
-    Raises:
-        ValueError: there are two slashes, an empty part, or two namespaces.
-    """
-    namespace, slash, name = words.rpartition("/")
-    if not name or (slash and not namespace) or "/" in namespace:
-        raise ValueError(f"expected NAMESPACE/REVISION or REVISION, got {words!r}")
-    if given and namespace not in ("", given):
-        raise ValueError(f"--namespace is {given!r}, and the revision is {words!r}")
-    return namespace or given or "default", name
-
-
-def near(response: Node, namespace: str, name: str) -> list[str]:
-    """Return similar names, the most similar first.
-
-    Arguments:
-        response: response to ``GET /api/v1/revisions``.
-
-    Raises:
-        ValueError: as ``page``.
-    """
-    known = [(one.text("namespace"), one.text("name")) for one in response.nodes("revisions")]
-    whole = {f"{ns}/{revision}": None for ns, revision in known}
-    elsewhere = [f"{ns}/{revision}" for ns, revision in known if revision == name]
-    # The name of a Service stands for its newest revision.
-    versions = [f"{ns}/{r}" for ns, r in known if ns == namespace and r.startswith(name)]
-    alike = get_close_matches(f"{namespace}/{name}", whole, n=OFFERED, cutoff=0.6)
-    return list(dict.fromkeys((*elsewhere, *sorted(versions, reverse=True), *alike)))[:OFFERED]

@@ -19,7 +19,8 @@ from activator.console.staleness import not_ready
 class Row:
     """One revision as the table shows it; the fields are its columns.
 
-    The table has the column ``kind`` only if it shows a plain Service.
+    The table has the column ``kind`` only if it shows a plain Service. Then the column
+    ``revision`` has the heading ``name``.
     """
 
     kind: str
@@ -47,12 +48,14 @@ def read_rows(response: Node) -> list[Row]:
 def page(rows: Sequence[Row], for_terminal: bool) -> Page:
     """Return the page."""
     if for_terminal and not rows:
-        return ("No revision is known yet.",)
-    columns = fields(Row)[0 if any(row.kind == _SERVICE for row in rows) else 1 :]
+        return ("No revision or Service is known yet.",)
+    shows_kind = any(row.kind == _SERVICE for row in rows)
+    columns = fields(Row)[0 if shows_kind else 1 :]
+    names = [column.name.replace("_", " ") for column in columns]
     table = Table(
-        tuple(column.name.replace("_", " ") for column in columns),
+        tuple("name" if shows_kind and name == "revision" else name for name in names),
         tuple(tuple(getattr(row, column.name) for column in columns) for row in rows),
-        right=frozenset(COLUMNS) - {"kind", "revision", "state"},
+        right=frozenset(COLUMNS) - {"kind", "revision", "name", "state"},
         styles=tuple(map(_style, rows)),
         caption="pods: healthy/ready/all - in flight: requests/capacity",
     )

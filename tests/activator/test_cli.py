@@ -130,6 +130,7 @@ def test_wrong_settings_of_the_scaler_are_reported_at_once(capsys):
         assert part in printed
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("columns", [80, 100])
 @pytest.mark.parametrize("command", [*SERVERS, "status", "explain", "lab", "scale"])
 def test_help_breaks_no_line_within_a_word(command, columns, capsys, monkeypatch):
@@ -262,6 +263,7 @@ NOT_FOUND: dict[str, Any] = {
 }
 
 
+@pytest.mark.untraced
 @respx.mock
 @pytest.mark.parametrize(
     ("words", "namespace"),

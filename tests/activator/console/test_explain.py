@@ -3,41 +3,34 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from activator.admin.api import detail_view, revision_view
+from activator.admin.api import detail_view
 from activator.console import explain
 from activator.console.responses import parse
-from activator.console.screen import Table, plain
+from activator.console.screen import plain
+from tests.activator.console.explained import OTHER, POD, shown, view
 from tests.activator.telemetry.world import World
-from throttler.model import AppProtocol, HashKey, Policies, ReadinessRule, RevisionKind
+from throttler.model import (
+    AppProtocol,
+    ReadinessRule,
+    RevisionKind,
+)
 from throttler.probe_spec import ProbeKind, ProbeSpec
 
 COLUMNS = (
     "custom-columns=POD:.metadata.name,IP:.status.podIP,"
     "CONTAINER:.status.containerStatuses[*].name,READY:.status.containerStatuses[*].ready"
 )
-POD, OTHER = "10.0.0.1:8012", "10.0.0.2:8012"
 
 
 @pytest.fixture
 def world():
     return World()
-
-
-def view(world, throttler, **more):
-    """Return the view of a real activator, with the fields that other parts add."""
-    return revision_view(throttler, world.clock.now) | more
-
-
-def shown(answer, **activator) -> list[str]:
-    page = explain.page(parse(json.dumps(answer)), parse(json.dumps(activator)))
-    return plain(page).splitlines()
 
 
 def test_kubernetes_says_no_our_probe_says_yes_and_the_rule_is_named(world):
@@ -176,13 +169,6 @@ def test_why_the_last_request_failed(world):
     ]
 
 
-def test_which_pod_gets_a_request_as_annotated(world):
-    throttler = world.revision()
-    policies = Policies("round-robin", HashKey(b"x-user"))
-    world.driver.set_revision(replace(throttler.revision, policies=policies))
-    assert "Balancing  round-robin, hash key header:x-user" in shown(view(world, throttler))
-
-
 def test_all_pods_are_full(world):
     throttler = world.revision()
     world.healthy(throttler, POD, OTHER)
@@ -202,25 +188,6 @@ def test_all_pods_are_full(world):
     assert lines[-2].startswith(
         "beyond-share  (1) Used once all pods of this activator's share are full"
     )
-
-
-def test_pods_that_have_requests_and_begin_no_response(world):
-    throttler = world.revision()
-    world.healthy(throttler, *(f"10.0.0.{number}:8012" for number in range(1, 8)))
-    for _ in range(2):
-        world.request(throttler)
-        world.clock.now += 7
-    assert [line for line in shown(view(world, throttler)) if "begun no response" in line] == [
-        "Silent     10.0.0.1:8012 has had 2 requests and begun no response for 14.0s"
-    ]
-    for _ in range(9):
-        world.request(throttler)
-    world.clock.now += 5
-    lines = shown(view(world, throttler))
-    first = next(n for n, line in enumerate(lines) if line.startswith("Silent"))
-    assert lines[first].endswith("10.0.0.1:8012 has had 2 requests and begun no response for 19.0s")
-    assert lines[first + 4].endswith("has had 2 requests and begun no response for 5.0s")
-    assert lines[first + 5].strip() == "and 1 more pod"
 
 
 def test_pods_that_fail_their_probes_and_the_cluster_ip(world):
@@ -342,15 +309,6 @@ def test_problems_of_a_service_have_their_reason(world):
     assert f"Warnings   {text}" in lines
 
 
-def test_pods_are_coloured_by_what_follows(world):
-    throttler = world.revision()
-    world.healthy(throttler, POD)
-    world.pods(throttler, POD, not_ready=(OTHER,))
-    page = explain.page(parse(json.dumps(view(world, throttler))))
-    (table,) = [part for part in page if isinstance(part, Table)]
-    assert table.styles == ("green", "yellow")
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -379,38 +337,3 @@ def test_any_value_in_any_field_gives_a_page_or_says_what_is_wrong(changes, pod_
     except ValueError:
         return
     assert plain(page).isprintable() or all(line.isprintable() for line in plain(page).split("\n"))
-
-
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [("hello", ("default", "hello")), ("shop/hello", ("shop", "hello"))],
-)
-def test_without_a_namespace_it_is_default(words, found):
-    assert explain.key(words) == found
-
-
-def test_a_namespace_that_is_given_apart():
-    assert explain.key("hello", "shop") == explain.key("shop/hello", "shop") == ("shop", "hello")
-    with pytest.raises(ValueError, match="--namespace is 'shop', and the revision is 'a/hello'"):
-        explain.key("a/hello", "shop")
-
-
-@pytest.mark.parametrize("words", ["", "/", "a/", "/a", "a/b/c"])
-def test_other_words_are_no_revision(words):
-    with pytest.raises(ValueError, match="expected NAMESPACE/REVISION or REVISION"):
-        explain.key(words)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "offered"),
-    [
-        (("default", "helo-00001"), ["default/hello-00001", "default/hello-00002"]),
-        (("default", "hello"), ["default/hello-00002", "default/hello-00001"]),
-        (("default", "cart-00001"), ["shop/cart-00001"]),
-        (("default", "zzz"), []),
-    ],
-)
-def test_names_that_may_have_been_meant(wanted, offered):
-    known = (("default", "hello-00001"), ("default", "hello-00002"), ("shop", "cart-00001"))
-    answer = {"revisions": [{"namespace": ns, "name": name} for ns, name in known]}
-    assert explain.near(parse(json.dumps(answer)), *wanted)[: len(offered) or 1] == offered

@@ -101,7 +101,7 @@ def test_the_kind_is_a_column_where_a_service_is_listed():
     service = revision(kind="service", name="web")
     both = plain(status.page(status.read_rows(parse(answer(revision(), service))), False))
     assert [line.split()[:2] for line in both.splitlines()[:3]] == [
-        ["KIND", "REVISION"],
+        ["KIND", "NAME"],
         ["revision", "default/hello"],
         ["service", "default/web"],
     ]
@@ -200,7 +200,7 @@ def test_plain_columns_are_aligned_and_have_no_blanks_in_headings():
 def test_a_terminal_shows_when_there_is_no_revision():
     nothing = parse(answer())
     assert status.page(status.read_rows(nothing), for_terminal=True) == (
-        "No revision is known yet.",
+        "No revision or Service is known yet.",
     )
     assert plain(status.page([], for_terminal=False)).startswith("REVISION")
 

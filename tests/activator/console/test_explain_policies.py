@@ -1,0 +1,114 @@
+"""The facts about policies that annotations choose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from activator.admin.queue_view import queue_order_view
+from activator.admin.waiting_view import while_waiting_view
+from activator.admin.wake_view import authorization_view, kept_awake_view, wake_rules_view
+from activator.records.agents import Agents
+from tests.activator.console.explained import POD, shown, view
+from tests.activator.telemetry.world import World
+from throttler.model import AdaptiveMode, FlowKey, HashKey, Policies, QueueOrder
+from throttler.request_policies import (
+    Authorization,
+    RequestPolicies,
+    WaitMode,
+    WakeRules,
+    WhileWaiting,
+)
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_which_pod_gets_a_request_as_annotated(world):
+    throttler = world.revision()
+    policies = Policies("round-robin", HashKey(b"x-user"))
+    world.driver.set_revision(replace(throttler.revision, policies=policies))
+    assert "Balancing  round-robin, hash key header:x-user" in shown(view(world, throttler))
+
+
+def test_the_order_of_the_queue_as_annotated(world):
+    order = QueueOrder(has_classes=True, trusts_header=True, fair_by=FlowKey(b"x-tenant"))
+    throttler = world.revision(policies=Policies(order=order))
+    for _ in range(2):
+        world.request(throttler)
+    answer = view(world, throttler, queueOrder=queue_order_view(throttler))
+    lines = [" ".join(line.split()) for line in shown(answer)]
+    at = lines.index("Order by class: normal unless Activator-Priority selects another")
+    assert lines[at + 1 : at + 4] == [
+        "0 high, 2 normal, 0 low",
+        "fair by header:x-tenant: 1 flow",
+        "2 of (none)",
+    ]
+
+
+def test_what_wakes_it_and_keeps_it_awake(world):
+    wake = WakeRules((b"GET",), (b"prometheus",), (b"/health", b"/metrics"), b"authorization", 204)
+    server = Authorization("http://auth.example.svc/check?secret", cache_seconds=5.0)
+    requests = RequestPolicies(wake=wake, authorization=server)
+    throttler = world.revision(policies=Policies(requests=requests))
+    agents = Agents()
+    for number in range(12):
+        agents.record(b"Prometheus/3.5.0", 5.0 * number)
+    answer = view(
+        world,
+        throttler,
+        wakeRules=wake_rules_view(throttler.revision),
+        authorization=authorization_view(throttler.revision),
+        keptAwakeBy=kept_awake_view(agents, 60.0),
+    )
+    lines = [" ".join(line.split()) for line in shown(answer)]
+    at = lines.index("Wake rules only by the methods GET")
+    assert lines[at + 1 : at + 7] == [
+        "not by the User-Agents prometheus",
+        "not by paths that begin with /health, /metrics",
+        "only with the header authorization",
+        "other requests get 204 while no pod is usable",
+        "Authorization requests that would wait, by http://auth.example.svc/check, cached for 5 s",
+        "Kept awake by Prometheus, 12 requests a minute",
+    ]
+
+
+def test_the_clients_of_waiting_requests(world):
+    waiting = WhileWaiting(
+        (WaitMode.PAGE, WaitMode.REFUSE), page_after=2.5, page_template="shop.html"
+    )
+    throttler = world.revision(policies=Policies(requests=RequestPolicies(waiting=waiting)))
+    world.request(throttler)
+    entry = world.entry(throttler)
+    entry.lease.keep(world.clock.now + 8, world.clock.now)
+    whole = view(
+        world, throttler, whileWaiting=while_waiting_view(throttler, entry, world.clock.now)
+    )
+    lines = [" ".join(line.split()) for line in shown(whole)]
+    at = lines.index("Waiting page, else refuse; a page after 2.5s by the template shop.html")
+    assert lines[at + 1 : at + 3] == [
+        "1 hold, 0 page, 0 heartbeat, 0 refuse",
+        "open pages or refused clients count as one request for 8.0s",
+    ]
+
+
+def test_profile_and_limit_of_the_wait_are_facts(world):
+    lines = [
+        " ".join(line.split())
+        for line in shown(view(world, world.revision(), profile="openai", waitSeconds=600.0))
+    ]
+    assert "Profile openai" in lines
+    assert "Wait at most 600 s for a pod; the time-out counts from then" in lines
+
+
+def test_policies_of_requests_and_pods_are_shown(world):
+    policies = Policies(sticky=HashKey(b"x-session"), adaptive=AdaptiveMode.OBSERVE)
+    throttler = world.revision(concurrency=0, policies=policies)
+    world.healthy(throttler, POD)
+    lines = shown(view(world, throttler))
+    counts = "0 kept, 0 hashed, 0 overflowed, 0 waited"
+    assert f"Sticky     by header:x-session, overflow other: {counts}" in lines
+    assert f"Adaptive   observe, limits that are not applied: {POD} 64" in lines
