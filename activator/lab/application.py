@@ -3,11 +3,14 @@
 ==================== ==========================================================================
 ``/``                a greeting with the pod's name and how the request came
 ``/sleep?ms=N``      the greeting, N milliseconds later
+``/crowd?ms=N&n=M``  the same; with more than M in flight, later by the square of the ratio
 ``/bytes?n=N``       N bytes
 ``/echo``            the request's body, with its content type
 ``/headers``         method, target and headers as they reached the pod, as JSON
 ``/status?code=N``   a response with that status
 ``/stream?n=N&ms=M`` N lines, M milliseconds apart, chunked
+``/events?n=N&ms=M`` the same as an event stream
+``/v1/…``            ``models`` and ``chat/completions`` of the OpenAI API (:mod:`.openai_server`)
 ``/ws``              a WebSocket that returns each message (by :mod:`.websocket`)
 ``/healthz``         200 while the pod is ready, otherwise 503; only in pods without queue-proxy
 ``/toggleReady``     toggles the result of the readiness probe
@@ -21,10 +24,12 @@ It does not use sockets, the clock or queue-proxy.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from activator.lab import openai_server
 from activator.lab.http1 import Request
 from activator.lab.responses import Response, as_json, text
-from activator.lab.state import Switches
+from activator.lab.state import Counters, Switches
 
 #: Upper limits, so that a slip in a URL does not occupy a laptop.
 MAX_DELAY_MS = 3_600_000
@@ -42,19 +47,28 @@ def health_response(request: Request, switches: Switches) -> Response | None:
 
 
 class Application:
-    """The user's container of one pod."""
+    """The user's container of one pod.
 
-    def __init__(self, pod_name: str, switches: Switches) -> None:
+    Arguments:
+        counters: of the pod; the requests in flight slow ``/crowd`` down.
+    """
+
+    def __init__(self, pod_name: str, switches: Switches, counters: Counters) -> None:
         self._pod_name = pod_name
         self._switches = switches
+        self._counters = counters
         self._routes: dict[str, Callable[[Request], Response]] = {
             "/": self._hello,
             "/sleep": self._hello,
+            "/crowd": self._crowd,
             "/bytes": _bytes,
             "/echo": _echo,
             "/headers": _headers,
             "/status": _status,
             "/stream": self._stream,
+            "/events": self._events,
+            "/v1/models": openai_server.models,
+            "/v1/chat/completions": openai_server.chat,
         }
 
     def respond(self, request: Request) -> Response:
@@ -80,12 +94,27 @@ class Application:
         proxied = "through a proxy" if request.header("x-forwarded-for") else "directly"
         way = f"through the {via}" if via else proxied
         delay = _number(request, "ms", 0, MAX_DELAY_MS) / 1000
-        return text(200, f"Hello from {self._pod_name}, asked {way} for {host}\n", delay)
+        return text(200, f"Hello from {self._pod_name}, reached {way} for {host}\n", delay)
+
+    def _crowd(self, request: Request) -> Response:
+        room = max(_number(request, "n", 50, MAX_LINES), 1)
+        times = max(1.0, self._counters.in_flight / room) ** 2
+        response = self._hello(request)
+        return replace(response, delay=min(response.delay * times, MAX_DELAY_MS / 1000))
 
     def _stream(self, request: Request) -> Response:
+        return Response(pieces=self._lines(request), interval=_interval(request))
+
+    def _events(self, request: Request) -> Response:
+        return openai_server.events(self._lines(request), _interval(request))
+
+    def _lines(self, request: Request) -> tuple[bytes, ...]:
         count = _number(request, "n", 5, MAX_LINES)
-        lines = tuple(f"{self._pod_name} line {i}\n".encode() for i in range(1, count + 1))
-        return Response(pieces=lines, interval=_number(request, "ms", 100, MAX_DELAY_MS) / 1000)
+        return tuple(f"{self._pod_name} line {i}\n".encode() for i in range(1, count + 1))
+
+
+def _interval(request: Request) -> float:
+    return _number(request, "ms", 100, MAX_DELAY_MS) / 1000
 
 
 def _bytes(request: Request) -> Response:

@@ -7,8 +7,12 @@ from typing import Final
 
 from activator.lab.scenario import Scenario
 from activator.lab.scenarios import (
+    adaptive_limit,
+    admission,
     drain,
+    event_stream,
     exec_readiness,
+    fair_queue,
     first_start,
     ingress_probe,
     liveness,
@@ -30,6 +34,9 @@ from activator.lab.scenarios import (
     sidecar_liveness,
     sidecar_readiness,
     stale_endpoints,
+    sticky_sessions,
+    waiting_page,
+    wake_rules,
 )
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
@@ -56,6 +63,13 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     plain_ten_times.SCENARIO,
     plain_takeover.SCENARIO,
     plain_sleep.SCENARIO,
+    sticky_sessions.SCENARIO,
+    fair_queue.SCENARIO,
+    waiting_page.SCENARIO,
+    wake_rules.SCENARIO,
+    admission.SCENARIO,
+    event_stream.SCENARIO,
+    adaptive_limit.SCENARIO,
 )
 
 

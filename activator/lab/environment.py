@@ -98,7 +98,9 @@ class Environment:
         self.log_moments: list[float] = []
         self._timeline = timeline
         self._clocks_apart = time.time() - time.monotonic()
-        self.activator = self.new_activator(("local", "--manifests", str(manifests)))
+        self.activator = self.new_activator(
+            ("local", "--manifests", str(manifests), "--admit-port", "0")
+        )
 
     def new_activator(
         self, arguments: Sequence[str], settings: Mapping[str, str] | None = None
@@ -270,7 +272,12 @@ class Environment:
 
     @asynccontextmanager
     async def load(
-        self, app: Viewed, rate: float, posts: int = 0, where: Where | None = None
+        self,
+        app: Viewed,
+        rate: float,
+        posts: int = 0,
+        where: Where | None = None,
+        target: str = "/",
     ) -> AsyncIterator[Load]:
         """Send steady traffic while the block runs; the end of the block awaits all responses.
 
@@ -278,12 +285,13 @@ class Environment:
             rate: requests per second.
             posts: one request in so many is a POST; 0 for none.
             where: host and port to connect to; None for the activator.
+            target: path and query of each request.
         """
 
         async def send(method: str, request_id: str) -> ClientResponse:
-            return await self._send(app, "/", method, {"x-request-id": request_id}, b"", where)
+            return await self._send(app, target, method, {"x-request-id": request_id}, b"", where)
 
-        load = Load(send, rate, posts)
+        load = Load(send, rate, posts, target)
         self.note(Who.CLIENT, f"begins to send {rate:g} requests a second")
         load.start(self.tasks)
         try:

@@ -24,16 +24,18 @@ class Load:
         posts: the ids of all POSTs that were sent.
     """
 
-    def __init__(self, send: Send, rate: float, posts: int = 0) -> None:
+    def __init__(self, send: Send, rate: float, posts: int = 0, target: str = "/") -> None:
         """
         Arguments:
             send: sends one request; must not raise.
             rate: requests per second.
             posts: one request in so many is a POST; 0 for none.
+            target: of the requests, for the summary.
         """
         self._send = send
         self._rate = rate
         self._post_every = posts
+        self._target = target
         self._sent = 0
         self._stop = asyncio.Event()
         self._responded = asyncio.Event()
@@ -69,7 +71,8 @@ class Load:
     def _of(self, method: str) -> str:
         took = [response.took * 1000 for response in self.responses[method]]
         found = ", ".join(f"{n} times {status}" for status, n in self.statuses(method).items())
-        return f"{method} /: {found}; median {median(took):,.0f} ms, maximum {max(took):,.0f} ms"
+        line = f"{method} {self._target}: {found}"
+        return f"{line}; median {median(took):,.0f} ms, maximum {max(took):,.0f} ms"
 
     @property
     def _count(self) -> int:

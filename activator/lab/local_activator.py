@@ -115,6 +115,7 @@ class LocalActivator:
 
     Attributes:
         traffic, admin: address and port for requests, and of the admin API; set by `start`.
+        admission: the same of its admission port; without a port if it has none.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class LocalActivator:
         self._program = _Program([command, *OPTIONS, *rest], log, settings or {})
         self._events = EventStream(event)
         self.traffic: Where = ("", 0)
+        self.admission: Where = ("", 0)
         self.admin: Where = ("", 0)
 
     async def start(self) -> None:
@@ -149,6 +151,8 @@ class LocalActivator:
                 listening = await self._program.listening()
                 self.traffic = _address(listening["http"])
                 self.admin = _address(listening["admin"])
+                if "admit" in listening:
+                    self.admission = _address(listening["admit"])
                 await self._events.open(*self.admin)
         except TimeoutError:
             raise DidNotStart(f"the activator was not ready after {START_PATIENCE:g} s") from None

@@ -84,7 +84,7 @@ class Pod:
         self._known = Switches()
         self.counters = Counters()
         self._emit = emit
-        self._application = Application(options.name, self.switches)
+        self._application = Application(options.name, self.switches, self.counters)
         slots = 0 if options.plain else options.container_concurrency
         self._slots = asyncio.Semaphore(slots) if slots else contextlib.nullcontext()
         self._writers: set[asyncio.StreamWriter] = set()

@@ -141,6 +141,11 @@ class ControlPlane:
         for action in self._on_away:
             action()
 
+    def fall_silent(self) -> None:
+        """Send nothing more on the present watches, and do not end them; new ones work."""
+        for watch in self._watches:
+            watch.fall_silent()
+
     def act(
         self,
         verb: str,

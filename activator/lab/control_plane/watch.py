@@ -49,6 +49,7 @@ class Watch:
         self._lines: deque[bytes] = deque()
         self._has_more = asyncio.Event()
         self._is_over = False
+        self._is_silent = False
         self.is_broken = False
         self._begin(query.get("resourceVersion", ""), query.get("sendInitialEvents") == "true")
         store.listen(self._on_change)
@@ -65,6 +66,10 @@ class Watch:
         self.is_broken = True
         self.close()
 
+    def fall_silent(self) -> None:
+        """Send no more lines, and do not end: the connection seems to be alive."""
+        self._is_silent = True
+
     async def lines(self) -> AsyncIterator[bytes]:
         """Yield each line of the response, until the watch ends.
 
@@ -77,18 +82,18 @@ class Watch:
         while True:
             if self.is_broken:
                 raise ConnectionResetError("the API server broke the connection")
-            while self._lines:
+            while self._lines and not self._is_silent:
                 yield self._lines.popleft()
             now = loop.time()
-            if self._is_over or now >= end:
+            if self._is_over or (now >= end and not self._is_silent):
                 break
-            if now >= bookmark:
+            if now >= bookmark and not self._is_silent:
                 bookmark = now + self._bookmark_period
                 self._bookmark()
                 continue
             self._has_more.clear()
             try:
-                async with asyncio.timeout_at(min(end, bookmark)):
+                async with asyncio.timeout_at(None if self._is_silent else min(end, bookmark)):
                     await self._has_more.wait()
             except TimeoutError:
                 pass

@@ -6,22 +6,22 @@ import pytest
 
 from activator.lab.application import Application
 from activator.lab.http1 import Request
-from activator.lab.state import Switches
+from activator.lab.state import Counters, Switches
 
 
 def ask(target: str, body: bytes = b"", **headers: str):
     named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    application = Application("pod-1", Switches())
+    application = Application("pod-1", Switches(), Counters())
     return application.respond(Request("GET", target, "HTTP/1.1", named, body))
 
 
 def test_greeting_names_the_pod_and_the_way():
     direct = ask("/", Host="127.0.0.1").body
-    assert direct == b"Hello from pod-1, asked directly for 127.0.0.1\n"
+    assert direct == b"Hello from pod-1, reached directly for 127.0.0.1\n"
     through = ask("/", Host="x", K_Original_Host="app.example", K_Proxy_Request="activator").body
-    assert through == b"Hello from pod-1, asked through the activator for app.example\n"
+    assert through == b"Hello from pod-1, reached through the activator for app.example\n"
     proxied = ask("/", Host="app.example", X_Forwarded_For="127.0.0.1").body
-    assert proxied == b"Hello from pod-1, asked through a proxy for app.example\n"
+    assert proxied == b"Hello from pod-1, reached through a proxy for app.example\n"
 
 
 def test_path_says_what_to_do():
@@ -42,6 +42,13 @@ def test_path_says_what_to_do():
     assert b"admin port" in unknown.body
 
 
+@pytest.mark.parametrize(("in_flight", "delay"), [(1, 0.1), (50, 0.1), (100, 0.4), (200, 1.6)])
+def test_crowded_application_slows_down_by_the_square(in_flight, delay):
+    application = Application("pod-1", Switches(), Counters(in_flight=in_flight))
+    response = application.respond(Request("GET", "/crowd?ms=100&n=50", "HTTP/1.1"))
+    assert response.delay == pytest.approx(delay)
+
+
 @pytest.mark.parametrize(
     "target",
     ["/bytes?n=x", "/bytes?n=-1", "/bytes?n=", "/sleep?ms=99999999999", "/status?code=100"],
@@ -54,7 +61,7 @@ def test_wrong_parameter_is_named(target):
 
 def test_switches_are_turned_by_requests():
     switches = Switches()
-    application = Application("pod-1", switches)
+    application = Application("pod-1", switches, Counters())
     for path in ("/toggleReady", "/toggleLive", "/toggleExec"):
         application.respond(Request("GET", path, "HTTP/1.1"))
     assert (switches.ready, switches.live, switches.exec_ready) == (False, False, False)

@@ -28,5 +28,7 @@ def test_scenarios_are_found_by_number_and_by_name_in_the_order_of_the_words():
 
 @pytest.mark.parametrize("word", ["0", "99", "Readiness", ""])
 def test_other_words_get_a_list_of_what_there_is(word):
-    with pytest.raises(LookupError, match=r"1 to 23: exec-readiness, .*drain, plain-cold-start"):
+    with pytest.raises(
+        LookupError, match=rf"1 to {len(SCENARIOS)}: exec-readiness, .*drain, plain-cold-start"
+    ):
         find([word])

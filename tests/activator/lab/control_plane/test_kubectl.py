@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,9 +12,8 @@ import uvloop
 
 from activator.lab.control_plane.server import Server
 from tests.activator.lab.control_plane.world import APPS, SERVICES, World, deployment, service
-from tests.manifests.kubectl import PINNED
+from tests.manifests.kubectl import PINNED, program_path
 from tests.process import PATIENCE
-from tests.programs import skip
 
 
 @pytest.fixture
@@ -41,9 +39,7 @@ class Kubectl:
 
 @pytest.fixture
 async def kubectl(world: World, tmp_path: Path) -> AsyncIterator[Kubectl]:
-    program = str(PINNED) if PINNED.exists() else shutil.which("kubectl")
-    if program is None:
-        skip("no kubectl")
+    program = program_path(PINNED)
     server = Server(world.plane)
     await server.start()
     yield Kubectl(program, tmp_path, server)

@@ -83,3 +83,16 @@ async def test_lines_come_as_objects_change(world):
     await world.send("POST", SERVICES, service("a"))
     assert json.loads(await waiting)["object"]["metadata"]["name"] == "a"
     watch.close()
+
+
+async def test_a_silent_watch_sends_nothing_and_does_not_end_until_its_client_leaves(world):
+    path = f"{SERVICES}?watch=1&allowWatchBookmarks=true&timeoutSeconds=150"
+    watch = await world.watch(path)
+    world.plane.fall_silent()
+    later = await world.watch(path)
+    await world.send("POST", SERVICES, service("a"))
+    asyncio.get_running_loop().call_later(1000.0, watch.close)
+    began = asyncio.get_running_loop().time()
+    assert [line async for line in watch.lines()] == []
+    assert asyncio.get_running_loop().time() == began + 1000.0
+    assert await world.events(later) == [("ADDED", "a")]
