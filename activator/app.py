@@ -172,7 +172,11 @@ def _phases(runtime: Runtime) -> str:
     queued, in_flight = throttler.total.depth, sum(each.in_flight for each in throttler)
     duck = f"serving on for {settings.lame_duck:g} s (lame duck), then " * bool(settings.lame_duck)
     most = f"draining for at most {settings.drain_timeout:g} s"
-    return f"{duck}{most}; {_counted(queued, 'request')} queued and {in_flight} in flight"
+    counts = f"{_counted(queued, 'request')} queued"
+    if undecided := runtime.authorizer.waiting:
+        requests = _counted(undecided, "request")
+        counts += f", {requests} without a decision about authorization,"
+    return f"{duck}{most}; {counts} and {in_flight} in flight"
 
 
 async def _drain(servers: Servers, runtime: Runtime, report: Callable[[str], object]) -> None:

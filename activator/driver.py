@@ -35,7 +35,7 @@ from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler
 from throttler.ticket import SERVED, Outcome, Ticket
-from throttler.wait_reason import waiting_reason
+from throttler.wait_reason import expired_reason, waiting_reason
 
 
 class Prober(Protocol):
@@ -79,6 +79,8 @@ class Driver:
         events: passes events of revisions and pods to listeners.
         autoscaler_lost: returns whether the autoscaler of a kind is configured but not connected.
         on_waiting: called when the first request of a revision is queued.
+        on_stranded: called for each queued request whose revision has lost its last usable pod, if
+            the revision has annotations for requests without a pod.
         on_route: called when a plain Service has another route.
         cold_starts: the cold starts of revisions.
     """
@@ -104,6 +106,7 @@ class Driver:
         self.events = Events()
         self.autoscaler_lost: Callable[[RevisionKind], bool] = lambda _kind: False
         self.on_waiting: Callable[[], None] = lambda: None
+        self.on_stranded: Callable[[Ticket], None] = lambda ticket: None
         self.on_route: Callable[[RevisionID, Route], None] = lambda _revision, _route: None
         self._change_log = ChangeLog(clock, self.why)
         self._narration = Narration(throttler, self.events, self._change_log, clock, self.why)
@@ -152,6 +155,17 @@ class Driver:
         if self.events.listeners:
             self._narration.waits(throttler)
         self._arm()
+
+    def clients_return(self, throttler: RevisionThrottler, now: float) -> None:
+        """Speed up the start of a pod, because clients that have no request now will be back.
+
+        Arguments:
+            throttler: of their revision.
+            now: seconds.
+        """
+        throttler.queue.forecast.clients_return(now)
+        self.prober.hurry(throttler)
+        self.on_waiting()
 
     def requests_wait(self) -> bool:
         """Return whether any request of any revision is queued; O(1)."""
@@ -364,6 +378,8 @@ class Driver:
             self._expire(changes.expired)
         for ticket in changes.assigned:
             ticket.owner.ticket_assigned()
+        for ticket in changes.stranded:
+            self.on_stranded(ticket)
         if changes.service is not None:
             log_route(changes.service)
         self._arm()
@@ -377,11 +393,11 @@ class Driver:
         for ticket in tickets:
             config = ticket.config
             assert config is not None
+            throttler = self.throttler.of(config)
+            assert throttler is not None
             if (why := whys.get(config)) is None:
-                throttler = self.throttler.of(config)
-                assert throttler is not None
                 why = whys[config] = self.why(throttler)
-            ticket.owner.ticket_expired(*why)
+            ticket.owner.ticket_expired(*expired_reason(throttler, ticket, why))
 
     def _release(self, pod: PodTracker) -> None:
         self.prober.forget(pod)

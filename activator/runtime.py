@@ -10,61 +10,56 @@ import asyncio
 import contextlib
 import logging
 import random
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from activator.admin.history import History
+from activator.authorization.authorizer import Authorizer
 from activator.autoscaler.concurrency import Stat
-from activator.autoscaler.reporter import Sink, StatReporter, of_kind
+from activator.autoscaler.links import Links
+from activator.autoscaler.reporter import Sink, StatReporter
 from activator.discovery.source import Source, SourceError
 from activator.discovery.sources import Wiring, make_source
 from activator.driver import Driver
-from activator.knative.configmaps import network
+from activator.knative.configmaps import network, pages
 from activator.knative.configmaps.cluster import ClusterConfig, Listeners, Names
-from activator.knative.configmaps.following import ConfigMapError
+from activator.knative.configmaps.following import ConfigMapError, Followed
+from activator.knative.configmaps.log_changes import LogChanges
 from activator.knative.configmaps.network import NetworkConfig
 from activator.knative.configmaps.observability import ObservabilityConfig
-from activator.knative.configmaps.process_log import LoggingConfig
 from activator.knative.names import CERTIFICATE_SECRET
 from activator.knative.system_objects import SystemObjects
 from activator.plain.hosts import Hosts
 from activator.probing.prober import PodProber
-from activator.process import logs
 from activator.process.outputs import Outputs
 from activator.process.tasks import Tasks
 from activator.proxy.client.proxy import Proxy
+from activator.proxy.exchange.request_key import ClientAddresses
+from activator.proxy.message.page_template import Template
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.pods.probe_pool import ProbePools
 from activator.proxy.transport.unread import UnreadBytes
-from activator.records.loop_lag import LoopLag
 from activator.records.source_status import SourceStatus
 from activator.settings.config import Settings
 from activator.settings.tls_parameters import TlsParameters
 from activator.telemetry.concurrency import ReportedConcurrency
 from activator.telemetry.metrics import Metrics
+from activator.telemetry.observers import Observers
 from activator.telemetry.otel import OpenTelemetry
 from activator.telemetry.request_log import RequestLog, compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
 from throttler import silence
-from throttler.model import RevisionKind
 from throttler.throttler import Limits, Throttler
 
-if TYPE_CHECKING:  # imported where they are needed: each costs time and memory at start
-    from activator.autoscaler.link import AutoscalerLink
+if TYPE_CHECKING:  # imported where it is needed: it costs time and memory at start
     from activator.telemetry.tracing import RequestTracer
 
 logger = logging.getLogger(__name__)
 
 #: Seconds between checks for idle connections that have expired.
 _HOUSEKEEPING = 15.0
-
-#: Seconds for which a lost autoscaler makes the activator not ready. In Knative's Deployment,
-#: kubelet's liveness probe is the same request as its readiness probe. Kubelet restarts the
-#: container after twelve failures, ten seconds apart.
-_LOST_AUTOSCALER = 90.0
 
 
 class StartError(Exception):
@@ -91,15 +86,12 @@ class Runtime:
     ) -> None:
         self.settings = settings
         self._clock = clock
-        self.pod_name = settings.pod_name
         self._tasks = Tasks()
         self._draining = ""
-        self._logged_ignored: tuple[str, ...] = ()
         self._make_source = make_source
         self._source: Source | None = None
-        self.link = self._make_link(settings.autoscaler_url, "autoscaler")
-        self.scaler_link = self._make_link(settings.scaler_url, "scaler")
-        sinks = (*sinks, *self._link_sinks())
+        self.links = Links(settings.autoscaler_url, settings.scaler_url)
+        sinks = (*sinks, *self.links.sinks(settings.pod_name, self._on_stats_sent))
         concurrency = ReportedConcurrency()
         self.history = History(lambda revision: self.driver.entries.known(revision), clock)
         self._reporter = StatReporter((concurrency, self.history, *sinks), clock=clock)
@@ -115,14 +107,10 @@ class Runtime:
         )
         self.driver.prober = self.prober
         self.driver.pools = self.pools
-        self.driver.autoscaler_lost = self._has_no_autoscaler
+        self.driver.autoscaler_lost = self.links.is_lost
         self.proxy = self._make_proxy()
-        self.otel = OpenTelemetry(
-            settings, self._set_tracer, self._tasks.start, lambda: self._metrics.points()
-        )
-        self.loop_lag = LoopLag()
-        self.outputs = outputs or Outputs()
-        self.request_log = RequestLog(self.outputs.stdout, clock)
+        self.authorizer = self.proxy.services.authorizer = Authorizer(clock)
+        self.observers = self._make_observers(outputs or Outputs())
         self.cluster = self._make_cluster_config()
         self.internal_tls = self._make_internal_tls()
         self.system_objects = SystemObjects(
@@ -131,7 +119,7 @@ class Runtime:
             self.internal_tls.set_bundles,
         )
         self.started_at = self.driver.clock()
-        self._metrics = Metrics(self, concurrency.of, self.otel.identity)
+        self._metrics = Metrics(self, concurrency.of, self.observers.otel.identity)
 
     # -- parts ----------------------------------------------------------------------------------
 
@@ -155,13 +143,24 @@ class Runtime:
             knative="knative" in settings.dialect,
         )
 
+    def _make_observers(self, outputs: Outputs) -> Observers:
+        otel = OpenTelemetry(
+            self.settings, self._set_tracer, self._tasks.start, lambda: self._metrics.points()
+        )
+        return Observers(otel, RequestLog(outputs.stdout, self._clock), outputs)
+
     def _make_cluster_config(self) -> ClusterConfig:
         settings = self.settings
+        log_changes = LogChanges(settings.log_level)
+        templates: Followed[Mapping[str, Template]] = Followed(
+            pages.NAME, pages.reader_of(Template), {}, self._set_pages
+        )
         return ClusterConfig(
             Names(settings.config_logging_name, settings.config_observability_name),
-            Listeners(self._set_network, self._set_logging, self._set_observability),
+            Listeners(self._set_network, log_changes.apply, self._set_observability),
             check_template=compiled,
             log_level=settings.log_level,
+            more=(templates,),
         )
 
     def _make_internal_tls(self) -> InternalTls:
@@ -201,25 +200,8 @@ class Runtime:
             unhealthy=self.ready,
             server_timing=settings.server_timing,
             cold_start_header=settings.cold_start_header,
+            clients=ClientAddresses(settings.trusted_proxies),
         )
-
-    @staticmethod
-    def _make_link(url: str, peer: str) -> AutoscalerLink | None:
-        if not url:
-            return None
-        from activator.autoscaler.link import AutoscalerLink
-
-        return AutoscalerLink(url, peer=peer)
-
-    def _link_sinks(self) -> Iterator[Sink]:
-        """Yield a sink for each link. Frames have no kinds, so each peer gets its kind alone."""
-        peers = {RevisionKind.REVISION: self.link, RevisionKind.SERVICE: self.scaler_link}
-        for kind, link in peers.items():
-            if link is not None:
-                from activator.autoscaler.wire import frame_sink
-
-                pod_name = self.settings.pod_name
-                yield of_kind(kind, frame_sink(link.send, pod_name, self._on_stats_sent))
 
     def _on_stats_sent(self, stats: list[Stat]) -> Callable[[], None]:
         """Return a function that records that a report was sent, for the phases of cold starts."""
@@ -239,26 +221,22 @@ class Runtime:
         self.pools.set_passthrough(config.pod_addressability)
         self.driver.set_mesh(config.mesh_mode, config.pod_addressability)
 
-    def _set_logging(self, config: LoggingConfig) -> None:
-        logs.change_level(config.level or self.settings.log_level)
-        if (zap := config.zap) is None:
-            logs.reshape()
-            return
-        logs.reshape(zap.shape, zap.encoding, sys.stdout if zap.stream == "stdout" else None)
-        logged, self._logged_ignored = self._logged_ignored, zap.ignored
-        if zap.ignored and zap.ignored != logged:
-            logger.warning("zap-logger-config: not supported: %s", ", ".join(zap.ignored))
-
     def _set_observability(self, config: ObservabilityConfig) -> None:
         """Apply the observability ConfigMap."""
-        self.otel.apply(config)
-        logs_requests = self.request_log.configure(config.request_log)
-        self.proxy.services.request_log = self.request_log if logs_requests else None
+        self.proxy.services.request_log = self.observers.apply(config)
+
+    def _set_pages(self, templates: Mapping[str, Template]) -> None:
+        self.proxy.services.templates = templates
 
     def _set_tracer(self, tracer: RequestTracer | None) -> None:
         self.proxy.services.tracer = tracer
 
     # -- for the admin port ---------------------------------------------------------------------
+
+    @property
+    def pod_name(self) -> str:
+        """The name of this activator's pod."""
+        return self.settings.pod_name
 
     @property
     def config_errors(self) -> Mapping[str, int]:
@@ -273,26 +251,10 @@ class Runtime:
         """Return why the activator is not ready; empty if it is. The texts are Knative's."""
         if self._draining:
             return self._draining
-        if self._misses_autoscaler():
+        needed = not self.settings.ready_without_autoscaler
+        if needed and self.links.misses_autoscaler():
             return "connection has not yet been established"
         return ""
-
-    def _has_no_autoscaler(self, kind: RevisionKind) -> bool:
-        """Return whether the autoscaler of a kind is configured but not connected."""
-        link = self.link if kind is RevisionKind.REVISION else self.scaler_link
-        return link is not None and not link.connected
-
-    def _misses_autoscaler(self) -> bool:
-        """Return whether a missing autoscaler makes the activator not ready.
-
-        After a long loss it does not. A restart of all activators would not bring the autoscaler
-        back, and would end all requests. The scaler of Services never does: its fail-over takes
-        up to a minute, and Services with pods do not need it.
-        """
-        link = self.link
-        if link is None or link.connected or self.settings.ready_without_autoscaler:
-            return False
-        return not link.ever_connected or link.lost_for() < _LOST_AUTOSCALER
 
     def source_status(self) -> SourceStatus | None:
         """Return the state of the source of objects; None before the source exists."""
@@ -308,7 +270,7 @@ class Runtime:
         # Encryption is not fixed yet. A plaintext probe that passes now would not prove that
         # requests can reach the pod over TLS.
         self.prober.hold()
-        self.loop_lag.start()
+        self.observers.loop_lag.start()
         try:
             source = await self._start_discovery()
             self._freeze_config(source)
@@ -316,18 +278,18 @@ class Runtime:
                 await self._start_internal_tls(source)
             self.prober.go_on()
             self._tasks.start(self._reporter.run())
-            for link in (self.link, self.scaler_link):
-                if link is not None:
-                    self._tasks.start(link.run())
+            for link in self.links:
+                self._tasks.start(link.run())
             self._tasks.start(self._housekeep())
             self._tasks.start(self._look_for_silence())
             yield
         finally:
-            self.loop_lag.close()
+            self.observers.loop_lag.close()
             self.prober.close()
             self.proxy.timers.close()
             self.driver.close()
-            await self.otel.close()
+            await self.authorizer.close()
+            await self.observers.otel.close()
             await self._tasks.close()
             if self._source is not None:  # it may be connected without running
                 await self._source.close()

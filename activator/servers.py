@@ -24,8 +24,10 @@ from activator.admin.application import create_app, create_metrics_app
 from activator.admin.event_feed import EventFeed
 from activator.admin.profiling import create_profiling_app
 from activator.process.tasks import Tasks
-from activator.proxy.client.listener import GatedServer, data_server, listen
+from activator.proxy.client.listener import GatedServer, data_server, listen, service_listener
 from activator.proxy.client.service_ports import ServicePorts
+from activator.proxy.client.tls_listener import Listener
+from activator.proxy.exchange.port import Admission, Port
 from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings
 from activator.tls.metrics_port import metrics_tls
@@ -63,7 +65,11 @@ class Servers:
         self._events = EventFeed(runtime.driver.events)
         connections = runtime.pools.files.shares.admin
         self._app = create_app(
-            runtime, settings.admin_hosts, self._events, settings.scaler_page_url
+            runtime,
+            settings.admin_hosts,
+            self._events,
+            settings.scaler_page_url,
+            self._addresses.get("admit", ""),
         )
         self.admin = _asgi_server(self._app, connections)
         self._metrics = _asgi_server(create_metrics_app(runtime), connections)
@@ -71,6 +77,7 @@ class Servers:
         if secure is not None:
             self._metrics.secure[self._sockets["metrics"]] = secure.context
         self._data = [data_server(runtime.proxy)]
+        self._admission: Listener | None = None
         self.service_ports = ServicePorts(runtime.proxy, settings.bind)
         runtime.driver.on_route = self.service_ports.set_route
 
@@ -98,6 +105,8 @@ class Servers:
         gc.freeze()
         await self._serve(self._data[0], *data)
         self.service_ports.start()
+        if "admit" in sockets:
+            self._admission = self._listen_for_proxies(sockets["admit"])
 
     async def _serve(self, server: GatedServer, *sockets: socket.socket) -> None:
         task = asyncio.create_task(server.serve(list(sockets)))  # noqa: TID251 # held in _tasks
@@ -116,6 +125,12 @@ class Servers:
         self._addresses["https"] = _address(sock)
         self._data[0].secure[sock] = self._runtime.internal_tls.server.context
         return sock
+
+    def _listen_for_proxies(self, sock: socket.socket) -> Listener:
+        """Accept proxies on the admission port; its connections end as clients' do."""
+        settings = self._runtime.settings
+        admission = Admission(settings.admit_prefix.encode(), settings.max_target_bytes)
+        return service_listener(self._runtime.proxy, sock, Port(admission=admission))
 
     async def failed(self) -> None:
         """Return when a listener has ended by itself; the log says which."""
@@ -136,7 +151,7 @@ class Servers:
         Returns:
             How many connections with open requests were closed at its end.
         """
-        self.service_ports.close()
+        self._stop_accepting()
         for server in self._data:
             server.should_exit = True
         tasks = [self._tasks[server] for server in self._data]
@@ -152,10 +167,16 @@ class Servers:
             server.force_exit = True
         return cut
 
+    def _stop_accepting(self) -> None:
+        """Close the ports that no server of uvicorn has; open connections stay."""
+        self.service_ports.close()
+        if self._admission is not None:
+            self._admission.close()
+
     async def stop(self) -> None:
         """Close all servers and sockets."""
         self._events.close()
-        self.service_ports.close()
+        self._stop_accepting()
         for server in self._tasks:
             server.should_exit = True
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -181,6 +202,8 @@ def _listen(settings: Settings) -> dict[str, socket.socket]:
         "metrics": (settings.metrics_bind, settings.metrics_port),
         "profiling": (settings.bind, settings.profiling_port),
     }
+    if settings.admit_port is not None:
+        wanted["admit"] = (settings.bind, settings.admit_port)
     with ExitStack() as opened:
         sockets = {
             name: opened.enter_context(listen(host, port, f"--{name}-port"))

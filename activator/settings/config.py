@@ -91,6 +91,18 @@ class Settings:
         "port.",
         local="0",
     )
+    admit_port: int | None = setting(
+        values.OPTIONAL_PORT, "ACTIVATOR_ADMIT_PORT", LISTENERS, "",
+        "Port on which proxies ask for a pod before they send a request past the activator: nginx "
+        "`auth_request`, forward authentication, Envoy `ext_authz`. Empty means no such port.",
+        "Only some installations have such a proxy. The port trusts its clients.",
+    )
+    admit_prefix: str = setting(
+        values.PATH_PREFIX, "ACTIVATOR_ADMIT_PREFIX", LISTENERS, "",
+        "Path prefix that Envoy's `ext_authz` puts before the path of a request to the admission "
+        "port (`path_prefix`); other proxies describe the path in header fields.",
+        "Envoy needs none.",
+    )
     bind: str = setting(
         values.ADDRESS, "ACTIVATOR_BIND", LISTENERS, defaults.EVERY_ADDRESS,
         "Address of the listeners for traffic and metrics.",
@@ -341,11 +353,17 @@ class Settings:
         "Knative queues such a request. Turn it on if clients prefer an early error to a late "
         "one. The estimate does not foresee clients that cancel.",
     )
+    trusted_proxies: tuple[values.Network, ...] = setting(
+        values.NETWORKS, "ACTIVATOR_TRUSTED_PROXIES", REQUESTS, "",
+        "Networks of proxies, separated by commas. For their requests, the last address of "
+        "`X-Forwarded-For` is the client's address.",
+        "Any client can send the header, so it counts only from a proxy that you know.",
+    )
     borrow: bool = setting(
         values.BOOLEAN, "ACTIVATOR_BORROW", WAITING, "true",
-        "Whether a request uses an idle pod of another activator's share before it is queued.",
-        "A request should not wait while a pod is idle; turn it off to share pods as Knative "
-        "does.",
+        "Whether requests use pods of another activator's share while the own share is full.",
+        "Traffic is rarely even, so one share may be full while another is idle; turn it off to "
+        "share pods as Knative does.",
     )
     server_timing: bool = setting(
         values.BOOLEAN, "ACTIVATOR_SERVER_TIMING", WAITING, "false",

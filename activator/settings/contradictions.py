@@ -70,6 +70,7 @@ def _shared_ports(known: Mapping[str, Any]) -> list[str]:
     addresses = {
         "http_port": known["bind"],
         "h2c_port": known["bind"],
+        "admit_port": known["bind"],
         "metrics_port": known["metrics_bind"],
         "profiling_port": known["bind"],
         "admin_port": known["admin_bind"],
@@ -80,7 +81,8 @@ def _shared_ports(known: Mapping[str, Any]) -> list[str]:
         f"or 0 to pick a free one."
         for position, one in enumerate(names)
         for other in names[position + 1 :]
-        if known[one] == known[other] != 0 and _overlap(addresses[one], addresses[other])
+        if known[one] == known[other] not in (0, None)
+        and _overlap(addresses[one], addresses[other])
     ]
 
 

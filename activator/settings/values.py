@@ -18,6 +18,8 @@ from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
 T = TypeVar("T")
+#: A network of addresses.
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # One step above the range of Go's int64 of nanoseconds (292 years); keeps floats finite.
 MAX_DURATION = 2**63 / 1e9
@@ -45,6 +47,7 @@ _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _DNS_LABEL = re.compile(_LABEL)
+_PATH_PREFIX = re.compile(r"/[-/.~!$&'()*+,;=:@%\w]{0,199}", re.ASCII)
 _DNS_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _VERSION = re.compile(r"v?[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}(?:[-+][0-9A-Za-z.+-]+)?")
 
@@ -221,6 +224,17 @@ def _collector(text: str) -> str:
     return _COLLECTOR_URL.parse(text if "://" in text else f"https://{text}")
 
 
+def _optional_port(text: str) -> int | None:
+    return PORT.parse(text) if text else None
+
+
+def _path_prefix(text: str) -> str:
+    """Parse a path prefix; a slash at its end has no meaning."""
+    if text and _PATH_PREFIX.fullmatch(text) is None:
+        raise ValueError(f"no path: {text!r}")
+    return text.rstrip("/")
+
+
 def _metrics_port(text: str) -> int:
     number = _digits(text)
     if number != 0 and not 1024 <= number <= 65535:
@@ -246,6 +260,12 @@ def _hosts(text: str) -> tuple[str, ...]:
     return tuple(_matching(_DNS_NAME, name, 253) for name in names if name)
 
 
+def _networks(text: str) -> tuple[Network, ...]:
+    """Return the networks of a list; an address alone is a network of one address."""
+    parts = [part.strip() for part in text.split(",")]
+    return tuple(ipaddress.ip_network(part) for part in parts if part)
+
+
 def _existing_folder(text: str) -> Path | None:
     if not text:
         return None
@@ -264,6 +284,11 @@ def _not_empty(text: str) -> str:
 PORT = Kind(
     count(0, 65535).parse, "a port number from 0 to 65535, where 0 picks a free one", "PORT"
 )
+OPTIONAL_PORT = Kind(
+    _optional_port,
+    "a port number from 0 to 65535, where 0 picks a free one, or nothing",
+    "PORT",
+)
 METRICS_PORT = Kind(
     _metrics_port, "0, which picks a free port, or a port number from 1024 to 65535", "PORT"
 )
@@ -280,7 +305,15 @@ BOOLEAN = Kind(parse_bool, "true or false", "true|false")
 TEXT = Kind(str, "any text", "TEXT")
 NAME = Kind(_not_empty, "a text of at least one character", "NAME")
 FOLDER = Kind(_existing_folder, "the path of an existing folder", "DIR")
+PATH_PREFIX = Kind(
+    _path_prefix, "a path of at most 200 characters, such as /admit, or nothing", "PATH"
+)
 HOSTS = Kind(_hosts, "host names with commas between, without ports, or nothing", "NAME,…")
+NETWORKS = Kind(
+    _networks,
+    "networks with commas between, such as 10.0.0.0/8 or fd00::/8, or nothing",
+    "CIDR,…",
+)
 DNS_LABEL = Kind(
     lambda text: _matching(_DNS_LABEL, text, 63),
     "a Kubernetes name of lower-case letters, digits and -",

@@ -19,12 +19,14 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from activator import app
+from activator.authorization import authorizer
 from activator.autoscaler import wire
 from activator.autoscaler.concurrency import Stat
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from activator.runtime import Runtime
 from activator.servers import Servers
 from activator.settings.config import load
+from tests.activator.authorization.servers import UNAUTHORIZED, auth_server
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event, expired
 from tests.activator.discovery.recording import config_map
 from tests.conftest import on_uvloop
@@ -522,11 +524,12 @@ async def test_listener_that_fails_ends_the_process_with_1_and_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Kubernetes starts another process only if this one ends; a process without a listener is no
-    use.
+    use. The drain waits for a request whose authorization is not decided.
     """
     flags = {"manifests": str(tmp_path), "bind": "127.0.0.1", "lame_duck": "0s"}
     ports = dict.fromkeys(("http_port", "h2c_port", "admin_port", "metrics_port"), "0")
     caplog.set_level("INFO")
+    monkeypatch.setattr(authorizer, "LONGEST", PATIENCE)
     made: list[Servers] = []
 
     class Known(Servers):
@@ -535,14 +538,28 @@ async def test_listener_that_fails_ends_the_process_with_1_and_in_order(
             made.append(self)
 
     monkeypatch.setattr(app, "Servers", Known)
-    running = asyncio.ensure_future(app._run(load("local", {**flags, **ports}, {})))
-    await until(partial(_has_said, caplog, "listening: "), "it listens")
-    address = made[0].describe()["h2c"]
-    made[0]._sockets["h2c"].shutdown(socket.SHUT_RDWR)  # accept(2) fails from now on
-    async with asyncio.timeout(PATIENCE):
-        assert await running == 1
-    assert f"the listener h2c has failed: {address}" in caplog.messages
-    assert "ended; during the shutdown: 0 requests served" in caplog.messages
+    async with auth_server() as decides:
+        decides.answer = b""
+        asking = {"activator.dev/auth-url": decides.url}
+        write_object(tmp_path, revision("hello", annotations=asking))
+        running = asyncio.ensure_future(app._run(load("local", {**flags, **ports}, {})))
+        await until(partial(_has_said, caplog, "listening: "), "it listens")
+        http = int(made[0].describe()["http"].rpartition(":")[2])
+        waits = asyncio.ensure_future(_get_hello(http))
+        await decides.asked.wait()
+        assert app._phases(made[0]._runtime) == (
+            "draining for at most 30 s; 0 requests queued, 1 request without a decision about "
+            "authorization, and 0 in flight"
+        )
+        address = made[0].describe()["h2c"]
+        made[0]._sockets["h2c"].shutdown(socket.SHUT_RDWR)  # accept(2) fails from now on
+        failed = partial(_has_said, caplog, f"the listener h2c has failed: {address}")
+        await until(failed, "the failure is logged")
+        decides.connections[0].transport.write(UNAUTHORIZED)
+        async with asyncio.timeout(PATIENCE):
+            assert await running == 1
+        assert (await waits).startswith(b"HTTP/1.1 401 ")
+    assert "ended; during the shutdown: 0 requests served, 1 denied" in caplog.messages
 
 
 async def _has_said(caplog: pytest.LogCaptureFixture, text: str) -> bool:

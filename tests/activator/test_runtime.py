@@ -184,6 +184,7 @@ JUST_LOST = Link(connected=False, ever_connected=True, lost_for=89.0)
 LONG_LOST = Link(connected=False, ever_connected=True, lost_for=91.0)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("link", "without", "is_ready"),
     [
@@ -199,7 +200,7 @@ async def test_a_lost_autoscaler_makes_not_ready_for_less_than_kubelets_patience
     tmp_path: Path, link: Any, without: str, is_ready: bool
 ) -> None:
     runtime = Runtime(settings(tmp_path, ready_without_autoscaler=without))
-    runtime.link = link
+    runtime.links.autoscaler = link
     assert runtime.ready() == ("" if is_ready else "connection has not yet been established")
 
 
@@ -210,11 +211,11 @@ async def test_requests_without_pods_wait_for_an_autoscaler_that_should_be_there
     tmp_path: Path, link: Any, lost: bool
 ) -> None:
     runtime = Runtime(settings(tmp_path))
-    runtime.link = link
+    runtime.links.autoscaler = link
     wanted = Reason.AUTOSCALER_UNREACHABLE if lost else Reason.NO_ENDPOINTS
     assert why_a_sleeping_one_waits(runtime, RevisionKind.REVISION) is wanted
     assert why_a_sleeping_one_waits(runtime, RevisionKind.SERVICE) is Reason.NO_ENDPOINTS
-    runtime.link, runtime.scaler_link = None, link
+    runtime.links.autoscaler, runtime.links.scaler = None, link
     wanted = Reason.SCALER_UNREACHABLE if lost else Reason.NO_ENDPOINTS
     assert why_a_sleeping_one_waits(runtime, RevisionKind.REVISION) is Reason.NO_ENDPOINTS
     assert why_a_sleeping_one_waits(runtime, RevisionKind.SERVICE) is wanted
@@ -229,7 +230,7 @@ def why_a_sleeping_one_waits(runtime: Runtime, kind: RevisionKind) -> Reason:
 async def test_a_missing_scaler_of_services_does_not_make_not_ready(tmp_path: Path) -> None:
     """Services with pods do not need it, and its fail-over takes up to a minute."""
     runtime: Any = Runtime(settings(tmp_path))
-    runtime.scaler_link = NEVER_FOUND
+    runtime.links.scaler = NEVER_FOUND
     assert runtime.ready() == ""
 
 
@@ -246,7 +247,7 @@ async def test_each_autoscaler_gets_the_load_of_its_own_kind(
     monkeypatch.setattr(AutoscalerLink, "send", send)
     urls = {"autoscaler_url": "ws://127.0.0.1:1", "scaler_url": "ws://127.0.0.1:1"}
     runtime = Runtime(settings(tmp_path, dialect=dialects, **urls))
-    for kind, link in ((SERVICE, runtime.scaler_link), (REVISION, runtime.link)):
+    for kind, link in ((SERVICE, runtime.links.scaler), (REVISION, runtime.links.autoscaler)):
         runtime._reporter.load(RevisionID("default", "a", kind)).request_began(0.0)
         assert frames == [(link, "default/a")]
         frames.clear()
@@ -268,6 +269,18 @@ async def test_the_log_level_follows_the_configmap_and_a_wrong_one_changes_nothi
         "log level: error",
         "log level: info",
     ]
+
+
+async def test_templates_of_waiting_pages_follow_their_configmap(tmp_path: Path) -> None:
+    runtime = Runtime(settings(tmp_path))
+    runtime.system_objects.set_config_map("activator-pages", {"shop.html": "{{polling}}<p>"})
+    services = runtime.proxy.services
+    good = services.templates["shop.html"]
+    runtime.system_objects.set_config_map("activator-pages", {"shop.html": "<p onclick=a>"})
+    assert services.templates["shop.html"] is good
+    assert runtime.config_errors["activator-pages"] == 1
+    runtime.system_objects.set_config_map("activator-pages", {})
+    assert (services.templates, runtime.config_errors["activator-pages"]) == ({}, 0)
 
 
 def network_config_map(**data: str) -> dict[str, Any]:
@@ -393,5 +406,5 @@ async def test_last_line_of_the_request_log_is_written_before_the_end(
         runtime.system_objects.set_config_map("config-observability", data)
         assert runtime.proxy.services.request_log is not None
         runtime.proxy.services.request_log.ended(record(trace_id="the-last"))
-    assert all(runtime.outputs.close())
+    assert all(runtime.observers.outputs.close())
     assert capfd.readouterr().out == "the-last\n"

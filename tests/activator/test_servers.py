@@ -42,25 +42,37 @@ def runtime(folder: Path, **ports: str) -> Runtime:
 
 
 async def test_each_port_serves_what_is_its_own(tmp_path: Path) -> None:
-    servers = Servers(runtime(tmp_path))
+    servers = Servers(runtime(tmp_path, admit_port="0", admit_prefix="/admit"))
     await servers.start()
     at = servers.describe()
     async with httpx.AsyncClient(trust_env=False) as client:
         assert (await client.get(f"http://{at['admin']}/readyz")).status_code == 200
+        activator = (await client.get(f"http://{at['admin']}/api/v1/activator")).json()
+        assert activator["admission"] == at["admit"]
+        assert (await client.get(f"http://{at['admit']}/other")).status_code == 400
         assert (await client.get(f"http://{at['metrics']}/metrics")).status_code == 200
         assert (await client.get(f"http://{at['metrics']}/api/v1/revisions")).status_code == 404
         assert (await client.get(f"http://{at['profiling']}/debug/pprof/")).status_code == 404
         shown = {"runtime-profiling": "enabled"}
         servers._runtime.system_objects.set_config_map("config-observability", shown)
         assert (await client.get(f"http://{at['profiling']}/debug/pprof/")).status_code == 200
-        for port in ("http", "h2c"):
-            answer = await client.get(f"http://{at[port]}/")
+        for port in ("http", "h2c", "admit"):
+            answer = await client.get(f"http://{at[port]}/admit")
             assert answer.headers["activator-reason"].startswith("unknown-revision")
     await servers.stop_data(1.0)
+    host, _, port = at["admit"].partition(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)))
     await servers.stop()
 
 
-@pytest.mark.parametrize("setting", ["http", "h2c", "admin", "metrics", "profiling"])
+async def test_without_its_setting_there_is_no_admission_port(tmp_path: Path) -> None:
+    servers = Servers(runtime(tmp_path))
+    assert "admit" not in servers.describe()
+    await servers.stop()
+
+
+@pytest.mark.parametrize("setting", ["http", "h2c", "admin", "metrics", "profiling", "admit"])
 async def test_a_taken_port_is_reported_with_its_setting(tmp_path: Path, setting: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

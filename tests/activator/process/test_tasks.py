@@ -13,6 +13,7 @@ from tests.conftest import both_loops
 pytestmark = both_loops
 
 
+@pytest.mark.untraced
 async def test_a_task_runs_without_another_reference():
     tasks = Tasks()
     done = asyncio.Event()

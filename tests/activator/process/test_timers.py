@@ -124,6 +124,7 @@ async def test_one_that_moves_earlier_in_the_same_second_again_and_again_does_no
 
 
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.untraced  # long when traced
 async def test_each_is_looked_at_when_it_is_due_and_never_else(timers, seed):
     """Compare with a plain record of the armed timers."""
     random = Random(seed)

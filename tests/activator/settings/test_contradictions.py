@@ -21,6 +21,8 @@ def test_two_listeners_on_one_port_are_refused():
         local({"http_port": "8080"})
     with pytest.raises(ConfigError, match="h2c_port and metrics_port"):
         local({"h2c_port": "9000", "metrics_port": "9000"})
+    with pytest.raises(ConfigError, match="h2c_port and admit_port"):
+        local({"h2c_port": "9000", "admit_port": "9000"})
 
 
 def test_one_port_on_two_addresses_and_two_free_ones_are_fine():

@@ -31,6 +31,7 @@ def test_durations_read_as_go_reads_them(text, seconds):
     assert values.parse_duration(text) == pytest.approx(seconds)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "text",
     [
@@ -92,6 +93,11 @@ def test_booleans_are_those_of_go():
         (values.PORT, "0", 0),
         (values.PORT, "65535", 65535),
         (values.METRICS_PORT, "0", 0),
+        (values.OPTIONAL_PORT, "", None),
+        (values.OPTIONAL_PORT, "0", 0),
+        (values.PATH_PREFIX, "", ""),
+        (values.PATH_PREFIX, "/", ""),
+        (values.PATH_PREFIX, "/a/b-c/", "/a/b-c"),
         (values.METRICS_PORT, "1024", 1024),
         (values.ADDRESS, "::1", "::1"),
         (values.ADDRESS, "localhost", "127.0.0.1"),
@@ -118,6 +124,8 @@ def test_kinds_accept(kind, text, value):
     ("kind", "text"),
     [(values.PORT, text) for text in ("65536", "-1", "", "80x", "8_0", " 80", "٨٠", "+80", "8.0")]
     + [(values.METRICS_PORT, text) for text in ("1", "1023", "65536")]
+    + [(values.OPTIONAL_PORT, text) for text in ("-1", "65536", "off")]
+    + [(values.PATH_PREFIX, text) for text in ("a", "/a b", "/a?b", "/a#b", "/é", 201 * "/")]
     + [(values.ADDRESS, text) for text in ("", "example.com", "1.2.3", "1.2.3.4:80", "[::1]")]
     + [(values.DOMAIN, text) for text in ("", ".", "a..b", "-a", "a_b", "A", "a" * 300)]
     + [(values.VERSION, text) for text in ("", "v1", "1.34", "latest", "v1.34.0\n")]
