@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -162,7 +162,13 @@ class Deployment:
         every: the present pods and all earlier ones.
     """
 
-    def __init__(self, api: ApiServer, name: str, container_concurrency: int) -> None:
+    def __init__(
+        self,
+        api: ApiServer,
+        name: str,
+        container_concurrency: int,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self.gate = asyncio.Event()
         self.gate.set()
@@ -173,7 +179,14 @@ class Deployment:
         self._api = api
         self._tasks: set[asyncio.Future[None]] = set()
         self._changed = asyncio.Event()
-        api.put(revision(name, container_concurrency=container_concurrency, uid=f"uid-of-{name}"))
+        api.put(
+            revision(
+                name,
+                container_concurrency=container_concurrency,
+                annotations=annotations,
+                uid=f"uid-of-{name}",
+            )
+        )
         self._publish()
 
     async def __aenter__(self) -> Deployment:

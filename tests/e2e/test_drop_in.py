@@ -247,7 +247,7 @@ async def test_service_scales_from_zero_by_the_stats_and_back(tmp_path: Path) ->
         # One request starts a pod; the activator reports it at once, and the new pod serves it.
         first = await world.ingress.fetch("/")
         assert (first.status, len(deployment.every)) == (200, 1)
-        assert f"Hello from {REVISION}-1, asked through the activator" in first.body
+        assert f"Hello from {REVISION}-1, reached through the activator" in first.body
         _, poke = autoscaler.stats[0]
         assert (poke.concurrency, poke.request_count) == (1.0, 1)
 

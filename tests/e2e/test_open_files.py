@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from asyncio import StreamReader, StreamWriter, Task
 from collections import Counter
 from pathlib import Path
@@ -57,10 +58,15 @@ class SlowPod(Pod):
 
 
 async def ask(address: tuple[str, int]) -> str:
-    """Send one request on a new connection; return its outcome."""
+    """Send one request on a new connection; return its outcome.
+
+    The request follows the connection at once. If it came a second later, the activator could have
+    evicted the connection as idle.
+    """
     try:
-        reader, writer = await asyncio.open_connection(*address)
-        writer.write(REQUEST)
+        client = socket.create_connection(address)
+        client.sendall(REQUEST)
+        reader, writer = await asyncio.open_connection(sock=client)
         answer = await reader.read()
         writer.close()
     except OSError as error:

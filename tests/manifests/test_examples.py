@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from activator.objects.fields import ObjectKey, root
-from activator.plain.annotations import Annotations, Owner, Route, is_enabled, parse, unknown
+from activator.plain.annotation_values import Owner, Route
+from activator.plain.annotations import Annotations, is_enabled, parse, unknown
 from activator.scale.external_metrics.objects import GROUP, GROUP_VERSION, METRIC, SERVICE
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.owners.owners import HPA, Owners
@@ -63,7 +64,14 @@ SHAPES: dict[tuple[str, str], Any] = {
         ],
     },
     ("traefik.io/v1alpha1", "Middleware"): {
-        "headers": {"customRequestHeaders": {"Activator-Service": None}}
+        "headers": {
+            "customRequestHeaders": {
+                "Activator-Service": None,
+                "X-Original-Method": None,
+                "X-Original-URL": None,
+            }
+        },
+        "forwardAuth": {"address": None},
     },
     ("keda.sh/v1alpha1", "ScaledObject"): {
         "scaleTargetRef": {"name": None},

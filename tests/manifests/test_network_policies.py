@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from activator.settings.config import SETTINGS, load
-from activator.settings.values import METRICS_PORT, PORT
+from activator.settings.values import METRICS_PORT, OPTIONAL_PORT, PORT
 from activator.tls.internal_encryption import POD_PORT as POD_TLS_PORT
 from tests.manifests import knative
 from tests.manifests.kustomize import MANIFESTS, Object, build, find
@@ -21,6 +21,7 @@ OF_REVISIONS = MANIFESTS / "examples" / "network-policy-of-revisions.yaml"
 #: Ports of queue-proxy: HTTP/1.1, HTTP/2, TLS (Knative pkg/networking/constants.go).
 POD_PORTS = {8012, 8013, POD_TLS_PORT}
 TRAFFIC = {"http_port", "h2c_port", "https_port"}
+ADMISSION = {"ACTIVATOR_ADMIT_PORT": "8014"}
 #: Ports that no policy opens, and why no client needs them.
 CLOSED = {
     "admin_port": "listens on loopback; `kubectl port-forward` leads there",
@@ -36,12 +37,13 @@ def objects() -> list[Object]:
 @pytest.fixture(scope="module")
 def ports() -> dict[str, int]:
     """Return every port that the program opens, by the name of its setting."""
-    settings = load("run", {}, knative.ENVIRONMENT, resolv_conf=Path("/nowhere"))
+    environment = knative.ENVIRONMENT | ADMISSION
+    settings = load("run", {}, environment, resolv_conf=Path("/nowhere"))
     return {row.name: getattr(settings, row.name) for row in SETTINGS if _is_port(row.kind)}
 
 
 def _is_port(kind: object) -> bool:
-    return kind in (PORT, METRICS_PORT)
+    return kind in (PORT, OPTIONAL_PORT, METRICS_PORT)
 
 
 def policy(objects: list[Object], name: str) -> Any:
@@ -74,7 +76,8 @@ def test_each_port_of_the_program_is_let_in_or_closed_on_purpose(
 def test_traffic_and_metrics_are_apart(objects: list[Object], ports: dict[str, int]) -> None:
     """A client of metrics cannot reach revisions, and the ingress cannot read metrics."""
     assert let_in(policy(objects, "activator-metrics")) == {ports["metrics_port"]}
-    assert let_in(policy(objects, "activator-traffic")) == {ports[name] for name in TRAFFIC}
+    traffic = {ports[name] for name in (*TRAFFIC, "admit_port")}
+    assert let_in(policy(objects, "activator-traffic")) == traffic
 
 
 def test_the_autoscaler_may_ask_before_it_scales_to_zero(

@@ -27,6 +27,7 @@ KNATIVE = MANIFESTS / "overlays" / "knative"
 NAMESPACE = "activator-system"
 COMPONENTS = (
     *("network-policies-of-services", "service-monitor", "pod-monitor", "external-metrics"),
+    "admission",
 )
 #: The dialects together, beside Knative.
 BESIDE = ("services", "network-policies", *COMPONENTS)
@@ -295,3 +296,16 @@ def test_each_port_of_the_scaler_is_let_in(objects: list[Object]) -> None:
     }
     closed = {port["name"] for port in container["ports"] if port["containerPort"] not in opened}
     assert closed == set()
+
+
+def test_the_admission_port_is_open_in_pod_and_service() -> None:
+    assert all("8014" not in str(obj) for obj in build(SERVICES))
+    objects = build(SERVICES, ["admission"])
+    (container,) = find(objects, "Deployment", "activator")["spec"]["template"]["spec"][
+        "containers"
+    ]
+    port = {"name": "ACTIVATOR_ADMIT_PORT", "value": "8014"}
+    assert port in container["env"]
+    assert {"name": "admission", "containerPort": 8014} in container["ports"]
+    ports = find(objects, "Service", "activator-service")["spec"]["ports"]
+    assert ports[-1] == {"name": "admission", "port": 8014, "targetPort": 8014}
