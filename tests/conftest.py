@@ -6,9 +6,11 @@ import asyncio
 import gc
 import os
 import selectors
+import socket
 import sys
+import tempfile
 from asyncio import selector_events, sslproto
-from collections.abc import Iterator
+from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,10 +50,42 @@ class _VirtualSelector(selectors.DefaultSelector):
     """Never waits: when no file is ready, the loop's clock jumps to the next timer instead.
 
     Bytes that this process sends on a loopback socket arrive at once, so a test may use real
-    sockets. Other processes and threads do not follow this clock.
+    sockets. Other processes and threads do not follow this clock. A busy kernel may keep bytes for
+    a while if a buffer was full: then this waits for them.
     """
 
     loop: VirtualLoop
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._full = set[int]()  # files whose writers wait until there is room
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._note(super().register(fileobj, events, data))
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._note(super().modify(fileobj, events, data))
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        key = super().unregister(fileobj)
+        self._full.discard(key.fd)
+        return key
+
+    def _note(self, key: selectors.SelectorKey) -> selectors.SelectorKey:
+        if key.events & selectors.EVENT_WRITE:
+            self._full.add(key.fd)
+        else:
+            self._full.discard(key.fd)
+        return key
+
+    def _is_kernel_late(self) -> bool:
+        """Return whether bytes are on their way to a socket whose reader waits for them."""
+        waiting = {
+            _addresses(key.fd)[0]
+            for key in self.get_map().values()
+            if key.events & selectors.EVENT_READ
+        }
+        return any(_addresses(file)[1] in waiting - {None} for file in self._full)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
@@ -65,8 +99,25 @@ class _VirtualSelector(selectors.DefaultSelector):
             return ready
         if timeout > _PATIENCE and (ready := super().select(_REAL_PATIENCE)):
             return ready  # the kernel was busy with other things
+        if self._full and self._is_kernel_late() and (ready := super().select(_REAL_PATIENCE)):
+            return ready
         self.loop.virtual_now += timeout
         return []
+
+
+def _addresses(file: int) -> tuple[object, object]:
+    """Return the own and the peer's address of a TCP connection; None for other files."""
+    try:
+        sock = socket.socket(fileno=file)
+    except OSError:
+        return None, None
+    try:
+        is_tcp = sock.family in (socket.AF_INET, socket.AF_INET6)
+        return (sock.getsockname(), sock.getpeername()) if is_tcp else (None, None)
+    except OSError:
+        return None, None
+    finally:
+        sock.detach()
 
 
 def _is_buffered(protocol: Any) -> bool:
@@ -201,29 +252,25 @@ def _room(path: Path) -> str:
     return path.relative_to(Path(__file__).parent).parts[0]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def expected_build() -> None:
-    """Fail if ``ACTIVATOR_EXPECT_BUILD`` names a build other than the tested one."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop() -> Generator[None, object, object]:
+    """Set up what all tests share; a fixture would take time of each test.
+
+    No public authority is trusted: each TLS client would load all 140 of them, in 30 ms. Activators
+    and pods start by forks; the fixture ``real_start`` prevents it for a test.
+
+    Raises:
+        UsageError: ``ACTIVATOR_EXPECT_BUILD`` names a build other than the tested one.
+    """
     expected = os.environ.get("ACTIVATOR_EXPECT_BUILD")
-    assert expected in (None, running().value), f"tests run the {running().value} build"
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Trust no public authority: each TLS client would load all 140 of them, in 30 ms."""
-    file = tmp_path_factory.mktemp("authority") / "one.pem"
-    trustme.CA().cert_pem.write_to_path(file)
-    with pytest.MonkeyPatch.context() as patch:
+    if expected not in (None, running().value):
+        raise pytest.UsageError(f"tests run the {running().value} build")
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        file = Path(folder, "one.pem")
+        trustme.CA().cert_pem.write_to_path(file)
         patch.setenv("SSL_CERT_FILE", str(file))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def forked_starts() -> Iterator[None]:
-    """Start activators and pods by forks; the fixture ``real_start`` prevents it for a test."""
-    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio, "create_subprocess_exec", fork_server.start)
-        yield
+        return (yield)
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
-"""Programs that tests run: a test whose program is missing is skipped; in CI it fails."""
+"""Programs and packages of tests: without one, a test is skipped; in CI it fails."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import pytest
 
@@ -43,6 +44,19 @@ def need(program: str, package: str) -> str:
         return find(program, package)
     except Missing as missing:
         skip(str(missing))
+
+
+def package(name: str) -> Any:
+    """Return a Python package that only one file of tests needs.
+
+    Raises:
+        pytest.skip.Exception: it is not installed.
+        pytest.fail.Exception: it is not installed in CI.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        skip(f"the package {name} is missing; pip install -e '.[dev]'")
 
 
 def skip(reason: str) -> NoReturn:

@@ -21,9 +21,28 @@ PACKAGES = ("activator", "throttler")
 _TESTS = Path(__file__).parent
 #: Directories whose tests count for the coverage of ``tests/coverage_gate.py``.
 TRACED = (_TESTS / "throttler", _TESTS / "activator", _TESTS / "activator/proxy/exchange")
-#: Parts of them whose tests do not count. Tracing makes a test up to twice as long, and these take
-#: long and find few further lines.
-UNTRACED = (_TESTS / "activator/lab", _TESTS / "activator/proxy")
+_ACTIVATOR = _TESTS / "activator"
+_EXCHANGE = _ACTIVATOR / "proxy/exchange"
+#: Parts of them whose tests do not count. Tracing makes a test up to twice as long. These tests run
+#: for long, and only few lines that no other test runs.
+UNTRACED = (
+    *(_ACTIVATOR / name for name in ("lab", "proxy")),
+    *(_ACTIVATOR / f"admin/test_{name}.py" for name in ("application", "streaming")),
+    _ACTIVATOR / "discovery/test_orders.py",
+    _ACTIVATOR / "discovery/test_reflector.py",
+    _ACTIVATOR / "discovery/test_service_kinds.py",
+    _ACTIVATOR / "discovery/test_table_source.py",
+    _ACTIVATOR / "discovery/test_waiting_requests.py",
+    _ACTIVATOR / "plain/test_hosts.py",
+    _ACTIVATOR / "process/test_timers.py",
+    _ACTIVATOR / "scale/test_scaler.py",
+    _ACTIVATOR / "scale/admin/test_application.py",
+    _ACTIVATOR / "scale/election/test_lease.py",
+    _ACTIVATOR / "scale/events/test_part.py",
+    _ACTIVATOR / "scale/takeover/test_part.py",
+    *(_EXCHANGE / f"test_{name}.py" for name in ("arrival", "attempts", "exchange", "pod_wait")),
+    *(_EXCHANGE / f"test_{name}.py" for name in ("request_body", "tunnel", "waiting_client")),
+)
 
 
 @cache
@@ -33,7 +52,7 @@ def is_traced(path: Path) -> bool:
 
 
 def _innermost(path: Path, folders: tuple[Path, ...]) -> int:
-    """Return the length of the longest of the folders that hold a path; 0 if none does."""
+    """Return the length of the longest of the paths that hold a path; 0 if none does."""
     return max((len(one.parts) for one in folders if path.is_relative_to(one)), default=0)
 
 

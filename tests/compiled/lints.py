@@ -337,3 +337,34 @@ def inheritors(source: str, compiled: frozenset[str]) -> list[str]:
             if module in compiled:
                 found.append(f"{node.lineno}: {node.name} inherits from {ast.unparse(base)}")
     return found
+
+
+# Constants that a test replaces.
+
+
+_REPLACED: Final = re.compile(r"""setattr\(\s*(\w+),\s*["'](\w+)["'](?!.*# pure: \S)""")
+
+
+def replaced_constants(source: str, compiled: Mapping[str, str]) -> list[str]:
+    """Flag constants of compiled modules that a test replaces although they are Final.
+
+    mypyc writes the value of a Final number into the code that reads it: the test would replace
+    nothing there. A comment ``# pure: reason`` behind the call permits it.
+
+    Arguments:
+        compiled: the source of each compiled module.
+    """
+    replaced = [(each[1], each[2], each.start()) for each in _REPLACED.finditer(source)]
+    if not replaced:
+        return []
+    whole = {
+        each.asname or each.name: f"{node.module}.{each.name}"
+        for node in ast.walk(_tree(source))
+        if isinstance(node, ast.ImportFrom)
+        for each in node.names
+    }
+    return [
+        f"{source.count(chr(10), 0, start) + 1}: {module}.{name} is Final"
+        for module, name, start in replaced
+        if re.search(rf"^{name}: Final\b", compiled.get(whole.get(module, ""), ""), re.MULTILINE)
+    ]

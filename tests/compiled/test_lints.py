@@ -50,6 +50,15 @@ def test_no_interpreted_class_inherits_from_a_compiled_one():
     )
 
 
+def test_no_test_replaces_a_final_constant_of_a_compiled_module():
+    compiled = {module: source_of(module) for module in COMPILED}
+    expect_none(
+        f"{path}:{finding}"
+        for path in sorted(TESTS.rglob("*.py"))
+        for finding in lints.replaced_constants(path.read_text(), compiled)
+    )
+
+
 # Samples. Each fault was seen to compile, and to do another thing than the source.
 
 
@@ -200,3 +209,20 @@ def test_a_set_made_with_the_keys_of_a_dict(text, caught):
 )
 def test_a_class_that_inherits_from_a_compiled_one(text, caught):
     assert bool(lints.inheritors(text, frozenset({"throttler.ticket"}))) is caught
+
+
+@pytest.mark.parametrize(
+    ("text", "caught"),
+    [
+        ("from throttler import sticky as module\nset(module, 'MOST', 3)", False),
+        ("from throttler import sticky as module\nm.setattr(module, 'MOST', 3)", True),
+        ('from throttler import sticky as module\nm.setattr(\n    module, "MOST", 3)', True),
+        ("from throttler import sticky as module\nm.setattr(module, 'MOST', 3)  # pure: a", False),
+        ("from throttler import sticky as module\nm.setattr(module, 'MOST', 3)  # pure:", True),
+        ("from throttler import sticky as module\nm.setattr(module, 'OTHER', 3)", False),
+        ("from throttler import ticket as module\nm.setattr(module, 'MOST', 3)", False),
+    ],
+)
+def test_a_final_constant_that_a_test_replaces(text, caught):
+    compiled = {"throttler.sticky": "MOST: Final = 5\nOTHER = 6\n"}
+    assert bool(lints.replaced_constants(text, compiled)) is caught
