@@ -146,17 +146,24 @@ class World:
         write_object(self._manifests, private_endpoints("app", pods))
 
     async def fetch(
-        self, path: str = "/", method: str = "GET", headers: Mapping[str, str] | None = None
+        self,
+        path: str = "/",
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
     ) -> ClientResponse:
         """Send a request to default/app through the activator, on a new connection."""
         given = {"Host": "app.default.svc.cluster.local", **(headers or {})}
-        return await fetch(*self._activator.traffic, path, method, given)
+        return await fetch(*self._activator.traffic, path, method, given, body)
+
+    async def view(self) -> dict[str, Any]:
+        """Return the API's view of default/app; empty before the revision is known."""
+        return await self._activator.get("/api/v1/revisions/default/app") or {}
 
     async def seen(self, pod: Pod) -> dict[str, Any]:
         """Return the API's view of the pod of default/app; empty before the pod is known."""
-        view = await self._activator.get("/api/v1/revisions/default/app")
-        pods = [] if view is None else view["pods"]
         uid = pod.listed(ready=True).uid
+        pods = (await self.view()).get("pods", ())
         return next((seen for seen in pods if seen["uid"] == uid), {})
 
     async def explain(self) -> str:

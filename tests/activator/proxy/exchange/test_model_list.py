@@ -235,3 +235,17 @@ async def test_a_queued_poll_gets_the_kept_list_when_the_last_pod_is_lost(world:
     assert (answer.status, answer.body) == (200, LIST)
     busy.abort()
     await world.idle()
+
+
+async def test_a_poll_gets_the_kept_list_when_no_connection_to_the_last_pod_completes(
+    world: World,
+) -> None:
+    pod = await world.serving(answer=ok(LIST, JSON), policies=POLICIES)
+    await world.ask(models())
+    hole = await world.unreachable()
+    world.list(pod, hole)
+    await until(lambda: world.revision().statistics().healthy == 2)
+    world.list(hole)
+    answer = await world.ask(models())
+    assert (answer.status, answer.body) == (200, LIST)
+    await world.idle()
