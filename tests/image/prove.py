@@ -41,10 +41,9 @@ from tests.activator.discovery.fake_api_server import FakeApiServer
 from tests.activator.scale.world import NAMESPACE, cluster
 from tests.e2e.world import Pod, at
 from tests.image.build import base, build
+from tests.image.deployment import environment as environment_of
 from tests.image.dockerfile import ROOT, Stage, read
 from tests.manifests.knative import config_map, routing_certificate
-from tests.manifests.kustomize import MANIFESTS, find
-from tests.manifests.kustomize import build as manifests
 from throttler.model import RevisionID
 
 CACHE = Path.home() / ".cache" / "activator-image-proof"
@@ -292,7 +291,7 @@ async def _serves_a_cluster(container: Container, objects: Path) -> None:
         api.put(revision("app", uid="uid-of-app"))
         api.put(private_endpoints("app", [pod]))
         api.kubeconfig(objects)
-        environment = _deployment_environment("knative", "activator") | {
+        environment = environment_of("knative", "activator") | {
             "KUBECONFIG": "/mnt/kubeconfig",
             "ACTIVATOR_AUTOSCALER_URL": f"ws://127.0.0.1:{AUTOSCALER_PORT}",
             "ACTIVATOR_LAME_DUCK": "1s",
@@ -304,20 +303,6 @@ async def _serves_a_cluster(container: Container, objects: Path) -> None:
             await activator.answers(8012, "/", KUBELET, 500)
             check(True, "readiness probe fails without an autoscaler")
             await _serves_with_an_autoscaler(container, activator, started)
-
-
-def _deployment_environment(overlay: str, name: str) -> dict[str, str]:
-    deployment = find(manifests(MANIFESTS / "overlays" / overlay), "Deployment", name)
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    fields = {
-        "metadata.name": "activator-1",
-        "metadata.namespace": deployment["metadata"]["namespace"],
-        "status.podIP": "127.0.0.1",
-    }
-    return {
-        entry["name"]: entry.get("value") or fields[entry["valueFrom"]["fieldRef"]["fieldPath"]]
-        for entry in container["env"]
-    }
 
 
 async def _serves_with_an_autoscaler(
@@ -354,7 +339,7 @@ async def _serves_tls(container: Container, objects: Path) -> None:
         api.put(config_map("config-network", {"system-internal-tls": "enabled"}))
         api.put(routing_certificate(authority))
         api.kubeconfig(objects)
-        environment = _deployment_environment("knative", "activator") | {
+        environment = environment_of("knative", "activator") | {
             "KUBECONFIG": "/mnt/kubeconfig",
             "ACTIVATOR_LAME_DUCK": "0s",
         }
@@ -378,7 +363,7 @@ async def _scales(container: Container, objects: Path) -> None:
         await kube.add()
         pod = {"metadata": {"name": "activator-1", "namespace": NAMESPACE}, "spec": {}}
         await kube.send("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
-        environment = _deployment_environment("services", "activator-scale") | {
+        environment = environment_of("services", "activator-scale") | {
             "KUBECONFIG": "/mnt/kubeconfig"
         }
         async with container.activator(["scale"], environment) as scaler:
