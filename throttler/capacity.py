@@ -72,26 +72,6 @@ def assign_share(pods: int, share: ActivatorShare) -> frozenset[int] | None:
     return frozenset((*range(start, start + size), *tail))
 
 
-#: Seconds for which a queued request waits for the activator's share at most, while a pod beyond it
-#: has a free slot as far as the activator knows.
-LONGEST_PATIENCE: Final = 1.0
-
-
-def patience(own: int, container_concurrency: int) -> int:
-    """Return how many requests wait for the activator's share before others borrow pods.
-
-    An activator does not know the requests that others have sent to a pod. A borrowed pod with one
-    slot is often busy, and the request then waits for it. The own share frees a slot sooner while
-    fewer requests wait than half of its pods. A pod with more slots is rarely full. Measured by
-    ``benchmarks.simulation``.
-
-    Arguments:
-        own: usable pods of the share.
-        container_concurrency: limit of requests in flight at one pod, above 0.
-    """
-    return own // (2 * container_concurrency)
-
-
 @dataclass(frozen=True, slots=True)
 class CapacityTerms:
     """The values that make up a revision's capacity, so that it can be explained.

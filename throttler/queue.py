@@ -10,7 +10,7 @@ from typing import final
 from throttler.adaptive import UNMEASURED
 from throttler.backends import Backends
 from throttler.breaker import Breaker
-from throttler.capacity import LONGEST_PATIENCE, SLOW_START, SLOW_START_STEP
+from throttler.capacity import SLOW_START, SLOW_START_STEP
 from throttler.changes import Changes
 from throttler.config import RevisionConfig
 from throttler.deadlines import Deadlines
@@ -146,21 +146,11 @@ class Queue:
         breaker = self.breaker
         if breaker.parked:
             self._dispatch_parked(changes, now, freed)
-        while breaker.unparked and (free_pods := self._free_pods(now)).summary:
+        while breaker.unparked and (free_pods := self._slots.free_pods).summary:
             self._assign_next(free_pods, changes, now)
         self._deadlines.trim(breaker.total.depth)
         self._arm(now)
         return changes
-
-    def _free_pods(self, now: float) -> FreePods:
-        """Return the free pods for the next queued request; the set may be empty."""
-        slots, breaker = self._slots, self.breaker
-        free_pods = slots.free_for(breaker.waiting)
-        if not free_pods.summary and slots.borrowable.summary:
-            oldest = breaker.oldest()
-            if oldest is not None and now >= oldest.arrived + LONGEST_PATIENCE:
-                return slots.borrowable
-        return free_pods
 
     def _assign_next(self, free_pods: FreePods, changes: Changes, now: float) -> None:
         """Assign the next request to one of ``free_pods``, or let it wait for its own pod."""
@@ -190,15 +180,10 @@ class Queue:
                 changes.assigned.append(ticket)
 
     def _arm(self, now: float) -> None:
-        """Schedule slow start while requests are queued for pods whose limit may rise.
-
-        Schedule the end of their patience as well, while they wait for the activator's share.
-        """
+        """Schedule slow start while requests are queued for pods whose limit may rise."""
         slots = self._slots
         if not (slots.pods and self.breaker.waiting):
             return
-        if slots.borrowable.summary and (oldest := self.breaker.oldest()) is not None:
-            self.slow_start.arm(now, max(oldest.arrived + LONGEST_PATIENCE - now, 0.0))
         if self._config.revision.container_concurrency and not slots.has_half_open:
             return
         measures = slots.limiter is not None and not slots.has_half_open
@@ -213,7 +198,7 @@ class Queue:
 
     def expected_wait(self, now: float) -> float | None:
         """Return how long a request that arrives now would wait, seconds; None if unknown."""
-        if self._slots.free_for(self.breaker.waiting + 1).summary:
+        if self._slots.free_pods.summary:
             return 0.0
         return self.forecast.expected_wait(self._demand(self.breaker.waiting), now)
 

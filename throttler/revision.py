@@ -2,11 +2,9 @@
 
 Every entry point keeps one promise: when it returns, no request is queued while a pod in reach has
 a free slot. The call that frees a slot also assigns it to the next queued request. So a new request
-that finds a free slot overtakes no other. The exception: a few requests wait for the activator's
-share for up to a second, and later ones borrow pods (``capacity.patience``). Single-threaded; knows
-no clock (``now`` is an argument). Knative's counterpart: revisionThrottler in
-pkg/activator/net/throttler.go, where queue and slots are two gates with a re-enqueue loop between
-them.
+that finds a free slot overtakes no other. Single-threaded; knows no clock (``now`` is an argument).
+Knative's counterpart: revisionThrottler in pkg/activator/net/throttler.go, where queue and slots
+are two gates with a re-enqueue loop between them.
 """
 
 from __future__ import annotations
@@ -156,8 +154,7 @@ class RevisionThrottler:
         ticket.arrived = now
         ticket.config = self.config
         slots = self.slots
-        free_pods = slots.own_free
-        if free_pods.summary or (free_pods := slots.free_for(self.breaker.waiting + 1)).summary:
+        if (free_pods := slots.own_free).summary or (free_pods := slots.borrowable).summary:
             if slots.holder is not None and (pod := slots.awaited(ticket)) is not None:
                 self.queue.park(ticket, pod, now)
                 return None
@@ -363,8 +360,6 @@ class RevisionThrottler:
         self.queue.slow_start.disarm()
         if self.outdated:
             return self._rebuild(Changes(), now)
-        if self.revision.container_concurrency and not self.slots.has_half_open:
-            return self.queue.dispatch(Changes(), now)  # only patience has ended
         limiter = self.slots.limiter
         for pod in self.slots.pods:
             if pod.in_flight >= pod.limit:
@@ -377,7 +372,7 @@ class RevisionThrottler:
     @property
     def has_free_slot(self) -> bool:
         """Whether a new request would get a pod at once."""
-        return self.slots.free_for(self.breaker.waiting + 1).summary > 0
+        return self.slots.free_pods.summary > 0
 
     @property
     def in_flight(self) -> int:

@@ -11,7 +11,7 @@ from typing import Final, final
 
 from throttler.adaptive import Adaptive
 from throttler.balancing import adaptive_mode, policy_for, sticky_for
-from throttler.capacity import ActivatorShare, CapacityTerms, assign_share, patience
+from throttler.capacity import ActivatorShare, CapacityTerms, assign_share
 from throttler.config import RevisionConfig
 from throttler.free_pods import FreePods
 from throttler.lb_policy import Policy, RandomChoice2
@@ -40,7 +40,6 @@ class Slots:
         pods: the pods that get requests: the usable pods, sorted by address, or the ClusterIP
             alone.
         own_free: the free pods in the activator's share; borrowable: the free pods beyond it.
-        patience: so many requests wait for the share before further ones get pods beyond it.
         in_reach: number of ``pods`` that this activator may use.
         has_half_open: whether any of them is half-open, see throttler.outliers.
         in_flight: requests in flight; peak: the maximum since the last reset.
@@ -64,7 +63,6 @@ class Slots:
         "in_reach",
         "limiter",
         "own_free",
-        "patience",
         "peak",
         "pods",
         "sticky",
@@ -84,7 +82,7 @@ class Slots:
         self.pods: list[PodTracker] = []
         self.own_free = FreePods(0)
         self.borrowable = FreePods(0)
-        self.in_reach = self.in_flight = self.peak = self.patience = 0
+        self.in_reach = self.in_flight = self.peak = 0
         self.has_half_open = False
         self.choose_policy()
 
@@ -109,11 +107,6 @@ class Slots:
     def free_pods(self) -> FreePods:
         """The free pods of the activator's share; if none is free, those to borrow."""
         return self.own_free if self.own_free.summary else self.borrowable
-
-    def free_for(self, waiting: int) -> FreePods:
-        """Return the free pods for the last of ``waiting`` requests; the set may be empty."""
-        own_free = self.own_free
-        return own_free if own_free.summary or waiting <= self.patience else self.borrowable
 
     def rebuild(self, pods: list[PodTracker], share: ActivatorShare) -> None:
         """Replace the pods that get requests; number them, and find the free ones; O(pods).
@@ -144,7 +137,6 @@ class Slots:
                 self.in_reach += 1
                 _update_free(pod)
         self._policy.set_pods(pods)
-        self.patience = 0 if own is None or not self._may_wait() else self._patience(len(own))
 
     def _share_of(self, pods: Sequence[PodTracker], share: ActivatorShare) -> frozenset[int] | None:
         # Without a limit per pod there is nothing to share (Knative: the same).
@@ -158,17 +150,6 @@ class Slots:
         Without queue-proxy nothing else limits the requests at a pod.
         """
         return self._borrow and self._config.revision.behind_queue_proxy
-
-    def _may_wait(self) -> bool:
-        """Return whether requests may wait for the share while another pod seems free.
-
-        With classes or flows the queue has an order that a borrowing request would break. Some
-        policies use the pods of all shares alike.
-        """
-        return not self._policy.spans and self._config.revision.policies.order is None
-
-    def _patience(self, own: int) -> int:
-        return patience(own, self._config.revision.container_concurrency)
 
     # -- one request ----------------------------------------------------------------------------
 
@@ -278,20 +259,13 @@ class Slots:
         own = [number for number, pod in enumerate(self.pods) if pod.in_share]
         return CapacityTerms(limit, len(self.pods), own, share, borrow, setting=setting)
 
-    def count_free_pods(self, waiting: int) -> int:
-        """Return how many usable pods have a free slot for the last queued request; O(pods).
+    def count_free_pods(self) -> int:
+        """Return how many usable pods have a free slot; O(pods).
 
         Counts the pods themselves, not the sets that assign requests. If the result is not 0
         although requests are queued, the two differ.
-
-        Arguments:
-            waiting: number of queued requests. Up to ``patience``, they wait for the share.
         """
-        own = 0 < waiting <= self.patience
-        return sum(
-            pod.in_use and pod.in_flight < pod.limit and (pod.in_share or not own)
-            for pod in self.pods
-        )
+        return sum(pod.in_use and pod.in_flight < pod.limit for pod in self.pods)
 
 
 def _limit_changed(pod: PodTracker, free_pods: FreePods) -> PodTracker | None:

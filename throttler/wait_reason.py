@@ -58,9 +58,6 @@ def waiting_reason(
     if not throttler.reach.pods:
         return _service_reason(service, pods)
     if in_use := [pod for pod in pods if pod.in_use]:
-        if throttler.slots.patience and throttler.slots.borrowable.summary:
-            own = _load_of(*(pod for pod in in_use if pod.in_share))
-            return Reason.AT_CAPACITY, f"{own} in this activator's share"
         return Reason.AT_CAPACITY, _load_of(*in_use) + _parked(throttler)
     if any(pod.state is _HEALTHY for pod in pods):
         return Reason.PODS_NOT_READY, "probe passed, not listed as ready"

@@ -97,7 +97,7 @@ def detail_view(
     """
     seen = cast("list[ColdStartView]", cold_starts.views(throttler.revision.id))
     reason, detail = None, ""
-    if not (throttler.deleted or throttler.slots.count_free_pods(throttler.breaker.waiting + 1)):
+    if not (throttler.deleted or throttler.slots.count_free_pods()):
         reason, detail = waiting_reason(throttler, autoscaler_lost)
     view = revision_view(throttler, now, autoscaler_lost, failures)
     revision, has_pods = throttler.revision.id, bool(view["pods"])

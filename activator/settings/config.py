@@ -361,9 +361,9 @@ class Settings:
     )
     borrow: bool = setting(
         values.BOOLEAN, "ACTIVATOR_BORROW", WAITING, "true",
-        "Whether requests use pods of another activator's share while the own share is full.",
-        "Traffic is rarely even, so one share may be full while another is idle; turn it off to "
-        "share pods as Knative does.",
+        "Whether a request uses an idle pod of another activator's share before it is queued.",
+        "A request should not wait while a pod is idle; turn it off to share pods as Knative "
+        "does.",
     )
     server_timing: bool = setting(
         values.BOOLEAN, "ACTIVATOR_SERVER_TIMING", WAITING, "false",

@@ -366,7 +366,7 @@ def _with_room(throttler: RevisionThrottler) -> float:
     breaker = throttler.breaker
     if breaker.parked and not breaker.unparked:
         return 0
-    return throttler.slots.count_free_pods(breaker.waiting)
+    return throttler.slots.count_free_pods()
 
 
 def _by_cluster_ip(throttler: RevisionThrottler) -> int:

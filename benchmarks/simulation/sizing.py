@@ -22,7 +22,7 @@ USE: Final = 0.7
 #: Load of all slots that leaves room for random arrivals; the simulation's tables show why.
 LOAD: Final = 0.7
 #: Pods that each share should have at least; the same.
-LEAST_SHARE: Final = 10
+LEAST_SHARE: Final = 25
 #: Seconds of CPU for one probe, MiB for a process with 1,000 revisions, a pod, a client and a
 #: queued request (docs/how-to/size.md).
 PROBE_CPU: Final = 0.000_07

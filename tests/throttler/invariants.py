@@ -187,18 +187,10 @@ def check_flow_full(
     assert held == (own if full else None)
 
 
-def min_arrival(waiting: list[Ticket]) -> float:
-    """Return when the oldest request arrived."""
-    return min(ticket.arrived for ticket in waiting)
-
-
 def check_queue(fed: Fed, ledger: Ledger, now: float) -> None:
     """No request waits beside a free slot; counters equal a recount."""
     real, waiting = fed.real, ledger.waiting(fed.real)
     room = with_room(fed, ledger)
-    slots = real.slots
-    if waiting and len(waiting) <= slots.patience and now < min_arrival(waiting) + 1.0:
-        room = [pod for pod in room if pod.in_share]
     parked = [ticket for ticket in waiting if ticket in real.breaker.parked]
     assert len(parked) == len(waiting) or not room, f"{waiting} wait beside {room}"
     assert not parked or real.slots.holder is not None

@@ -13,10 +13,8 @@ from throttler.changes import Changes
 from throttler.errors import RequestQueueFull
 from throttler.health import PodState
 from throttler.model import Endpoint, Policies, QueueOrder
-from throttler.reason import Reason
 from throttler.request_policies import RequestPolicies
 from throttler.ticket import ASSIGNED, CANCELLED, QUEUED, REJECTED, RELEASED, TIMED_OUT, Ticket
-from throttler.wait_reason import waiting_reason
 
 A, B, C, D = addresses(4)
 
@@ -398,64 +396,15 @@ class TestSlices:
 
     @pytest.mark.parametrize("container_concurrency", [1, 4])
     def test_activators_do_not_all_borrow_the_same_pod(self, container_concurrency: int) -> None:
-        """Each of 10 activators with a full share and some that wait borrows once."""
+        """Each of 10 activators with a full share borrows once."""
         borrowed = set()
         for index in range(10):
             one = One(container_concurrency, seed=index)
             one.healthy(addresses(40))
             one.throttler.set_share(ActivatorShare(index, 10), one.now)
-            one.requests(4 * container_concurrency + (2 if container_concurrency == 1 else 0))
+            one.requests(4 * container_concurrency)
             borrowed.update(pods_of([one.request()]))
         assert len(borrowed) >= 7
-
-    def test_with_one_slot_per_pod_a_few_requests_wait_for_the_share(self) -> None:
-        """Half as many as the share has pods; a later request borrows, as its wait is longer."""
-        one = self.sharing()
-        assert pods_of(one.requests(4)) == addresses(8)[:4]
-        first, second = one.requests(2)
-        assert not one.throttler.slots.count_free_pods(one.throttler.breaker.waiting)
-        assert pods_of([first, second]) == ["waits", "waits"]
-        assert one.throttler.has_free_slot
-        third = one.request()
-        assert third.pod is not None
-        assert not third.pod.in_share
-        own = next(pod for pod in one.throttler.pods() if pod.in_share)
-        assert own.in_flight == 1
-
-    def test_a_freed_slot_of_the_share_goes_to_the_request_that_waits_longest(self) -> None:
-        one = self.sharing()
-        running, *_ = one.requests(4)
-        first, second = one.requests(2)
-        assert one.release(running) == [first]
-        assert pods_of([first, second]) == [addresses(8)[0], "waits"]
-
-    def test_nobody_waits_for_the_share_for_longer_than_a_second(self) -> None:
-        one = self.sharing()
-        one.requests(4)
-        first, second = one.requests(2)
-        assert waiting_reason(one.throttler) == (
-            Reason.AT_CAPACITY,
-            "4/4 in this activator's share",
-        )
-        for ticket in (first, second):
-            assert one.raise_at == ticket.arrived + 1.0
-            one.now = one.raise_at
-            assert one.throttler.raise_limits(one.now).assigned == [ticket]
-            assert ticket.pod is not None
-            assert not ticket.pod.in_share
-
-    def test_with_classes_no_request_waits_for_the_share(self) -> None:
-        one = self.sharing()
-        order = Policies(order=QueueOrder(has_classes=True))
-        one.throttler.set_revision(replace(one.throttler.revision, policies=order), one.now)
-        assert "waits" not in pods_of(one.requests(8))
-
-    def sharing(self) -> One:
-        """Return the first of two activators that share 8 pods with one slot each."""
-        one = One(1)
-        one.healthy(addresses(8))
-        one.throttler.set_share(ActivatorShare(0, 2), one.now)
-        return one
 
     def test_waiters_prefer_our_own_pods_too(self) -> None:
         one = One(1)

@@ -13,11 +13,11 @@ def test_a_freed_slot_is_reported_only_if_the_pod_was_full_or_has_drained() -> N
     tickets = [Ticket(OWNER, 60.0) for _ in range(2)]
     for ticket in tickets:
         assert slots.assign(ticket, slots.free_pods, 1.0) is pod
-    assert (slots.in_flight, slots.peak, slots.count_free_pods(0)) == (2, 2, 0)
+    assert (slots.in_flight, slots.peak, slots.count_free_pods()) == (2, 2, 0)
     assert not slots.free_pods.summary
     assert slots.release(tickets[0], SERVED, 2.0) is pod
     assert slots.release(tickets[1], SERVED, 2.0) is None
-    assert (slots.in_flight, slots.peak, slots.count_free_pods(0)) == (0, 2, 1)
+    assert (slots.in_flight, slots.peak, slots.count_free_pods()) == (0, 2, 1)
     assert [ticket.pod for ticket in tickets] == [None, None]
 
 
