@@ -7,8 +7,9 @@ little.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +20,7 @@ from benchmarks import activator
 from benchmarks.activator import Activator
 from benchmarks.helpers import helper
 from benchmarks.policy_client import Client, Response
+from benchmarks.policy_http2 import Http2Client
 from benchmarks.process import wait_until
 from benchmarks.report import Row, middle, percentile, table
 
@@ -29,6 +31,12 @@ SERVICE, SLOTS = 0.05, 4
 #: Requests that the greedy tenant always has, and requests a second of the modest one.
 GREEDY, MODEST_RATE = 200, 20.0
 GOAL_TENANT = 2.0
+#: The clients of tenants, by protocol. In HTTP/2 and gRPC both tenants share one connection.
+CLIENTS: dict[str, Callable[[int, str], Client]] = {
+    "HTTP/1.1": Client,
+    "HTTP/2": partial(Http2Client, is_grpc=False),
+    "gRPC": partial(Http2Client, is_grpc=True),
+}
 #: Sessions, and pods after a change of one.
 SESSIONS, PODS = 2000, 8
 GOAL_MOVED = 1 / PODS + 0.02
@@ -49,19 +57,21 @@ def measure(folder: Path, rounds: int, seconds: float) -> Iterator[Row]:
     Raises:
         CannotMeasure: a process did not start, or a request failed that must not.
     """
-    yield _tenants(folder / "tenants", rounds, seconds)
+    for protocol in CLIENTS:
+        yield _tenants(folder / f"tenants-{len(protocol)}", protocol, rounds, seconds)
     yield _sessions(folder / "sessions")
     yield _collapse(folder / "collapse")
 
 
-def _tenants(folder: Path, rounds: int, seconds: float) -> Row:
+def _tenants(folder: Path, protocol: str, rounds: int, seconds: float) -> Row:
     variants = {"fair": {"fair-by": "header:X-Tenant"}, "fifo": {}}
-    with _world(folder, variants, pods=2, slots=SLOTS, seconds=SERVICE) as found:
-        turns = uvloop.run(_modest(found.port, list(variants), rounds, seconds))
+    h2c, connect = protocol != "HTTP/1.1", CLIENTS[protocol]
+    with _world(folder, variants, pods=2, slots=SLOTS, seconds=SERVICE, h2c=h2c) as found:
+        turns = uvloop.run(_modest(partial(connect, found.port), list(variants), rounds, seconds))
     ratios = {name: middle([beside / alone for alone, beside in turns[name]]) for name in turns}
     times = {name: [middle(column) for column in zip(*turns[name], strict=True)] for name in turns}
     return Row(
-        f"policies: p99 of a modest tenant beside {GREEDY} requests of another: fair-by",
+        f"policies: p99 of a tenant beside {GREEDY} requests of another, {protocol}: fair-by",
         f"{times['fair'][1] * 1e3:.0f} ms",
         f"alone {times['fair'][0] * 1e3:.0f} ms; first in, first out {times['fifo'][1] * 1e3:.0f}",
         ratios["fair"],
@@ -72,13 +82,14 @@ def _tenants(folder: Path, rounds: int, seconds: float) -> Row:
 
 
 async def _modest(
-    port: int, names: list[str], rounds: int, seconds: float
+    connect: Callable[[str], Client], names: list[str], rounds: int, seconds: float
 ) -> dict[str, list[tuple[float, float]]]:
     """Return the p99 of the modest tenant, alone and beside the greedy one, for each revision."""
     turns: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     for _ in range(rounds):
         for name in names:
-            client, greedy = (Client(port, _host(name)) for _ in range(2))
+            client = connect(_host(name))
+            greedy = client.beside()
             alone = await client.arrive(MODEST_RATE, seconds, "X-Tenant: modest")
             loop = asyncio.get_running_loop()
             flood = [loop.create_task(_repeat(greedy)) for _ in range(GREEDY)]
@@ -177,6 +188,7 @@ def _world(
     slots: int = 0,
     seconds: float = 0.0,
     beyond: int = 0,
+    h2c: bool = False,
 ) -> Iterator[Activator]:
     """Provide an activator with a revision, and pods of its own, for each set of policies.
 
@@ -184,6 +196,7 @@ def _world(
         variants: the names of the revisions, with their annotations.
         pods: of each revision; slots: of each pod.
         seconds, beyond: see `benchmarks.policy_pod`.
+        h2c: whether the pods get HTTP/2.
     """
     every: list[str] = []
     for n, (name, words) in enumerate(variants.items()):
@@ -196,6 +209,7 @@ def _world(
             name=name,
             annotations=annotations,
             container_concurrency=slots,
+            h2c=h2c,
             timeout=TIMEOUT,
         )
     listening = [f"{ip}:{POD_PORT}" for ip in every]

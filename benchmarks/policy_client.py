@@ -1,4 +1,7 @@
-"""HTTP/1 clients of `benchmarks.policies`: in a steady number, or with a steady rate."""
+"""HTTP/1 clients of `benchmarks.policies`: in a steady number, or with a steady rate.
+
+`benchmarks.policy_http2` has the same for HTTP/2 and gRPC.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,10 @@ class Client:
         self._port = port
         self._host = host
         self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    def beside(self) -> Client:
+        """Return a client of another tenant."""
+        return Client(self._port, self._host)
 
     async def get(self, field: str = "") -> Response:
         """Send a request, with one more field line, over a free connection or a new one."""

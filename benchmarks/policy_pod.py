@@ -2,7 +2,8 @@
 
 A response takes SECONDS, a fifth more or less. With more than BEYOND requests in flight at a pod,
 all of them become slower with the square of their number; 0 for never. The field ``x-pod`` has the
-pod's IP address. The process prints a line when it listens on all addresses.
+pod's IP address. A pod also accepts HTTP/2 and gRPC calls. The process prints a line when it
+listens on all addresses.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from typing import cast
 
 import uvloop
 
+from benchmarks.http2_requests import PREFACE
 from benchmarks.pod import BACKLOG, HEAD_END, PROBER, QUEUE
+from benchmarks.policy_http2 import PodConnection
 from benchmarks.slow_pod import emit
 
 _RESPONSE = b"HTTP/1.1 200 OK\r\nX-Pod: %b\r\nContent-Length: 6\r\n\r\nhello\n"
@@ -78,10 +81,11 @@ class Work:
 
 
 class Connection(asyncio.Protocol):
-    """One connection; requests have no body and come one at a time."""
+    """One connection; requests in HTTP/1 have no body and come one at a time."""
 
     def __init__(self, work: Work, ip: str) -> None:
         self._work = work
+        self._ip = ip
         self._response = _RESPONSE % ip.encode()
         self._rest = b""
 
@@ -89,6 +93,12 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
 
     def data_received(self, data: bytes) -> None:
+        if data.startswith(PREFACE):
+            other = PodConnection(self._work.add, self._ip)
+            self._transport.set_protocol(other)
+            other.connection_made(self._transport)
+            other.data_received(data)
+            return
         *heads, self._rest = (self._rest + data).split(HEAD_END)
         for head in heads:
             if PROBER in head:
