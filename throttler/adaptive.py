@@ -19,8 +19,11 @@ from throttler.ticket import FAILED, NEUTRAL, Outcome, Ticket
 RELEASE_AFTER: Final = 5.0
 #: A response that lasts longer after its first byte is a stream, seconds. It does not count.
 STREAM: Final = 5.0
-#: A limit that no response has measured doubles after so many seconds, while requests wait.
+#: A limit that no response has measured doubles after so many seconds, while requests wait. Each
+#: time that the pod begins no response meanwhile, the next doubling takes twice as long.
 UNMEASURED: Final = 1.0
+#: The part of such a time after which it counts as over: sums of seconds are not exact.
+_NEARLY: Final = 0.99
 
 
 @final
@@ -92,10 +95,19 @@ class Adaptive(Policy):
                 self._apply(pod, gradient)
 
     def raise_unmeasured(self, pod: PodTracker, now: float) -> None:
-        """Double the limit of a full pod that has never responded often enough for a window."""
+        """Double the limit of a full pod that has never responded often enough for a window.
+
+        Streams begin responses that are not measured. A pod that begins none may be overloaded
+        already: its limit doubles less and less often.
+        """
         gradient = self._gradients[pod]
-        if not gradient.usual and now - gradient.changed_at >= UNMEASURED:
-            gradient.double(now)
+        if gradient.usual:
+            return
+        has_begun = pod.last_response_at > max(gradient.changed_at, pod.listed_at)
+        streams = has_begun and not gradient.in_window
+        pause = UNMEASURED if streams else UNMEASURED * 2**gradient.blind_raises
+        if now - gradient.changed_at >= _NEARLY * pause:
+            gradient.double(now, blind=not streams)
 
     def _apply(self, pod: PodTracker, gradient: Gradient) -> bool:
         """Set the limit of a pod, unless it is half-open; return whether that is a change."""

@@ -47,16 +47,19 @@ class Gradient:
         limit: requests in flight that the pod may have.
         usual: the long average of the medians, seconds; 0 before the first window.
         changed_at: when the limit changed. Responses to earlier requests say nothing about it.
+        blind_raises: how often in a row the limit has doubled without evidence, see ``double``.
         doubles: whether the limit doubles while it is reached, as at the start; later it rises by
             ``ALLOWANCE``.
     """
 
     __slots__ = (
+        "_early",
         "_fell_from",
         "_in_flight",
         "_samples",
         "_since",
         "_windows",
+        "blind_raises",
         "changed_at",
         "doubles",
         "limit",
@@ -68,15 +71,25 @@ class Gradient:
         self.usual = 0.0
         self.changed_at = now
         self.doubles = True
+        self.blind_raises = 0
         self._windows = 0
         self._samples: list[float] = []
         self._since = now
         self._in_flight = 0
+        self._early = False  # whether the window has a response to a request before ``changed_at``
         # Requests in flight, and the slow median, before a row of slow windows lowered the limit.
         self._fell_from: tuple[int, float] | None = None
 
+    @property
+    def in_window(self) -> bool:
+        """Whether a window has begun."""
+        return bool(self._samples)
+
     def responded(self, assigned: float, seconds: float, in_flight: int, now: float) -> None:
         """Record a response; O(1), except for the last one of a window.
+
+        The first window may have responses to earlier requests as well. They show the usual time,
+        but not that the pod can process more requests.
 
         Arguments:
             assigned: when the pod got the request.
@@ -84,19 +97,22 @@ class Gradient:
             in_flight: requests in flight at the pod, with this one.
             now: seconds.
         """
-        if assigned < self.changed_at:
+        if assigned < self.changed_at and self.usual:
             return
         samples, since = self._samples, self._since
         if not samples:
             since = self._since = now
             self._in_flight = 0
+            self._early = False
+        if assigned < self.changed_at:
+            self._early = True
         if in_flight > self._in_flight:
             self._in_flight = in_flight
         if len(samples) < _MOST_SAMPLES:
             samples.append(seconds)
         if now - since >= WINDOW and len(samples) >= SAMPLES:
             samples.sort()
-            self._end_window(samples[len(samples) // 2], now)
+            self._end_window(samples[len(samples) // 2], now, early=self._early)
 
     def failed(self, assigned: float, in_flight: int, now: float) -> None:
         """Record an error response, or a reset, as ``responded``; an idle pod's does not count."""
@@ -109,11 +125,19 @@ class Gradient:
         self.doubles = True
         self._set(max(self.limit, SLOW_START), now)
 
-    def double(self, now: float) -> None:
-        """Double the limit."""
-        self._set(2 * self.limit, now)
+    def double(self, now: float, *, blind: bool) -> None:
+        """Double the limit, which no window has measured.
 
-    def _end_window(self, median: float, now: float) -> None:
+        Arguments:
+            now: seconds.
+            blind: whether nothing shows that the pod can process more requests.
+        """
+        self.blind_raises = self.blind_raises + 1 if blind else 0
+        samples = self._samples
+        self._set(2 * self.limit, now)
+        self._samples = samples
+
+    def _end_window(self, median: float, now: float, *, early: bool) -> None:
         self._samples = []
         full = self._in_flight >= self.limit
         gradient = self._gradient(median)
@@ -123,7 +147,7 @@ class Gradient:
         self._learn(median, slow=gradient < 1.0 or (full and median > self.usual))
         if gradient == 1.0:
             self._fell_from = None
-            if full:
+            if full and not early:
                 self._set(2 * self.limit if self.doubles else self.limit + ALLOWANCE, now)
         elif 2 * self._in_flight >= self.limit:
             self.doubles = False

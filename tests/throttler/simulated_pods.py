@@ -94,7 +94,7 @@ class Run:
             self.latencies.append(one.now - ticket.arrived)
             assert ticket.pod is not None
             failed = self.failing(ticket.pod.in_flight)
-            ticket.first_byte = one.now
+            ticket.first_byte = ticket.pod.last_response_at = one.now
             changes = one.throttler.release(ticket, one.now, FAILED if failed else SERVED)
             self.limits.append(self.tracked[0].limit)
             for each in changes.assigned if changes else ():

@@ -90,16 +90,57 @@ def test_an_error_response_lowers_the_limit_at_once() -> None:
     assert pod.limit == 36, "the second error is older than the new limit"
 
 
-def test_pods_that_never_respond_get_more_requests_after_a_second_each_time() -> None:
+def raises(one: One, pod: PodTracker, until: float) -> dict[int, int]:
+    """Return the limits of a pod by seconds, until a number of them."""
+    limits: dict[int, int] = {}
+    began = one.now
+    while one.now < began + until:
+        one.now += UNMEASURED
+        one.throttler.raise_limits(one.now)
+        if pod.limit not in limits.values():
+            limits[round(one.now - began)] = pod.limit
+    return limits
+
+
+def test_a_pod_that_never_responds_gets_more_requests_more_and_more_rarely() -> None:
     """Responses that take minutes are no reason to keep the first limit."""
     one, [pod] = world(ON)
-    one.requests(300)
-    for limit in (128, 256, 512):
-        assert one.raise_at is not None
-        one.now = max(one.now, one.raise_at)
-        one.throttler.raise_limits(one.now + UNMEASURED)
-        one.now += UNMEASURED
-        assert pod.limit == limit
+    one.requests(1000)
+    assert raises(one, pod, 20) == {1: 128, 3: 256, 7: 512, 15: 1000}
+
+
+def test_a_pod_of_streams_gets_more_requests_each_second() -> None:
+    one, [pod] = world(ON)
+    one.requests(1000)
+    limits: list[int] = []
+    for _ in range(4):
+        pod.last_response_at = one.now + 0.5
+        limits += raises(one, pod, UNMEASURED).values()
+    assert limits == [128, 256, 512, 1000]
+
+
+def test_a_pod_that_is_being_measured_gets_no_more_requests_until_it_is() -> None:
+    one, [pod] = world(ON)
+    tickets = one.requests(1000)
+    assert raises(one, pod, 1) == {1: 128}
+    for ticket in tickets[:9]:
+        pod.last_response_at = one.now + 0.1
+        respond(one, ticket, 1.1)
+    assert raises(one, pod, 1) == {1: 128}
+    respond(one, tickets[9], 1.9)
+    assert pod.limit == 128, "the first window shows the usual time of fewer requests"
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("base", [2.0, 5.0])
+def test_a_slow_pod_does_not_collapse_before_its_first_responses(base: float) -> None:
+    rate = 150 / base
+    burst = [(2.0, rate), (1.0, rate + 400), (12 * base, rate)]
+    off, on = (
+        Run(Policies(adaptive=mode), collapsing(base, 200), burst).run() for mode in (OFF, ON)
+    )
+    assert on.most < 300
+    assert on.served > 1.5 * off.served
 
 
 def test_a_pod_whose_responses_are_measured_gets_no_more_requests_with_time() -> None:

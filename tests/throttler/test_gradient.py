@@ -57,6 +57,15 @@ def test_responses_to_requests_under_an_earlier_limit_do_not_count() -> None:
     assert pod.gradient.limit == 128
 
 
+def test_the_first_window_has_responses_of_an_earlier_limit_and_does_not_raise_it() -> None:
+    pod = Pod()
+    pod.now = 1.0
+    pod.gradient.double(1.0, blind=True)
+    assert pod.window(0.05, assigned=0.0) == 128
+    assert pod.gradient.usual == 0.05
+    assert pod.window(0.05) == 256
+
+
 def test_a_window_of_very_many_responses_has_the_median_of_the_first() -> None:
     pod = Pod()
     pod.window(0.05)
