@@ -7,7 +7,7 @@ It keeps whole bodies in memory.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
@@ -63,9 +63,14 @@ class Request(NamedTuple):
 
 
 class RequestParser:
-    """Splits a stream of bytes into complete requests."""
+    """Splits a stream of bytes into complete requests.
 
-    def __init__(self) -> None:
+    Arguments:
+        on_head: gets each request when its head is complete, without its body.
+    """
+
+    def __init__(self, on_head: Callable[[Request], None] = lambda _: None) -> None:
+        self._on_head = on_head
         self._buffer = bytearray()
         self._done: list[Request] = []
         self._expects_continue = False
@@ -105,6 +110,7 @@ class RequestParser:
         while True:
             head = yield from self._until(b"\r\n\r\n", MAX_HEAD_BYTES)
             request = parse_head(head)
+            self._on_head(request)
             length = body_length(request)
             awaited = length is None or length > len(self._buffer)
             self._expects_continue = awaited and request.header("expect") != ""

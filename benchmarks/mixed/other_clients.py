@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Final
 
@@ -10,6 +12,7 @@ import grpc
 import httpx
 from grpc.aio import Channel, insecure_channel
 from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from benchmarks.mixed.http1_client import NotComplete, Where, check
 from benchmarks.mixed.kinds import RPC, WEB, Kind, authority
@@ -85,24 +88,34 @@ class Grpc:
             self._channel = insecure_channel(f"{to[0]}:{to[1]}", options=options)
             self._to = to
 
+    async def close(self) -> None:
+        """Close the channel."""
+        await self._channel.close()
+
     async def unary(self, to: Where, kind: Kind, sight: Sight) -> None:
         """Call the echo."""
         sent = self._message()
         call = self._channel.unary_unary("/soak.Echo/Unary")(sent, **once(sight))
-        await self._named(call, sight)
-        check(await call, sent)
+        async with _ends(call, sight):
+            await self._named(call, sight)
+            check(await call, sent)
 
     async def count(self, to: Where, kind: Kind, sight: Sight) -> None:
         """Read a stream of messages."""
         call = self._channel.unary_stream("/soak.Echo/Count")(b"", **once(sight))
-        await self._named(call, sight)
-        messages = [message async for message in call]
+        async with _ends(call, sight):
+            await self._named(call, sight)
+            messages = [message async for message in call]
         if messages != [MESSAGE[5:]] * MESSAGES:
             raise Wrong(f"{len(messages)} messages")
 
     async def chat(self, to: Where, kind: Kind, sight: Sight) -> None:
         """Send messages one by one, and read each before the next one."""
         call = self._channel.stream_stream("/soak.Echo/Chat")(**once(sight))
+        async with _ends(call, sight):
+            await self._chat(call, sight)
+
+    async def _chat(self, call: Any, sight: Sight) -> None:
         echoed = 0
         try:
             while echoed < ECHOES:
@@ -132,6 +145,17 @@ class Grpc:
             sight.read({name: str(value) for name, value in metadata or ()})
 
 
+@asynccontextmanager
+async def _ends(call: Any, sight: Sight) -> AsyncIterator[None]:
+    """Read the facts of an error response, which is nothing but trailers."""
+    try:
+        yield
+    except (grpc.aio.AioRpcError, NotComplete):
+        if not sight.pod:
+            sight.read({name: str(value) for name, value in await call.trailing_metadata() or ()})
+        raise
+
+
 def once(sight: Sight) -> dict[str, Any]:
     """Return the options of a call that must arrive once."""
     metadata = (("x-request-id", sight.key.replace(" ", "-")), ("x-once", sight.key))
@@ -141,15 +165,26 @@ def once(sight: Sight) -> dict[str, Any]:
 async def websocket(to: Where, kind: Kind, sight: Sight) -> None:
     """Open a WebSocket, send messages one by one, and read each before the next one."""
     headers = {"x-once": sight.key, "x-request-id": sight.key}
-    async with connect(
-        f"ws://{authority(WEB)}/ws",
-        host=to[0],
-        port=to[1],
-        additional_headers=headers,
-        proxy=None,
-        compression=None,
-        open_timeout=PATIENCE,
-    ) as tunnel:
+    try:
+        await _echoes(
+            connect(
+                f"ws://{authority(WEB)}/ws",
+                host=to[0],
+                port=to[1],
+                additional_headers=headers,
+                proxy=None,
+                compression=None,
+                open_timeout=PATIENCE,
+            ),
+            sight,
+        )
+    except InvalidStatus as refused:
+        sight.read({name.lower(): value for name, value in refused.response.headers.raw_items()})
+        raise
+
+
+async def _echoes(handshake: connect, sight: Sight) -> None:
+    async with handshake as tunnel:
         assert tunnel.response is not None
         sight.read(tunnel.response.headers)
         for number in range(ECHOES):

@@ -1,9 +1,9 @@
 """A pod of both HTTP versions: ``python -m benchmarks.mixed.pod NAME IP:PORT FILE``.
 
 It passes each probe, and each response has its name in the field ``x-pod``. It appends the id of
-each request that must arrive only once (field ``x-once``) to FILE. It prints ``listening`` as
-JSON. After SIGTERM it fails probes, and ends when it has had no request for a while. Then it
-prints the time (CLOCK_MONOTONIC). It also ends with its standard input.
+each request that must arrive only once (field ``x-once``) to FILE, as soon as its head is complete.
+It prints ``listening`` as JSON. After SIGTERM it fails probes, and ends when it has had no request
+for a while. Then it prints the time (CLOCK_MONOTONIC). It also ends with its standard input.
 
 ==================== ========================================================================
 ``GET /``            a greeting
@@ -98,15 +98,18 @@ class Pod:
         else:
             self.framing = value
 
-    @contextmanager
-    def request(self, once: str) -> Iterator[None]:
-        """Count a request while it is present.
+    def arrived(self, once: str) -> None:
+        """Record a request whose head has arrived.
 
         Arguments:
             once: its ``x-once`` field; empty for none.
         """
         if once:
             os.write(self._arrivals, f"{once}\n".encode())  # one write: no kill cuts a line
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Count a request while it is present."""
         self._present += 1
         self._changed.set()
         try:
@@ -137,16 +140,19 @@ class Pod:
         writer.close()
 
     async def _serve_http1(self, data: bytes, reader: StreamReader, writer: StreamWriter) -> None:
-        parser = RequestParser()
+        parser = RequestParser(self._on_head)
         with suppress(BadRequest):  # a client that left in the middle of its request
             while data:
                 for request in parser.feed(data):
                     if request.header("upgrade"):
-                        with self.request(request.header("x-once")):
+                        with self.request():
                             await echo(self.name, request, parser.leftover(), reader, writer)
                         return
                     await self._respond(request, writer)
                 data = await reader.read(READ)
+
+    def _on_head(self, request: Request) -> None:
+        self.arrived(SMUGGLED if request.path == SMUGGLED else request.header("x-once"))
 
     async def _respond(self, request: Request, writer: StreamWriter) -> None:
         if request.header("user-agent").startswith("Knative-Activator-Probe"):
@@ -156,7 +162,7 @@ class Pod:
             status, body = (503, b"") if self.draining.is_set() else (200, b"queue")
             writer.write(render_head(status, [("Content-Length", str(len(body)))]) + body)
             return
-        with self.request(SMUGGLED if request.path == SMUGGLED else request.header("x-once")):
+        with self.request():
             if self.slow:
                 await asyncio.sleep(self.slow)
             if self.framing != "right" and request.path == "/":

@@ -83,6 +83,7 @@ class Http2:
             self._room.set()
 
     def _begin(self, stream: int, fields: dict[str, str]) -> None:
+        self._pod.arrived(fields.get("x-once", ""))
         body: Body = Queue()
         self._bodies[stream] = body
         task = asyncio.get_running_loop().create_task(self._serve(stream, fields, body))
@@ -97,7 +98,7 @@ class Http2:
         del self._tasks[stream], self._bodies[stream]
 
     async def _serve(self, stream: int, fields: dict[str, str], body: Body) -> None:
-        with self._pod.request(fields.get("x-once", "")), suppress(ProtocolError, ConnectionError):
+        with self._pod.request(), suppress(ProtocolError, ConnectionError):
             if self._pod.slow:
                 await asyncio.sleep(self._pod.slow)
             head = [(":status", "200"), ("x-pod", self._pod.name)]

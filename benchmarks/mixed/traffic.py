@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from benchmarks.activator import Activator
@@ -44,18 +44,24 @@ class MixedTraffic:
     """
 
     def __init__(
-        self, folder: Path, publisher: Publisher | None = None, pods: Mapping[str, int] = PODS
+        self,
+        folder: Path,
+        publisher: Publisher | None = None,
+        pods: Mapping[str, int] = PODS,
+        random: Random | None = None,
     ) -> None:
         """
         Arguments:
             folder: for manifests and for the arrivals of requests.
             publisher: writes the objects; by default into the folder of manifests.
             pods: the services with their numbers of pods.
+            random: decides the addresses of pods.
         """
         self.manifests = folder / "manifests"
         publisher = publisher or ManifestFolder(self.manifests)
         self._arrivals = folder / "arrivals"
         self._arrivals.touch()
+        random = random or Random()
         network = f"127.{random.randrange(1, 255)}.{random.randrange(1, 255)}"
         numbers = count(1)
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import threading
 from pathlib import Path
 
+import grpc
 import pytest
+from grpc.aio import ServicerContext
+from websockets.exceptions import InvalidStatus
 
+from activator.telemetry.families import FAMILIES
 from benchmarks.activator import Activator
 from benchmarks.agenda import Agenda
 from benchmarks.endurance import Endurance
 from benchmarks.interrupt import stop_on_interrupt
 from benchmarks.mixed.kinds import KINDS
+from benchmarks.mixed.other_clients import Grpc, websocket
+from benchmarks.mixed.pod import Pod
 from benchmarks.mixed.record import Record, Sight, Wrong
-from benchmarks.mixed.samples import Sample, slope, value
+from benchmarks.mixed.samples import GAUGES, Sample, slope, value
 from benchmarks.mixed.traffic import MixedTraffic
 from benchmarks.mixed.verdict import Failure, Kill, excused, lost
 
@@ -76,6 +84,95 @@ def test_a_value_of_the_metrics_page_is_found_by_its_name_and_labels() -> None:
     assert value(page, 't{use="clients"}') == 4.5
     assert value(page, "u") == 7
     assert value(page, "absent") == 0
+
+
+async def _serve(pod: Pod, *pieces: bytes) -> bytes:
+    """Return what a pod responds to these bytes and the client's FIN."""
+    reader, writer = asyncio.StreamReader(), Sink()
+    for piece in pieces:
+        reader.feed_data(piece)
+    reader.feed_eof()
+    await pod.serve(reader, writer)  # type: ignore[arg-type]
+    return bytes(writer.data)
+
+
+class Sink:
+    """Collects what is written."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    async def drain(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_pod_records_a_request_whose_body_never_ends(tmp_path: Path) -> None:
+    """An application would have begun to process it, so it must not arrive again."""
+    arrivals = tmp_path / "arrivals"
+    descriptor = os.open(arrivals, os.O_WRONLY | os.O_CREAT)
+    head = b"POST / HTTP/1.1\r\nx-once: POST-1\r\nContent-Length: 9\r\n\r\n"
+    assert asyncio.run(_serve(Pod("web-1.1", descriptor), head + b"begun")) == b""
+    whole = asyncio.run(_serve(Pod("web-2.1", descriptor), head + b"123456789"))
+    assert whole.endswith(b"\r\n\r\n123456789")
+    os.close(descriptor)
+    assert arrivals.read_text() == "POST-1\n" * 2
+
+
+def test_an_error_response_to_a_call_has_a_reason() -> None:
+    """It has only trailers, which are no initial metadata."""
+
+    async def refuse(_: bytes, context: ServicerContext) -> None:
+        await context.abort(
+            grpc.StatusCode.UNAVAILABLE, trailing_metadata=(("activator-reason", "no-endpoints"),)
+        )
+
+    async def call() -> Sight:
+        server, sight = grpc.aio.server(), Sight("1")
+        method = grpc.unary_unary_rpc_method_handler(refuse)
+        handler = grpc.method_handlers_generic_handler("soak.Echo", {"Unary": method})
+        server.add_generic_rpc_handlers((handler,))
+        to = "127.0.0.1", server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        client = Grpc(0)
+        await client.use(to)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await client.unary(to, KINDS["gRPC unary"], sight)
+        await client.close()
+        await server.stop(None)
+        return sight
+
+    assert asyncio.run(call()).reason == "no-endpoints"
+
+
+def test_a_refused_websocket_has_a_reason() -> None:
+    async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
+        writer.write(head + b"X-Via: 127.0.1.1:8012\r\nActivator-Reason: no-endpoints\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async def call() -> Sight:
+        sight = Sight("1")
+        async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+            to = server.sockets[0].getsockname()
+            with pytest.raises(InvalidStatus):
+                await websocket(to, KINDS["WebSocket"], sight)
+        return sight
+
+    seen = asyncio.run(call())
+    assert (seen.reason, seen.via) == ("no-endpoints", "127.0.1.1:8012")
+
+
+def test_each_gauge_is_a_metric_of_the_activator() -> None:
+    """An absent metric counts as 0, so a renamed one would hide what is left."""
+    names = {family.name for family in FAMILIES}
+    assert {key.partition("{")[0] for key in GAUGES} <= names
 
 
 def test_the_agenda_runs_things_in_the_order_of_their_times() -> None:
