@@ -21,6 +21,8 @@ from benchmarks.soak.world import Evidence
 WARM_UP, WARM_UP_PART = 120.0, 0.25
 #: Seconds that a run needs for a goal of memory.
 LONG_ENOUGH: Final = 600.0
+#: Seconds between two samples.
+SAMPLE_EVERY: Final = 1.0
 #: Examples that a failure names.
 EXAMPLES: Final = 3
 MIB: Final = 1 << 20
@@ -60,12 +62,15 @@ def rows(
     yield from _repeated(evidence, traffic, scaled)
     yield _none("requests smuggled to pods", [SMUGGLED] * traffic.arrived()[SMUGGLED])
     yield _none("hostile requests that were not refused", _not_refused(evidence))
+    yield _none("activators that do not report to the autoscaler at the end", evidence.silent)
     yield _none("pods that an activator has wrong at the end", evidence.stale)
     yield _none("queued requests and connections left", evidence.left)
     yield from _growth(seconds, evidence)
     yield _reasons(evidence, traffic)
     yield _rolled(evidence, lost, traffic)
     yield _killed(evidence, traffic, fates)
+    bad = [f"exit status {status}" for status in evidence.scaler_statuses if status]
+    yield _none("scalers that SIGTERM did not end with status 0", bad)
     yield _none("errors in the activators' logs", evidence.errors)
     yield _none("pods that did not drain", ["a pod"] * traffic.undrained)
     yield from _counts(evidence, traffic, fates)
@@ -97,12 +102,15 @@ def text_of(each: Failure) -> str:
 
 
 def _repeated(evidence: Evidence, traffic: MixedTraffic, scaled: Counter[str]) -> Iterator[Row]:
-    twice = [*traffic.repeated(), *(key for key, number in scaled.items() if number > 1)]
-    twice = [key for key in twice if key != SMUGGLED]
+    arrived = traffic.arrived() + scaled
+    del arrived[SMUGGLED]
+    twice = [key for key, number in arrived.items() if number > 1]
     handshakes = [key for key in twice if key.startswith(_HANDSHAKE)]
     kills = sum(each.fault is Fault.ACTIVATOR_KILL for each in evidence.occurred)
     allowed = kills * ALL_KINDS["WebSocket"].clients
-    yield _none("POSTs and calls that arrived twice", sorted(set(twice) - set(handshakes)))
+    found = sorted(set(twice) - set(handshakes))
+    found += [] if arrived else ["no pod recorded an arrival, so nothing can be compared"]
+    yield _none("POSTs and calls that arrived twice", found, f"of {len(arrived):,} that arrived")
     yield Row(
         "WebSocket handshakes that arrived twice",
         f"{len(handshakes)}",
@@ -119,15 +127,19 @@ def _growth(seconds: float, evidence: Evidence) -> Iterator[Row]:
     ratio = verdict.growth([float(each.resident) for each in settled])
     first, last = (settled[at].resident / MIB for at in (0, -1)) if settled else (0.0, 0.0)
     judged = seconds >= LONG_ENOUGH
+    enough = len(settled) >= (seconds - begin) / SAMPLE_EVERY / 2
     most = max((each.resident for each in settled), default=0) / MIB
     yield Row(
         "memory: last sixth / first sixth after the warm-up",
         f"{ratio:.3f}",
         f"{first:.1f} MiB warm, {last:.1f} at the end, most {most:.1f}",
         goal=f"<= {verdict.GOAL_GROWTH}" if judged else "",
-        met=ratio <= verdict.GOAL_GROWTH if judged else None,
+        met=enough and ratio <= verdict.GOAL_GROWTH if judged else None,
         details={
-            "failure": [f"the first activator's resident memory grew to {ratio:.3f}"],
+            "failure": [
+                f"the first activator's resident memory grew to {ratio:.3f}"
+                f" in {len(settled)} samples after the warm-up"
+            ],
             "samples": [asdict(each) for each in evidence.samples],
         },
     )
@@ -170,7 +182,7 @@ def _rolled(evidence: Evidence, lost: Sequence[Failure], traffic: MixedTraffic) 
     share = 1 - len(failed) / sent if sent else 1.0
     return Row(
         f"availability while an activator is rolled, {len(rolls)} times",
-        f"{share:.4f}",
+        f"{share:.4f}" if rolls else "-",
         f"{sent:,} short requests",
         goal="1.0, exit status 0",
         met=not failed and not bad if rolls else None,
@@ -186,9 +198,14 @@ def _killed(evidence: Evidence, traffic: MixedTraffic, fates: dict[int, Fate]) -
     share = 1 - failed / total if total else 1.0
     worst = min((1 - some / of for some, of in counts if of), default=1.0)
     after = _after_kills(kills, traffic, fates)
+    sent_after = sum(
+        verdict.sent_between(kill.began + verdict.KILL_WINDOW, kill.ended, traffic.sent)
+        for kill in kills
+    )
+    later = 1 - len(after) / max(sent_after, len(after), 1)
     return Row(
         f"availability in the second of an activator's SIGKILL, {len(kills)} times",
-        f"{share:.4f}, then {1.0 if not after else 0.0}",
+        f"{share:.4f}, then {later:.4f}" if kills else "-",
         f"{failed} of {total:,} short requests, worst kill {worst:.4f};"
         f" {len(cut)} requests and streams cut",
         goal=f">= {verdict.GOAL_KILLED}, then 1.0",
@@ -233,4 +250,4 @@ def _counts(evidence: Evidence, traffic: MixedTraffic, fates: dict[int, Fate]) -
         why = [text for text in evidence.skipped if text.startswith(f"{fault.value}: ")]
         times = sum(evidence.skipped[text] for text in why)
         beside = f"{times} skipped: {why[0].partition(': ')[2]}" if why else ""
-        yield Row(f"  fault: {fault.value}", f"{took[fault]} times", beside)
+        yield Row(f"  fault: {fault.value}", f"{took[fault]}", beside)

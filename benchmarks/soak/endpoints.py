@@ -43,7 +43,7 @@ class ClusterPublisher:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._random = Random(0)
+        self._random = Random()
         self._revisions: dict[str, _Revision] = {}
 
     def create(self, name: str, *, h2c: bool) -> None:
@@ -58,8 +58,13 @@ class ClusterPublisher:
         self._revisions[name].pods = list(pods)
         self.refresh(name)
 
-    def set_view(self, name: str, view: View) -> None:
-        """Change the view of a revision, and write what it shows."""
+    def set_view(self, name: str, view: View, seed: int = 0) -> None:
+        """Change the view of a revision, and write what it shows.
+
+        Arguments:
+            seed: decides the selections of a flapping view.
+        """
+        self._random = Random(seed)
         self._revisions[name].view = view
         self.refresh(name)
 

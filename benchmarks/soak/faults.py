@@ -14,17 +14,21 @@ from benchmarks.agenda import Agenda
 from benchmarks.mixed.kinds import LIAR, RPC, WEB
 from benchmarks.mixed.services import POD_PORT, Pod, Service
 from benchmarks.mixed.traffic import NEWS_AFTER, RESTART_AFTER
+from benchmarks.process import CannotMeasure
 from benchmarks.soak import network
 from benchmarks.soak.endpoints import View
 from benchmarks.soak.plan import Fault, Planned
-from benchmarks.soak.programs import TRAFFIC_PORT
+from benchmarks.soak.programs import TRAFFIC_PORT, Program
 from benchmarks.soak.verdict import Occurred
-from benchmarks.soak.world import Attacked, World
+from benchmarks.soak.world import PATIENCE, Attacked, World
 
 #: Seconds between two looks at a program that ends or starts.
 LOOK_EVERY: Final = 0.2
 #: Seconds until the ingress and Kubernetes notice that an activator is gone or not ready.
 NOTICED_AFTER: Final = 1.0
+#: Seconds from SIGTERM to SIGKILL: terminationGracePeriodSeconds of the manifests.
+ACTIVATOR_GRACE: Final = 600.0
+SCALER_GRACE: Final = 30.0
 #: Seconds between two publications of flapping Endpoints.
 FLAP_EVERY: Final = 0.3
 #: Seconds between the ends of an attack and of its process's report.
@@ -175,8 +179,14 @@ class Faults:
         self._command(planned, planned.target, f"slow {seconds}", "slow 0")
 
     def _wrong_probe(self, planned: Planned) -> None:
-        service = (WEB, RPC)[planned.draw // 7 % 2]
-        self._command(planned, service, f"probe {planned.target}", "probe right")
+        if found := self._pod(planned, (WEB, RPC)[planned.draw // 7 % 2]):
+            service, pod = found
+            ended = self._began(planned, service.name)
+            pod.command(f"probe {planned.target}")
+            # An activator does not probe a pod whose responses prove that it works.
+            service.set_ready(pod, False)
+            self._after(NEWS_AFTER, partial(service.set_ready, pod))
+            self._after(planned.seconds, partial(pod.command, "probe right"), ended)
 
     def _broken_framing(self, planned: Planned) -> None:
         self._command(planned, LIAR, f"framing {planned.target}", "framing right")
@@ -200,7 +210,7 @@ class Faults:
     def _view(self, planned: Planned) -> None:
         publisher, name = self._world.publisher, planned.target
         ended = self._began(planned, name)
-        publisher.set_view(name, _VIEWS[planned.fault])
+        publisher.set_view(name, _VIEWS[planned.fault], planned.draw)
         end = monotonic() + planned.seconds
 
         def flap() -> None:
@@ -215,7 +225,14 @@ class Faults:
     def _scaler_restart(self, planned: Planned) -> None:
         scaler, ended = self._world.scaler, self._began(planned)
         scaler.terminate()
-        self._when(lambda: scaler.ended() is not None, scaler.leave, scaler.start, then=ended)
+
+        def gone() -> None:
+            self._world.evidence.scaler_statuses.append(scaler.ended() or 0)
+            scaler.leave()
+            scaler.start()
+            ended()
+
+        self._when_gone(scaler, SCALER_GRACE, gone)
 
     def _scaler_kill(self, planned: Planned) -> None:
         scaler, ended = self._world.scaler, self._began(planned)
@@ -224,17 +241,30 @@ class Faults:
 
     # -- activators -----------------------------------------------------------------------------
 
-    def _when(self, is_so: Callable[[], bool], *steps: Do, then: Do | None = None) -> None:
-        """Take the steps as soon as a condition holds."""
+    def _when(self, is_so: Callable[[], bool], patience: float, late: Do, *steps: Do) -> None:
+        """Take the steps as soon as a condition holds.
+
+        Arguments:
+            patience: seconds; after them, `late` is called once.
+        """
+        end = monotonic() + patience
 
         def look() -> None:
-            if not is_so():
-                self._after(LOOK_EVERY, look)
+            nonlocal end
+            if is_so():
+                for step in steps:
+                    step()
                 return
-            for step in (*steps, *((then,) if then else ())):
-                step()
+            if monotonic() > end:
+                end = float("inf")
+                late()
+            self._after(LOOK_EVERY, look)
 
         look()
+
+    def _when_gone(self, program: Program, grace: float, *steps: Do) -> None:
+        """Take the steps when a terminated program has ended; kill it after its grace period."""
+        self._when(lambda: program.ended() is not None, grace, program.kill, *steps)
 
     def _take_out(self) -> None:
         self._world.ingress.take_out(1)
@@ -248,7 +278,10 @@ class Faults:
             world.publisher.list_activators([each.ip for each in world.activators])
             world.ingress.put_in(1)
 
-        self._when(second.is_ready, put_in, then=ended)
+        def never() -> None:
+            raise CannotMeasure(f"{second.name} is not ready {PATIENCE:g} s after its start")
+
+        self._when(second.is_ready, PATIENCE, never, put_in, ended)
 
     def _roll(self, planned: Planned) -> None:
         second = self._world.activators[1]
@@ -264,7 +297,7 @@ class Faults:
             second.leave()
             self._start_second(ended)
 
-        self._after(NOTICED_AFTER, partial(self._when, lambda: second.ended() is not None, gone))
+        self._after(NOTICED_AFTER, partial(self._when_gone, second, ACTIVATOR_GRACE, gone))
 
     def _kill(self, planned: Planned) -> None:
         second = self._world.activators[1]

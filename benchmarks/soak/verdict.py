@@ -90,9 +90,11 @@ def fate(failure: Failure, kills: Sequence[Kill], occurred: Iterable[Occurred]) 
 def _is_cut(failure: Failure, excuse: Excuse, kill: Occurred) -> bool:
     """Return whether the death of its activator ended a request.
 
-    The ingress retries an idempotent request, unless its response had begun.
+    The ingress retries an idempotent request, unless its response had begun. If it retried, the
+    last activator had the request.
     """
-    if failure.via and kill.target not in failure.via:
+    last = failure.via.rpartition(", ")[2]
+    if last and kill.target != last.rpartition(":")[0]:
         return False
     if excuse is not Excuse.SENT and not failure.pod:
         return False

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from time import monotonic
 from typing import Final
 
@@ -68,8 +69,9 @@ class Evidence:
         skipped: the reason for each fault that could not take place.
         samples: of the activator that is never replaced.
         sightings: the reasons of waiting requests.
-        statuses: the exit statuses of activators after SIGTERM.
+        statuses, scaler_statuses: the exit statuses of activators and scalers after SIGTERM.
         attacks: the facts of hostile clients.
+        silent: activators whose stats the autoscaler does not get, when all faults have ended.
         stale: revisions whose pods an activator has wrong, when all faults have ended.
         left: what the activators still had when all requests had ended, as text.
         files: open files of the first activator, before the clients and after them.
@@ -81,7 +83,9 @@ class Evidence:
     samples: list[Sample] = field(default_factory=list)
     sightings: list[Sighting] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
+    scaler_statuses: list[int] = field(default_factory=list)
     attacks: list[Attacked] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     files: tuple[int, int] = (0, 0)
@@ -140,6 +144,23 @@ class World:
         else:
             occurred = self.evidence.occurred
             self.traffic.kills += verdict.unseen_end(pod.name, began, ended, occurred)
+
+    def hear(self) -> None:
+        """Wait until the autoscaler gets new stats of both activators; record who is silent.
+
+        Requests must be on their way: without them, an activator has no stats.
+        """
+        since, received = monotonic(), self.cluster.autoscaler.received
+
+        def silent() -> list[str]:
+            names = (each.name for each in self.activators)
+            return [name for name in names if received.get(name, 0.0) <= since]
+
+        try:
+            wait_until(lambda: not silent(), "", PATIENCE)
+        except CannotMeasure:  # the table shows who is silent
+            pass
+        self.evidence.silent = silent()
 
     def compare(self) -> None:
         """Wait until both activators have the pods of each revision; record the differences."""
@@ -219,8 +240,11 @@ def _rest(program: Program) -> list[str]:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[World]:
+def running(folder: Path, seed: int) -> Iterator[World]:
     """Provide all programs, ready for traffic; they end with the block.
+
+    Arguments:
+        seed: decides the addresses of pods.
 
     Raises:
         CannotMeasure: a program did not start.
@@ -228,7 +252,7 @@ def running(folder: Path) -> Iterator[World]:
     with ExitStack() as stack:
         found = stack.enter_context(cluster.running(folder))
         publisher = ClusterPublisher(found)
-        traffic = MixedTraffic(folder, publisher, PODS)
+        traffic = MixedTraffic(folder, publisher, PODS, Random(seed))
         stack.callback(traffic.close)
         found.create_config()
         publisher.list_activators(IPS)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from benchmarks.agenda import Agenda
 from benchmarks.mixed.samples import Sample
 from benchmarks.mixed.traffic import MixedTraffic
 from benchmarks.mixed.verdict import Failure, Kill
 from benchmarks.report import Row
 from benchmarks.soak import checks, verdict
+from benchmarks.soak.faults import Faults
 from benchmarks.soak.hostile import AMBIGUOUS
 from benchmarks.soak.ingress import Ingress, configuration
 from benchmarks.soak.plan import LANES, QUIET_END, Fault, plan
+from benchmarks.soak.programs import Program
 from benchmarks.soak.verdict import Fate, Occurred, Sighting
 from benchmarks.soak.world import Attacked, Evidence, waits
 
@@ -61,6 +65,9 @@ def test_a_short_run_has_a_plan() -> None:
     [
         (FAILED, Fate.ACTIVATOR),
         (replace(FAILED, via="127.0.1.1:8012"), Fate.LOST),  # the other activator
+        (replace(FAILED, via="127.0.1.1:8012, 127.0.1.2:8012"), Fate.ACTIVATOR),
+        (replace(FAILED, via="127.0.1.2:8012, 127.0.1.1:8012"), Fate.LOST),  # the ingress repeated
+        (replace(FAILED, via="127.0.1.25:8012"), Fate.LOST),
         (replace(FAILED, ended=99.95), Fate.LOST),  # before the kill
         (replace(FAILED, sent=101.1, ended=101.2), Fate.LOST),  # after its second
         (replace(FAILED, kind="GET"), Fate.LOST),  # the ingress must repeat it
@@ -130,6 +137,7 @@ def table(folder: Path, evidence: Evidence, *failures: Failure) -> dict[str, Row
     traffic = MixedTraffic(folder)
     traffic.failures += failures
     traffic.ended["GET"] = 10
+    traffic.sent["GET@1050"] = 10
     rows = checks.rows(1800.0, evidence, traffic, Counter({"scaled POST-1": 2}))
     return {row.what: row for row in rows}
 
@@ -144,6 +152,8 @@ def test_each_broken_invariant_misses_its_goal_and_has_a_text(tmp_path: Path) ->
         samples=samples,
         sightings=[Sighting("queue-full", "web", 1.0)],
         statuses=[1],
+        scaler_statuses=[-9],
+        silent=["activator-2"],
         attacks=[Attacked("smuggling", 2, {400: 1, 200: 1})],
         stale=["activator-1, web: [], not ['10.0.0.1:8012']"],
         left=["activator-1: 1 waiting"],
@@ -161,7 +171,32 @@ def test_each_broken_invariant_misses_its_goal_and_has_a_text(tmp_path: Path) ->
     assert all(
         row.details["failure"] for row in found.values() if row.met is False and row.goal != "> 0"
     )
+    assert found["availability in the second of an activator's SIGKILL, 1 times"].measured == (
+        "1.0000, then 0.8000"  # 1 of 5 requests after that second
+    )
     assert "502 upstream-failed; gone" in found["idempotent requests lost"].details["failure"][0]
+
+
+def test_what_was_not_observed_does_not_hold(tmp_path: Path) -> None:
+    """Without samples and arrivals, memory and repetitions are unknown."""
+    rows = {
+        row.what: row for row in checks.rows(1800.0, Evidence(), MixedTraffic(tmp_path), Counter())
+    }
+    assert rows["memory: last sixth / first sixth after the warm-up"].met is False
+    assert rows["POSTs and calls that arrived twice"].met is False
+
+
+def test_a_program_that_does_not_end_is_killed_after_its_grace_period() -> None:
+    ended: list[int] = []
+    program = Program("scaler", "127.0.0.1", (), 0)
+    program.ended = lambda: ended[0] if ended else None  # type: ignore[method-assign]
+    program.kill = lambda: ended.append(-9)  # type: ignore[method-assign]
+    seen: list[int | None] = []
+    faults = Faults.__new__(Faults)
+    faults._numbers, faults._pending, faults._agenda = count(), {}, Agenda()
+    faults._when_gone(program, 0.0, lambda: seen.append(program.ended()))
+    faults._agenda.run()
+    assert seen == [-9]
 
 
 def test_the_ingress_has_groups_for_both_versions_and_for_each_activator(tmp_path: Path) -> None:
