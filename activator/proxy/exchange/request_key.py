@@ -26,6 +26,7 @@ _PAIR: Final = re.compile(
     rb"(?:^|[;,])[ \t]*%b=([0-9a-f]{%d})(?=$|[ \t;,])" % (COOKIE, 2 * TOKEN_BYTES)
 )
 _BEGIN: Final = COOKIE + b"="
+_LINE_BEGIN: Final = b"cookie:"
 _LENGTH: Final = len(_BEGIN) + 2 * TOKEN_BYTES
 #: The bytes that stand before the name of the cookie, and behind a token.
 _BEFORE: Final = (b" ", b";", b"", b":", b",", b"\t")
@@ -133,7 +134,9 @@ def _token_of(request: Request, sticky: Sticky) -> bytes:
     token = around[at + len(_BEGIN) : end]  # ordered: the token has a length
     if token in sticky.tokens and around[end : end + 1] in _BEHIND:
         before = around[at - 1 : at] if at else b""  # ordered: at is not 0
-        if before in _BEFORE:
+        line = around.rfind(b"\n", 0, at) + 1  # 0: these are no lines, but the value itself
+        name = around[line : line + len(_LINE_BEGIN)]  # ordered: the name has a length
+        if before in _BEFORE and (not line or name.lower() == _LINE_BEGIN):
             return token
     return token_in(request.value_of(b"cookie"))
 

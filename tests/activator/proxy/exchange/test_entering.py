@@ -110,6 +110,22 @@ async def test_a_hostile_cookie_counts_as_none(world, fields):
     assert (answer.status, answer.get(b"set-cookie")[:14]) == (200, b"activator-pod=")
 
 
+@pytest.mark.parametrize("overflow", Overflow)
+async def test_a_cookie_of_another_service_or_an_altered_one_is_replaced(world, overflow):
+    pods = await sticky_pods(world, 2, replace(COOKIE, sticky_overflow=overflow))
+    first = await world.ask()
+    token = first.get(b"set-cookie").partition(b";")[0].partition(b"=")[2]
+    others = (b"f" * 24, token[:-1] + (b"1" if token.endswith(b"0") else b"0"), token[::-1])
+    for other in others:
+        foreign = request(fields=b"Cookie: activator-pod=%b\r\n" % other)
+        answers = [await world.ask(foreign) for _ in range(4)]
+        assert {(each.status, each.body) for each in answers} == {(200, answers[0].body)}
+        cookie = answers[0].get(b"set-cookie").partition(b";")[0]
+        own = await world.ask(request(fields=b"Cookie: %b\r\n" % cookie))
+        assert (own.body, own.get(b"set-cookie")) == (answers[0].body, None)
+    assert sum(len(pod.requests) for pod in pods) == 1 + 5 * len(others)
+
+
 async def test_a_session_that_a_pods_response_began_stays_at_that_pod(world):
     """As MCP does: the response to the first request has the header."""
     key = HashKey(b"mcp-session-id")

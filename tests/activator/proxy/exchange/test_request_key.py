@@ -127,6 +127,14 @@ def test_the_cookie_of_a_request_is_read_in_any_spelling() -> None:
     assert key(cookie) == b""
 
 
+def test_a_token_in_another_field_is_no_cookie() -> None:
+    cookie, other = HashKey(kind=KeyKind.COOKIE), b"X-Debug: activator-pod=%b\r\n" % TOKEN
+    assert key(cookie, other) == b""
+    assert key(cookie, other + b"Cookie: activator-pod=%b\r\n" % OTHER) == OTHER
+    assert key(cookie, b"Cookie: a=b\r\n" + other) == b""
+    assert key(cookie, b"Cookie: activator-pod=%b\r\n" % TOKEN + other) == TOKEN
+
+
 def test_the_cookie_is_for_the_whole_site_and_not_for_scripts() -> None:
     line = b"\r\nSet-Cookie: activator-pod=%b; Path=/; HttpOnly; SameSite=Lax" % TOKEN
     assert cookie_line(TOKEN, secure=False) == line
