@@ -28,7 +28,7 @@ _CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 1
 )
 @click.version_option(package_name="activator")
 def cli() -> None:
-    """Queue requests to services that are scaled to zero until a pod can take them.
+    """Queue requests while no pod can take them, for services that scale to zero.
 
     The activator is a load balancer for services whose pods come and go. It queues each request
     until a healthy pod of its revision has a free slot. Then it sends the request to that pod. If
@@ -38,7 +38,7 @@ def cli() -> None:
     First steps:
       activator demo                     a demonstration on this machine, without a cluster
       activator local --manifests DIR    serve objects that you write yourself
-      activator run                      serve in a cluster, instead of Knative's activator
+      activator run                      serve in a cluster, with or without Knative
       activator scale                    scale Deployments from zero and back, without Knative
       activator status                   show pods and queues of a running activator
       activator explain REVISION         show why requests of one revision wait

@@ -27,8 +27,10 @@ def _serve(settings: Settings) -> int:
     "run",
     """Serve in a Kubernetes cluster.
 
-    Replaces Knative's activator: same ports, environment variables and responses. Watches
-    Revisions and Endpoints, probes pods, queues requests, and reports to the autoscaler.
+    With the dialect knative, this program replaces Knative's activator. It has the same ports,
+    environment variables and responses. With the dialect services, it serves annotated Services
+    without Knative. It watches these objects and their endpoints, probes pods, and queues requests.
+    It reports the load to Knative's autoscaler, or to `activator scale`.
 
     \b
     In a pod of Knative's Deployment, no setting is necessary. Outside of the cluster:
@@ -112,16 +114,17 @@ def demo(settings: Settings) -> int:
     A Service opts in with the annotation activator.dev/enabled: "true". `activator run` queues its
     requests and reports them to this program. This program asks the API server for replicas when a
     request waits, and removes them when there has been no request for idle-seconds. With
-    activator.dev/owner: keda or hpa it only makes the first replicas, and KEDA or an HPA decides
+    activator.dev/owner: keda or hpa it starts only the first replicas, and KEDA or an HPA decides
     the rest. With activator.dev/route: takeover it writes an EndpointSlice, so that the requests
     of a sleeping Service reach the activators.
 
-    Several scalers may run. They choose a leader by a Lease, and only the leader writes. It sets
-    the label activator.dev/leader: "true" on its pod, by which the Service finds it.
+    Several scalers may run. They choose a leader by a Lease, and only the leader writes. The
+    leader sets the label activator.dev/leader: "true" on its pod. The Service of the scaler selects
+    this pod.
 
     \b
-    In a pod of the manifests, no setting is necessary. Outside of the cluster:
-      SYSTEM_NAMESPACE=activator activator scale --kubeconfig ~/.kube/config
+    In a pod of manifests/scale, no setting is necessary. Outside of the cluster:
+      SYSTEM_NAMESPACE=activator-system activator scale --kubeconfig ~/.kube/config
 
     \b
     Example: a Deployment that sleeps without requests

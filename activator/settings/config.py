@@ -302,7 +302,8 @@ class Settings:
     )
     ready_without_autoscaler: bool = setting(
         values.BOOLEAN, "ACTIVATOR_READY_WITHOUT_AUTOSCALER", CLUSTER, "false",
-        "Whether the readiness probe passes while Knative's autoscaler is not connected.",
+        "Whether the readiness probe passes while Knative's autoscaler is not connected. With "
+        "false it fails until the first connection, and for up to 90 s after a loss.",
         "Knative's probe fails then, so that traffic avoids an activator that cannot start pods.",
         commands=("run", "local"),
     )
@@ -441,11 +442,11 @@ class Settings:
     )
     readiness_policy: str = setting(
         values.choice("auto", "probe", "kubernetes"), "ACTIVATOR_READINESS_POLICY", PODS, "auto",
-        "What makes a pod usable, for revisions without the annotation activator.dev/readiness- "
-        "policy. probe: it passed the activator's probe. kubernetes: it is also listed as ready. "
-        "auto: kubernetes if a container has an exec readiness probe or a startup probe, "
-        "otherwise probe. Use kubernetes if queue-proxy does not poll sidecars (Knative before "
-        "1.14).",
+        "What makes a pod usable, for revisions without the annotation "
+        "activator.dev/readiness-policy. probe: it passed the activator's probe. kubernetes: "
+        "Kubernetes also lists it as ready. auto: kubernetes if a container has an exec "
+        "readiness probe or a startup probe, otherwise probe. Use kubernetes if queue-proxy does "
+        "not poll sidecars (Knative before 1.14).",
         "A cold start is shorter by the seconds until Kubernetes reports readiness, where that is "
         "safe.",
     )

@@ -1,7 +1,8 @@
-"""``python -m benchmarks.simulation``: run the experiments, write results, plots and tables.
+"""Simulation of many activators and pods: run the experiments, write results, plots and tables.
 
-Ctrl-C ends the run, and prints the tables of the experiments that have results. Only a complete run
-writes files; with ``--only`` the other experiments keep their results.
+Run it by ``make simulation`` or ``python -m benchmarks.simulation``. Ctrl-C ends the run, and
+prints the tables of the experiments that have results. Only a complete run writes files. With
+``--only`` the other experiments keep their results.
 """
 
 from __future__ import annotations
@@ -119,13 +120,28 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.simulation", description=__doc__)
     names = [experiment.name for experiment in EXPERIMENTS]
-    parser.add_argument("--quick", action="store_true", help="short runs, one seed; write no file")
     parser.add_argument(
-        *("--only",), nargs="+", choices=names, metavar="NAME", help=", ".join(names)
+        "--quick", action="store_true", help="short runs with one seed; write no file"
     )
-    parser.add_argument("--seeds", nargs="+", type=int, metavar="N", help="default: 1 2 3; no file")
     parser.add_argument(
-        "--processes", type=int, default=os.cpu_count() or 1, help="default: one for each CPU"
+        *("--only",),
+        nargs="+",
+        choices=names,
+        metavar="NAME",
+        help="only these experiments: " + ", ".join(names),
+    )
+    parser.add_argument(
+        "--seeds",
+        nargs="+",
+        type=int,
+        metavar="N",
+        help="seeds; default: 1 2 3. With this option the run writes no file",
+    )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="processes; default: one for each CPU",
     )
     return parser.parse_args()
 
