@@ -21,9 +21,9 @@ from throttler.ticket import Ticket
 #: A request costs one turn more for each of these bytes, and at most MOST_TURNS.
 BYTES_PER_TURN: Final = 64 << 10
 MOST_TURNS: Final = 4
-#: So many new flows may join a round, and one more for each of so many flows with a request at its
-#: beginning. Further ones wait for the next round. So a client that invents flows delays the others
-#: little more than by those flows alone.
+#: LEAST_JOINS new flows may join a round, and one more for each FLOWS_PER_JOIN flows that have a
+#: request when the round begins. Further new flows wait for the next round. So a client that
+#: invents flows delays the others only a little.
 LEAST_JOINS: Final = 16
 FLOWS_PER_JOIN: Final = 4
 

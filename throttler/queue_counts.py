@@ -14,12 +14,12 @@ from typing import Final, final
 from throttler.priority import NAMES
 from throttler.ticket import Ticket
 
-#: So many flows have a queue of their own at a time. The others share as many queues, by a hash.
+#: The number of flows with a queue of their own. Further flows share as many queues, by a hash.
 MOST_FLOWS: Final = 512
-#: One flow may always have so many queued requests, and at most FAIR_SHARES fair shares.
+#: One flow may have this many queued requests, or FAIR_SHARES fair shares if that is more.
 LEAST_OF_FLOW = 10
 FAIR_SHARES: Final = 2
-#: One part in so many of the queue is reserved for flows with few requests in it.
+#: One tenth of the queue is reserved for flows with fewer requests than LEAST_OF_FLOW.
 RESERVED = 10
 
 

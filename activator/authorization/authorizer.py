@@ -89,7 +89,7 @@ class _Server:
         self.bytes += size
 
     def remove(self, size: int) -> None:
-        """Count such a request no more."""
+        """Subtract a request of ``size`` bytes that no longer waits."""
         self.owners -= 1
         self.bytes -= size
 
@@ -236,7 +236,7 @@ class Authorizer:
             owner.decided(verdict)
 
     def _forget(self, owner: Owner) -> None:
-        """Count a request no more: it has its decision, or has ended."""
+        """Subtract a request that has its decision, or has ended."""
         check, size = self._checks.pop(owner)
         self._servers[check.key.url].remove(size)
         self._bytes -= size

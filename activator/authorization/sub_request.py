@@ -134,7 +134,7 @@ def _cause(error: Exception) -> str:
 
 
 def _cause_of_tls(error: BaseException) -> str:
-    """Return why no connection was secure; empty if that is not the cause."""
+    """Return why the TLS handshake failed; empty if it did not fail."""
     at: BaseException | None = error
     while at is not None:
         if isinstance(at, ssl.SSLCertVerificationError):

@@ -205,7 +205,7 @@ class ApiServer:
                 # A mounted file may be away for a moment while it is replaced.
                 if old is None:
                     raise
-                logger.warning("the old credentials stay in use: %s", error)
+                logger.warning("API server: the old credentials stay in use: %s", error)
                 self._read_at = now
                 self._is_expired = False
                 return old

@@ -82,7 +82,7 @@ class Traces:
         settings = self._settings
         decide = sampler(settings.sampler, settings.argument, config.sampling_rate)
         if decide is never and not settings.sampler and config.protocol != STDOUT:
-            logger.warning("traces: none is sent, since tracing-sampling-rate is 0")
+            logger.warning("traces: no request is traced, since tracing-sampling-rate is 0")
         # Spans on stdout are for debugging: as in Knative, each request is traced.
         self._install(RequestTracer(always if config.protocol == STDOUT else decide, self._queue))
 

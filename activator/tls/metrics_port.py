@@ -93,5 +93,8 @@ class MetricsTls(ServerTls):
                 self._seen = now
                 self.replace(self._read())
         except (OSError, CertificateError) as error:
-            logger.warning("the last files stay in force: %s", _text(self._settings, error))
+            logger.warning(
+                "TLS on the metrics port: the last files stay in force: %s",
+                _text(self._settings, error),
+            )
         super()._choose(handshake, name, listener)

@@ -107,7 +107,7 @@ def end_if_asleep(exchange: Arriving, now: float) -> None:
 
 
 def _has_no_response(exchange: Arriving, policies: RequestPolicies, now: float) -> bool:
-    """Return whether an allowed request needs a pod; a peek gets its response here."""
+    """Respond to a peek; return whether the request is none, so that it needs a pod."""
     if not peek.is_peek(exchange.request, exchange.client.port(), policies):
         return True
     respond(exchange, peek.respond(exchange, now), "peek", now)
@@ -133,7 +133,7 @@ def _is_authorized(exchange: Arriving, policy: Authorization, now: float) -> boo
 
 
 def _still_to_come(exchange: Arriving) -> int:
-    """Return how many bytes of the body may arrive before the decision: only HTTP/2 reads on."""
+    """Return how many bytes of the body may arrive before the decision: in HTTP/1 none."""
     is_read = exchange.request.version is HTTP_2 and not exchange.body.complete
     return STREAM_WINDOW if is_read else 0
 

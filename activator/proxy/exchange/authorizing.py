@@ -144,7 +144,7 @@ def refusal(verdict: Verdict, retry_after: int) -> tuple[OwnResponse, str]:
 
 
 def credentials_of(request: Request) -> bytes:
-    """Return the values of Authorization and Cookie; other values have another result."""
+    """Return the values of Authorization and Cookie in one text, different for different values."""
     authorization = request.value_of(b"authorization")
     return b"%d:%b%b" % (len(authorization), authorization, request.value_of(b"cookie"))
 

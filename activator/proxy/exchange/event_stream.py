@@ -70,7 +70,7 @@ def tail(before: bytes, payload: list[bytes]) -> bytes:
 
 
 def closing(end: bytes) -> bytes:
-    """Return the bytes that end an event which is not complete, so that no listener gets it.
+    """Return the bytes that end an incomplete event, so that no listener gets it.
 
     An event gets the type of its last field ``event``. Nothing listens to ``incomplete``.
 

@@ -88,7 +88,7 @@ def _credentials(files: TlsFiles) -> Any:
             seen = now
             return _configuration(files)
         except (OSError, TlsFileError) as error:
-            logger.warning("the last certificate stays in force: %s", error)
+            logger.warning("KEDA's port: the last certificate stays in force: %s", error)
             return None
 
     required = files.client_ca is not None

@@ -107,5 +107,5 @@ class FileTls(ServerTls):
                 self._seen = now
                 self.replace(context(*self._files.read()))
         except (OSError, TlsFileError) as error:
-            logger.warning("the last certificate stays in force: %s", error)
+            logger.warning("external metrics: the last certificate stays in force: %s", error)
         super()._choose(handshake, name, listener)

@@ -112,7 +112,7 @@ async def test_a_change_takes_effect_with_the_next_request(world, monkeypatch):
 async def test_a_rate_of_0_is_logged_since_nothing_is_sent(world, caplog):
     traces = made(world.proxy)
     traces.apply(TracingConfig(GRPC, "http://127.0.0.1:1", 0.0))
-    told = "traces: none is sent, since tracing-sampling-rate is 0"
+    told = "traces: no request is traced, since tracing-sampling-rate is 0"
     assert caplog.messages == [told]
     traces.apply(TracingConfig(GRPC, "http://127.0.0.1:1", 0.5))
     traces.apply(TracingConfig(STDOUT))
