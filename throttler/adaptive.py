@@ -1,7 +1,8 @@
 """Adaptive concurrency: limits for pods without containerConcurrency, by their response times.
 
-Joins the policy that picks pods with one ``Gradient`` for each pod. A wrong limit costs latency,
-not errors, since requests beyond it wait. Knows no queue and no clock. Knative has no counterpart.
+Joins the policy that picks pods with one ``Gradient`` for each pod. Requests beyond a limit wait.
+So a wrong limit costs latency, and errors only at deadlines or with a full queue. Knows no queue
+and no clock. Knative has no counterpart.
 """
 
 from __future__ import annotations
