@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from tests.browser.chromium import chromium
 from tests.browser.faults import Faults
@@ -18,6 +18,9 @@ from tests.process import PATIENCE
 from tests.programs import need
 
 Open = Callable[..., Awaitable[Page]]
+
+#: The page that a new tab shows.
+BLANK = "about:blank"
 
 expect.set_options(timeout=PATIENCE * 1000)
 
@@ -69,25 +72,78 @@ def faults() -> Faults:
     return Faults()
 
 
-@pytest.fixture
-async def open_page(browser: Browser, faults: Faults) -> AsyncIterator[Open]:
-    """Provide a function that opens a page in its own context.
+class Contexts:
+    """The contexts of the browser by their options. A test shares them with the tests before.
 
-    `before` is called with the empty page; for other options see `Browser.new_context`. The
-    test fails if a page had an unexpected fault.
+    A page in a new context takes twice the CPU time: a new process reads all files again.
     """
-    async with AsyncExitStack() as contexts:
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._contexts: dict[str, BrowserContext] = {}
+        self._old: dict[BrowserContext, list[Page]] = {}
+
+    async def find(self, options: dict[str, Any]) -> BrowserContext:
+        """Return the context with these options, without the pages of earlier tests."""
+        key = repr(sorted(options.items()))
+        if key not in self._contexts:
+            self._contexts[key] = await self._browser.new_context(**options)
+        return self._contexts[key]
+
+    async def new_page(self, context: BrowserContext) -> Page:
+        """Open a page; only then close the pages of earlier tests, so that their process stays."""
+        page = await context.new_page()
+        for old in self._old.pop(context, ()):
+            await old.close()
+        return page
+
+    async def leave(self, page: Page) -> None:
+        """Remove all that a test has left in the context; the page shows nothing from then on."""
+        await page.unroute_all(behavior="ignoreErrors")  # a forged response may be in progress
+        if page.url != BLANK:
+            await page.evaluate("localStorage.clear()")
+            await page.goto(BLANK)
+        await page.context.clear_cookies()
+        self._old.setdefault(page.context, []).append(page)
+
+
+@pytest.fixture(scope="package")
+def contexts(browser: Browser) -> Contexts:
+    """Provide the contexts that tests share; they end with the browser."""
+    return Contexts(browser)
+
+
+@pytest.fixture
+async def open_page(contexts: Contexts, browser: Browser, faults: Faults) -> AsyncIterator[Open]:
+    """Provide a function that opens a page.
+
+    `before` is called with the empty page. With `own`, the page has a new context, without cached
+    files. For other options see `Browser.new_context`. The test fails if a page had an unexpected
+    fault.
+    """
+    watched = set[BrowserContext]()
+    async with AsyncExitStack() as stack:
 
         async def opened(
-            url: str, before: Callable[[Page], Awaitable[None]] | None = None, **options: Any
+            url: str,
+            before: Callable[[Page], Awaitable[None]] | None = None,
+            own: bool = False,
+            **options: Any,
         ) -> Page:
-            context = await browser.new_context(**options)
-            contexts.push_async_callback(context.close)
+            if own:
+                context = await browser.new_context(**options)
+                stack.push_async_callback(context.close)
+            else:
+                context = await contexts.find(options)
             context.set_default_timeout(PATIENCE * 1000)
-            faults.watch(context, url)
-            page = await context.new_page()
-            # A forged response may be in progress when the page closes.
-            contexts.push_async_callback(page.unroute_all, behavior="ignoreErrors")
+            page = await contexts.new_page(context)
+            if context not in watched:
+                watched.add(context)
+                stack.callback(faults.watch(context, url))
+            if own:
+                stack.push_async_callback(page.unroute_all, behavior="ignoreErrors")
+            else:
+                stack.push_async_callback(contexts.leave, page)
             if before is not None:
                 await before(page)
             await page.goto(url)

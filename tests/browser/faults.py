@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 from playwright.async_api import BrowserContext, ConsoleMessage, Dialog, Request, Response, WebError
@@ -30,8 +32,8 @@ class Faults:
             if not any(re.search(pattern, fault) for pattern in self._expected)
         ]
 
-    def watch(self, context: BrowserContext, url: str) -> None:
-        """Record the faults of the pages of a context.
+    def watch(self, context: BrowserContext, url: str) -> Callable[[], None]:
+        """Record the faults of the pages of a context, until the returned function is called.
 
         Arguments:
             url: the only host and port to which they may send requests.
@@ -42,12 +44,22 @@ class Faults:
             if not request.url.startswith("data:") and urlsplit(request.url)[:2] != origin:
                 self._noted.append(f"asks elsewhere: {request.url}")
 
-        context.on("console", self._said)
-        context.on("weberror", self._failed)
-        context.on("dialog", self._asked)
-        context.on("request", asked)
-        context.on("requestfailed", self._unanswered)
-        context.on("response", self._refused)
+        listeners: dict[str, Callable[[Any], Any]] = {
+            "console": self._said,
+            "weberror": self._failed,
+            "dialog": self._asked,
+            "request": asked,
+            "requestfailed": self._unanswered,
+            "response": self._refused,
+        }
+        for name, listener in listeners.items():
+            context.on(name, listener)  # type: ignore[call-overload] # a name in a variable
+
+        def end() -> None:
+            for name, listener in listeners.items():
+                context.remove_listener(name, listener)
+
+        return end
 
     def _said(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning", "assert"):

@@ -130,7 +130,7 @@ async def test_the_filter_and_what_waits_alone_are_kept_in_the_address(
         await expect(page).to_have_url(f"{site.url}#/?filter=KEPT+default&show=waiting")
         await page.get_by_label("Filter by name").fill("nothing like it")
         await expect(page.get_by_text("No revision has queued requests.")).to_be_visible()
-        again = await open_page(f"{site.url}#/?filter=KEPT+default&show=waiting")
+        again = await open_page(f"{site.url}#/?filter=KEPT+default&show=waiting", own=True)
         await expect(row_of(again, two)).to_be_visible()
         await expect(row_of(again, one)).to_have_count(0)
         await expect(again.get_by_label("only with queued requests")).to_be_checked()
@@ -209,7 +209,7 @@ async def test_without_scripts_there_is_nothing_that_does_nothing(
     site: Site, open_page: Open, faults: Faults
 ) -> None:
     faults.expect("csp")  # the browser reports blocked scripts this way
-    page = await open_page(site.url, java_script_enabled=False)
+    page = await open_page(site.url, own=True, java_script_enabled=False)
     await expect(page.get_by_role("button")).to_have_count(0)
     await expect(page.locator("#connection")).to_be_hidden()
 

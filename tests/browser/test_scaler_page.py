@@ -12,7 +12,7 @@ from typing import Any
 from playwright.async_api import Page, Route, expect
 
 from tests.activator.scale.world import Running, cluster, leader, scaler
-from tests.browser.conftest import Open
+from tests.browser.conftest import BLANK, Open
 from tests.browser.faults import Faults
 from tests.browser.test_appearance import BEYOND, NARROW, violations
 from tests.browser.test_markup import DRAWN, MARKUP, hostile
@@ -155,4 +155,4 @@ async def test_everybody_can_use_the_page_also_on_a_narrow_screen(
             assert await violations(page) == []
             await page.emulate_media(color_scheme="dark")
             assert await violations(page, ["color-contrast"]) == []
-            await page.goto("about:blank")  # before the scaler ends
+            await page.goto(BLANK)  # before the scaler ends

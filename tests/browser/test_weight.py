@@ -28,7 +28,7 @@ async def test_the_files_are_small(site: Site, lived: App, open_page: Open) -> N
         async def note(page: Page, asked: list[Request] = asked) -> None:
             page.on("requestfinished", lambda request: asked.append(request))
 
-        page = await open_page(url, note)
+        page = await open_page(url, note, own=True)
         await expect(page.locator(ready).first).to_be_visible()
         sizes = [await one.sizes() for one in asked if "/api/" not in one.url]
         assert 0 < sum(size["responseBodySize"] for size in sizes) < most
