@@ -231,7 +231,7 @@ class AutoscalerLink:
         if not self._unreachable:  # log the change, not each retry
             self._unreachable = True
             _log.warning(
-                f"{self._peer} not reachable, retrying; nothing scales from zero until then",
+                f"{self._peer} not reachable, retrying; until it is, nothing scales from zero",
                 url=self._url,
                 error=self.last_error,
             )

@@ -362,7 +362,8 @@ class Settings:
     )
     borrow: bool = setting(
         values.BOOLEAN, "ACTIVATOR_BORROW", WAITING, "true",
-        "Whether a request uses an idle pod of another activator's share before it is queued.",
+        "Whether a request uses a pod of another activator's share before it is queued. Pods "
+        "without queue-proxy are never used so.",
         "A request should not wait while a pod is idle; turn it off to share pods as Knative "
         "does.",
     )
