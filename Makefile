@@ -102,7 +102,7 @@ else
 		--seconds $(SECONDS) $(SEED:%=--seed %) $(SOAK_ARGS)
 endif
 
-simulation: $(STAMP)  ## Simulate many activators and pods, write docs/how-to/scale.md (SIMULATION_ARGS=--quick)
+simulation: $(STAMP)  ## Simulate many activators and pods, write the tables of docs/simulation.md (SIMULATION_ARGS=--quick)
 	$(BIN)/python -m benchmarks.simulation $(SIMULATION_ARGS)
 
 dashboards: $(STAMP)  ## Write Grafana's dashboards (manifests/monitoring/dashboards)

@@ -36,13 +36,17 @@ class Job(NamedTuple):
 
 
 def jobs(experiments: Sequence[Experiment], seeds: Sequence[int]) -> Iterator[Job]:
-    """Yield all runs; the largest first, so that the processes end together."""
+    """Yield all runs; the largest first, so that the processes end together.
+
+    Arguments:
+        seeds: of each row; if there are none, each experiment has its own.
+    """
     found = [
         Job(experiment.name, label, scenario, rule, seed)
         for experiment in experiments
         for label, scenario in experiment.rows
         for rule in experiment.rules
-        for seed in (seeds[:1] if experiment.is_large else seeds)
+        for seed in seeds or range(1, experiment.runs + 1)
     ]
     size = {job.scenario.name: job.scenario.rate * job.scenario.seconds for job in found}
     return iter(sorted(found, key=lambda job: -size[job.scenario.name]))
@@ -105,14 +109,13 @@ def main() -> int:
     chosen = [one for one in EXPERIMENTS if not options.only or one.name in options.only]
     if options.quick:
         chosen = [quick(one) for one in chosen]
-    seeds = options.seeds or ([1] if options.quick else [1, 2, 3])
-    print(f"seeds: {' '.join(map(str, seeds))}", file=sys.stderr)
+    seeds = options.seeds or ([1] if options.quick else [])
     found, complete = run_all(list(jobs(chosen, seeds)), options.processes)
     results = collect(found)
     for name, text in tables(results, chosen).items():
         print(f"\n{name}\n\n{text}")
     if complete and not (options.quick or options.seeds):
-        write((read()[0] | results) if options.only else results, seeds)
+        write((read() | results) if options.only else results)
         page.write()
     return 0 if complete else 1
 
@@ -135,7 +138,7 @@ def _options() -> argparse.Namespace:
         nargs="+",
         type=int,
         metavar="N",
-        help="seeds; default: 1 2 3. With this option the run writes no file",
+        help="seeds; default: 1 2 3 …. With this option the run writes no file",
     )
     parser.add_argument(
         "--processes",

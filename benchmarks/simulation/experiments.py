@@ -11,6 +11,7 @@ from benchmarks.simulation.scenario import RuleName, Scaling, Scenario
 
 _P, _S, _K, _R = RuleName
 COMPARED: Final = (_P, _K, _R)
+ALL: Final = (_P, _S, _K, _R)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,8 @@ class Experiment:
         heading: of the first column.
         rows: the first cell of each row, and its scenario.
         columns: the figures; rules: of each figure, in one cell.
-        is_large: whether one seed is enough: thousands of pods differ little between two runs.
+        runs: of each row, with the seeds 1, 2, 3 and so on. Thousands of pods need one run, since
+            runs of them differ little.
     """
 
     name: str
@@ -43,29 +45,30 @@ class Experiment:
     rows: Sequence[tuple[str, Scenario]]
     columns: Sequence[Column]
     rules: Sequence[RuleName] = COMPARED
-    is_large: bool = False
+    runs: int = 3
 
 
 def _times(value: float) -> str:
-    """Return a wait in service times."""
-    return f"{value:.2f}" if value < 9.95 else f"{value:.1f}" if value < 99.5 else f"{value:.0f}"
+    """Return a wait in service times or seconds, with two digits: runs differ in the third."""
+    return f"{value:.2f}" if value < 0.995 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
 
 
 def _percent(part: float) -> str:
     if 0 < part < 0.0005:
         return "<0.1 %"
-    return f"{part:.1%}".replace("%", " %") if part < 0.0995 else f"{part:.0%}".replace("%", " %")
+    digits = 1 if 0 < part < 0.0995 else 0
+    return f"{part:.{digits}%}".replace("%", " %")
 
 
 P50: Final = Column("median wait", lambda one, sc: _times(one.wait_p50 / sc.service))
 P99: Final = Column("p99 wait", lambda one, sc: _times(one.wait_p99 / sc.service))
 MEAN: Final = Column("mean wait", lambda one, sc: _times(one.wait_mean / sc.service))
 BESIDE: Final = Column("waited beside a free slot", lambda one, _: _percent(one.waited_beside_idle))
-OVER: Final = Column("pods over their limit", lambda one, _: _percent(one.over_limit))
+OVER: Final = Column("pods with a queue", lambda one, _: _percent(one.over_limit))
 FAILED: Final = Column("failed", lambda one, _: _percent(one.failed))
 IMBALANCE: Final = Column("busiest pod / mean", lambda one, _: f"{one.imbalance:.1f}")
-MEDIAN_SECONDS: Final = Column("median wait, s", lambda one, _: f"{one.wait_p50:.2f}")
-SECONDS: Final = Column("p99 wait, s", lambda one, _: f"{one.wait_p99:.2f}")
+MEDIAN_SECONDS: Final = Column("median wait, s", lambda one, _: _times(one.wait_p50))
+SECONDS: Final = Column("p99 wait, s", lambda one, _: _times(one.wait_p99))
 ERROR: Final = Column("error of the replicas", lambda one, _: _percent(one.desired_error))
 TOO_MANY: Final = Column("too many", lambda one, _: _percent(one.desired_over))
 TOO_FEW: Final = Column("too few", lambda one, _: _percent(one.desired_under))
@@ -93,6 +96,14 @@ _QUESTION: Final = Scenario("question", 5, 3000, 1, 2 / 3, seconds=3.5, warm_up=
 
 def _shares(base: Scenario) -> list[tuple[str, Scenario]]:
     return [(str(n), replace(base, activators=n)) for n in (1, 3, 10, 30, 100)]
+
+
+def _slots() -> list[tuple[str, Scenario]]:
+    """Return shares of about 25 slots for 10 activators."""
+    shares = ((25, 1), (13, 2), (8, 3), (5, 5), (4, 6), (3, 8), (3, 10), (2, 13), (1, 25))
+    return [
+        (f"{pods} × {limit}", replace(_BASE, pods=10 * pods, limit=limit)) for pods, limit in shares
+    ]
 
 
 def _sizes() -> list[tuple[str, Scenario]]:
@@ -123,7 +134,7 @@ def _laws() -> list[tuple[str, Scenario]]:
 def _few() -> list[tuple[str, Scenario]]:
     return [
         (
-            f"{activators} × {pods}, limit {limit}",
+            f"{activators} × {pods}, {limit} slot{'s' if limit > 1 else ''}",
             replace(
                 _BASE if limit == 1 else _TEN,
                 activators=activators,
@@ -168,10 +179,19 @@ EXPERIMENTS: Final = tuple(
         _named,
         (
             Experiment(
-                "share-1", "activators", _shares(_BASE), (MEAN, P99, BESIDE, OVER, IMBALANCE)
+                "share-1",
+                "activators",
+                _shares(_BASE),
+                (MEAN, P99, BESIDE, OVER, FAILED, IMBALANCE),
+                rules=ALL,
             ),
-            Experiment("share-10", "activators", _shares(_TEN), (MEAN, P99, BESIDE, OVER)),
-            Experiment(*("sizes", "activators × pods", _sizes(), (MEAN, P99, OVER)), is_large=True),
+            Experiment("share-10", "activators", _shares(_TEN), (MEAN, P99, BESIDE, OVER, FAILED)),
+            Experiment(
+                "slots", "share: pods × slots", _slots(), (MEAN, P99, OVER, FAILED), rules=ALL
+            ),
+            Experiment(
+                *("sizes", "activators × pods", _sizes(), (MEAN, P99, OVER, FAILED)), runs=1
+            ),
             Experiment(
                 "use",
                 "load",
@@ -179,9 +199,10 @@ EXPERIMENTS: Final = tuple(
                     (f"{use:.0%}".replace("%", " %"), replace(_BASE, use=use))
                     for use in (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
                 ],
-                (MEAN, P99, OVER),
+                (MEAN, P99, OVER, FAILED),
+                rules=ALL,
             ),
-            Experiment("laws", "arrivals, service times", _laws(), (MEAN, P99, BESIDE)),
+            Experiment("laws", "arrivals, service times", _laws(), (MEAN, P99, BESIDE, FAILED)),
             Experiment(
                 "skew",
                 "part of the first activator",
@@ -189,7 +210,8 @@ EXPERIMENTS: Final = tuple(
                     (f"{skew:.0%}".replace("%", " %"), replace(_BASE, use=0.5, skew=skew))
                     for skew in (0.1, 0.2, 0.3, 0.5, 0.8)
                 ],
-                (MEAN, P99, OVER),
+                (MEAN, P99, OVER, FAILED),
+                rules=ALL,
             ),
             Experiment("few", "activators × pods", _few(), (MEAN, P99, OVER, FAILED)),
             Experiment(
@@ -225,13 +247,20 @@ EXPERIMENTS: Final = tuple(
                 _shares(replace(_BASE, limit=0, use=5.0, service=0.5, seconds=35.0)),
                 (IMBALANCE,),
             ),
-            Experiment("reports", "reports", _reports(), (ERROR, TOO_MANY, TOO_FEW, P99), (_P, _K)),
+            Experiment(
+                "reports",
+                "reports",
+                _reports(),
+                (ERROR, TOO_MANY, TOO_FEW, P99),
+                rules=(_P, _K),
+                runs=9,
+            ),
             Experiment(
                 "question-1",
                 "activators",
                 [(str(n), replace(_QUESTION, activators=n)) for n in (2, 3, 6, 30, 100)],
-                (MEAN, P99, OVER),
-                is_large=True,
+                (MEAN, P99, OVER, FAILED),
+                runs=1,
             ),
             Experiment(
                 "question-10",
@@ -250,8 +279,8 @@ EXPERIMENTS: Final = tuple(
                     )
                     for n in (3, 100)
                 ],
-                (MEAN, P99, OVER),
-                is_large=True,
+                (MEAN, P99, OVER, FAILED),
+                runs=1,
             ),
         ),
     )

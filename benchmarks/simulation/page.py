@@ -1,4 +1,6 @@
-"""Writes the tables and plots of the page ``docs/how-to/scale.md`` from the results file.
+"""Writes the tables and plots of two pages from the results file.
+
+``docs/how-to/scale.md`` is for users; ``docs/simulation.md`` has the tables of all experiments.
 
 ``python -m benchmarks.simulation.page`` writes them without a new run.
 """
@@ -15,10 +17,10 @@ from benchmarks.simulation.experiments import EXPERIMENTS, Experiment
 from benchmarks.simulation.measures import Result
 from benchmarks.simulation.scenario import RuleName, Scenario
 from benchmarks.simulation.svg import Axis, Series, axis_of, chart
-from benchmarks.simulation.tables import NAMES, Results, read, tables
+from benchmarks.simulation.tables import NAMES, Results, read, tables, waits
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
-PAGE: Final = DOCS / "how-to" / "scale.md"
+PAGES: Final = (DOCS / "how-to" / "scale.md", DOCS / "simulation.md")
 #: Waits below this are drawn at this; service times.
 _LEAST: Final = 0.01
 
@@ -26,8 +28,15 @@ _BLOCK: Final = re.compile(r"(<!-- simulation: ([\w-]+) -->\n).*?(<!-- /simulati
 
 
 def with_tables(text: str, results: Results) -> str:
-    """Return the page with the present tables between its marks."""
-    found = tables(results) | {"example": sizing.example(), "rates": sizing.by_rate()}
+    """Return a page with the present tables between its marks."""
+    by_name = {experiment.name: experiment for experiment in EXPERIMENTS}
+    found = tables(results) | {
+        "example": sizing.example(),
+        "rates": sizing.by_rate(),
+        "knative": sizing.knative(),
+        "share-waits": waits(by_name["share-1"], results, share=True),
+        "skew-waits": waits(by_name["skew"], results),
+    }
     return _BLOCK.sub(lambda block: f"{block[1]}\n{found[block[2]]}\n\n{block[3]}", text)
 
 
@@ -94,13 +103,14 @@ def _points(
 
 
 def expected() -> dict[Path, str]:
-    """Return the page and the plots, as the results file asks for."""
-    results, _ = read()
-    return {PAGE: with_tables(PAGE.read_text(), results), **charts(results)}
+    """Return the pages and the plots, as the results file asks for."""
+    results = read()
+    pages = {path: with_tables(path.read_text(), results) for path in PAGES}
+    return {**pages, **charts(results)}
 
 
 def write() -> None:
-    """Write the tables of the page, and the plots."""
+    """Write the tables of the pages, and the plots."""
     for path, text in expected().items():
         path.write_text(text)
 

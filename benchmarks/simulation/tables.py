@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from benchmarks.simulation.experiments import EXPERIMENTS, Experiment
+from benchmarks.simulation.experiments import EXPERIMENTS, P99, Experiment
 from benchmarks.simulation.measures import Result
 from benchmarks.simulation.scenario import RuleName
 
@@ -16,7 +16,7 @@ RESULTS: Final = Path(__file__).with_name("results.json")
 #: The names of the rules in headings.
 NAMES: Final[Mapping[RuleName, str]] = {
     RuleName.PRODUCT: "activator",
-    RuleName.STRICT: "without borrowing",
+    RuleName.STRICT: "no borrowing",
     RuleName.KNATIVE: "Knative",
     RuleName.RANDOM: "random",
 }
@@ -25,32 +25,31 @@ NAMES: Final[Mapping[RuleName, str]] = {
 Results = dict[str, dict[str, dict[RuleName, Result]]]
 
 
-def write(results: Results, seeds: Sequence[int], path: Path = RESULTS) -> None:
+def write(results: Results, path: Path = RESULTS) -> None:
     """Write all results, each figure with four digits, so that the file is easy to compare."""
     rows = {
-        experiment: {
+        experiment.name: {
             label: {
                 rule.value: {name: float(f"{value:.4g}") for name, value in asdict(one).items()}
                 for rule, one in by_rule.items()
             }
-            for label, by_rule in by_label.items()
+            for label, by_rule in results[experiment.name].items()
         }
-        for experiment, by_label in results.items()
+        for experiment in EXPERIMENTS
     }
-    path.write_text(json.dumps({"seeds": list(seeds), "experiments": rows}, indent=1) + "\n")
+    path.write_text(json.dumps(rows, indent=1) + "\n")
 
 
-def read(path: Path = RESULTS) -> tuple[Results, list[int]]:
-    """Return the results of a file, and their seeds."""
+def read(path: Path = RESULTS) -> Results:
+    """Return the results of a file."""
     found = json.loads(path.read_text())
-    results: Results = {
+    return {
         experiment: {
             label: {RuleName(rule): Result(**values) for rule, values in by_rule.items()}
             for label, by_rule in by_label.items()
         }
-        for experiment, by_label in found["experiments"].items()
+        for experiment, by_label in found.items()
     }
-    return results, found["seeds"]
 
 
 def table(experiment: Experiment, results: Results) -> str:
@@ -69,6 +68,26 @@ def table(experiment: Experiment, results: Results) -> str:
             for column in experiment.columns
         ]
         lines.append(_row([label, *cells]))
+    return "\n".join(lines)
+
+
+def waits(experiment: Experiment, results: Results, *, share: bool = False) -> str:
+    """Return the p99 waits of one experiment, with a column for each rule except Knative's.
+
+    Knative's rule differs from this project without borrowing only while pods come and go.
+
+    Arguments:
+        share: whether a column has the slots of each activator's share.
+    """
+    rules = [rule for rule in experiment.rules if rule is not RuleName.KNATIVE]
+    names = [NAMES[rule] for rule in rules]
+    headings = [experiment.heading, *(["slots of each"] if share else []), *names]
+    lines = [_row(headings), _row(["---"] * len(headings))]
+    for label, scenario in experiment.rows:
+        by_rule = results[experiment.name][label]
+        size = f"{scenario.pods * scenario.limit / scenario.activators:.0f}"
+        cells = [P99.value(by_rule[rule], scenario) for rule in rules]
+        lines.append(_row([label, *([size] if share else []), *cells]))
     return "\n".join(lines)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.simulation import page
+from benchmarks.simulation import page, sizing, tables
 from benchmarks.simulation.agenda import Agenda
 from benchmarks.simulation.knative import ROUND_EVERY, WAKES_AFTER, Knative, assign_slice
 from benchmarks.simulation.load import Arrival
@@ -16,6 +17,7 @@ from benchmarks.simulation.requests import Request
 from benchmarks.simulation.scenario import RuleName, Scaling, Scenario
 from benchmarks.simulation.svg import Axis, Series, axis_of, chart
 from benchmarks.simulation.world import World, run
+from tests.guards import expect_none
 from throttler.model import ListedEndpoints
 
 TINY = Scenario(
@@ -153,6 +155,17 @@ def test_knative_probes_a_pod_that_starts_in_rounds() -> None:
 def test_the_page_and_its_plots_show_the_results_file() -> None:
     for path, text in page.expected().items():
         assert path.read_text() == text, f"{path}: run python -m benchmarks.simulation.page"
+
+
+def test_the_text_of_the_page_has_the_figures_of_its_calculation() -> None:
+    text = page.PAGES[0].read_text()
+    expect_none(figure for figure in sizing.figures() if figure not in text)
+
+
+def test_the_results_file_does_not_depend_on_the_order_of_runs(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    tables.write(dict(reversed(tables.read().items())), path)
+    assert path.read_text() == tables.RESULTS.read_text()
 
 
 def test_a_plot_keeps_text_readable_and_equal_figures_equal_bytes() -> None:
