@@ -11,6 +11,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from random import SystemRandom
+from threading import Event
 from time import monotonic
 
 from activator import build
@@ -86,7 +87,7 @@ def _run(folder: Path, options: argparse.Namespace) -> list[Row]:
             carrier = Faults(found, agenda)
             for each in faults:
                 agenda.after(each.at, lambda each=each: carrier.begin(each))  # type: ignore[misc]
-            agenda.every(checks.SAMPLE_EVERY, lambda: found.sample(began), first=1.0)
+            agenda.every(checks.SAMPLE_EVERY, lambda: _sample(found, began, stop), first=1.0)
             agenda.every(REPORT_EVERY, found.clients.report, first=1.5)
             agenda.every(ZERO_EVERY, lambda: _cold_start(found, agenda), first=ZERO_EVERY / 4)
             agenda.every(PRINT_EVERY, lambda: _progress(found, began, options), first=PRINT_EVERY)
@@ -107,6 +108,12 @@ def _run(folder: Path, options: argparse.Namespace) -> list[Row]:
         "attacks": [asdict(each) for each in found.evidence.attacks],
     }
     return rows
+
+
+def _sample(found: World, began: float, stop: Event) -> None:
+    found.sample(began)
+    if found.evidence.crashes:  # all further traffic would be lost
+        stop.set()
 
 
 def _cold_start(found: World, agenda: Agenda) -> None:

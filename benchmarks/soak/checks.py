@@ -69,6 +69,7 @@ def rows(
     yield _reasons(evidence, traffic)
     yield _rolled(evidence, lost, traffic)
     yield _killed(evidence, traffic, fates)
+    yield _none("programs that ended by themselves, or did not start", evidence.crashes)
     bad = [f"exit status {status}" for status in evidence.scaler_statuses if status]
     yield _none("scalers that SIGTERM did not end with status 0", bad)
     yield _none("errors in the activators' logs", evidence.errors)
@@ -143,15 +144,20 @@ def _growth(seconds: float, evidence: Evidence) -> Iterator[Row]:
             "samples": [asdict(each) for each in evidence.samples],
         },
     )
-    before, after = evidence.files
-    yield Row(
-        "open files: before the clients, after them",
-        f"{before} and {after}",
-        f"most {max((each.files for each in evidence.samples), default=0)}",
-        goal="no more than before",
-        met=after <= before,
-        details={"failure": [f"{after - before} files are still open"]},
-    )
+    yield _files(evidence)
+
+
+def _files(evidence: Evidence) -> Row:
+    row = Row("open files: before the clients, after them", "-", goal="no more than before")
+    row.met = False
+    row.details["failure"] = ["the first activator has ended"]
+    if evidence.files is not None:
+        before, after = evidence.files
+        row.measured = f"{before} and {after}"
+        row.beside = f"most {max((each.files for each in evidence.samples), default=0)}"
+        row.met = after <= before
+        row.details["failure"] = [f"{after - before} files are still open"]
+    return row
 
 
 def _reasons(evidence: Evidence, traffic: MixedTraffic) -> Row:

@@ -14,7 +14,6 @@ from benchmarks.agenda import Agenda
 from benchmarks.mixed.kinds import LIAR, RPC, WEB
 from benchmarks.mixed.services import POD_PORT, Pod, Service
 from benchmarks.mixed.traffic import NEWS_AFTER, RESTART_AFTER
-from benchmarks.process import CannotMeasure
 from benchmarks.soak import network
 from benchmarks.soak.endpoints import View
 from benchmarks.soak.plan import Fault, Planned
@@ -245,20 +244,19 @@ class Faults:
         """Take the steps as soon as a condition holds.
 
         Arguments:
-            patience: seconds; after them, `late` is called once.
+            patience: seconds; after them, `late` is called, which may make the condition true.
         """
         end = monotonic() + patience
 
         def look() -> None:
-            nonlocal end
+            if not is_so():
+                if monotonic() <= end:
+                    self._after(LOOK_EVERY, look)
+                    return
+                late()
             if is_so():
                 for step in steps:
                     step()
-                return
-            if monotonic() > end:
-                end = float("inf")
-                late()
-            self._after(LOOK_EVERY, look)
 
         look()
 
@@ -279,7 +277,8 @@ class Faults:
             world.ingress.put_in(1)
 
         def never() -> None:
-            raise CannotMeasure(f"{second.name} is not ready {PATIENCE:g} s after its start")
+            text = f"{second.name} is not ready {PATIENCE:g} s after its start"
+            world.evidence.crashes.append(text)
 
         self._when(second.is_ready, PATIENCE, never, put_in, ended)
 

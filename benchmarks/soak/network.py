@@ -25,7 +25,7 @@ def command() -> list[str]:
 def missing() -> str:
     """Return why packets cannot be dropped here; empty if they can."""
     if not os.environ.get(INSIDE):
-        return "no network namespace: it needs root, unshare and ip"
+        return "no network namespace; it needs root, unshare and ip, and no --host-network"
     if not shutil.which("iptables", path=_PATH):
         return "no iptables: apt-get install iptables"
     probe = subprocess.run(["iptables", "-L", "-n"], capture_output=True, text=True, check=False)

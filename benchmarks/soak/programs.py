@@ -40,21 +40,40 @@ class Program:
         self._numbers = count(1)
         self._running = ExitStack()
         self._process: Popen[str]
+        self._may_end = False
 
     def start(self) -> None:
         """Start a process; it is ready later."""
         log = f"{self.name}-{next(self._numbers)}"
         line = [sys.executable, "-m", "activator", *self._command]
+        self._may_end = False
         self._process = self._running.enter_context(started(line, log))
         log_file = RESULTS / f"{log}.log"
         self.present = Activator(
             self._process, TRAFFIC_PORT, self._admin_port, log_file.parent, log_file
         )
 
+    def has_started(self) -> bool:
+        """Return whether it is ready, at the begin of a run.
+
+        Raises:
+            CannotMeasure: it ended by itself.
+        """
+        if crash := self.crash():
+            raise CannotMeasure(crash)
+        return self.is_ready()
+
+    def crash(self) -> str:
+        """Return how the present process ended by itself, and leave it; empty if it did not."""
+        status = self.ended() if self.present and not self._may_end else None
+        if self.present is None or status is None:
+            return ""
+        text = f"{self.name} ended by itself with status {status}: {self.present.log}"
+        self.leave()
+        return text
+
     def is_ready(self) -> bool:
         """Return whether the present process reports that it is ready."""
-        if self.present is not None and self.ended() is not None:
-            raise CannotMeasure(f"{self.name} ended by itself: {self.present.log}")
         try:
             return self.present is not None and get(self._admin_port, "/readyz")[0] == OK
         except OSError:
@@ -62,6 +81,7 @@ class Program:
 
     def terminate(self) -> None:
         """Send SIGTERM."""
+        self._may_end = True
         self._process.terminate()
 
     def kill(self) -> None:

@@ -37,6 +37,9 @@ from benchmarks.soak.verdict import Occurred, Sighting
 PODS: Final[Mapping[str, int]] = {WEB: 3, RPC: 2, COLD: 1, LIAR: 2}
 #: Seconds for a Deployment, or an activator, to reach the expected state.
 PATIENCE: Final = 60.0
+#: Seconds for the last pods and connections to go. A scaler that was killed leads again after 15 s,
+#: and then removes no replica for a minute.
+REST_PATIENCE: Final = 120.0
 #: Seconds between two looks at a pod that drains.
 LOOK_EVERY: Final = 0.25
 
@@ -71,10 +74,12 @@ class Evidence:
         sightings: the reasons of waiting requests.
         statuses, scaler_statuses: the exit statuses of activators and scalers after SIGTERM.
         attacks: the facts of hostile clients.
+        crashes: programs that ended by themselves, or did not start.
         silent: activators whose stats the autoscaler does not get, when all faults have ended.
         stale: revisions whose pods an activator has wrong, when all faults have ended.
         left: what the activators still had when all requests had ended, as text.
-        files: open files of the first activator, before the clients and after them.
+        files: open files of the first activator, before the clients and after them; None if it
+            has ended.
         errors: lines of the activators' logs that report errors.
     """
 
@@ -85,10 +90,11 @@ class Evidence:
     statuses: list[int] = field(default_factory=list)
     scaler_statuses: list[int] = field(default_factory=list)
     attacks: list[Attacked] = field(default_factory=list)
+    crashes: list[str] = field(default_factory=list)
     silent: list[str] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
-    files: tuple[int, int] = (0, 0)
+    files: tuple[int, int] | None = None
     errors: list[str] = field(default_factory=list)
 
     def reasons(self) -> Iterator[Sighting]:
@@ -118,7 +124,8 @@ class World:
         self.clients: Clients
 
     def sample(self, began: float) -> None:
-        """Record memory, files and connections of the first activator, and waits at both."""
+        """Record crashes, waits, and memory, files and connections of the first activator."""
+        self._record_crashes()
         for program in self.activators:
             page = metrics(program)
             at = monotonic()
@@ -131,6 +138,10 @@ class World:
                 self.evidence.samples.append(
                     Sample(at - began, resident_bytes(pid), open_files(pid), gauges)
                 )
+
+    def _record_crashes(self) -> None:
+        crashes = [each.crash() for each in (*self.activators, self.scaler)]
+        self.evidence.crashes += [text for text in crashes if text]
 
     def note_end(self, pod: Pod, began: float, agenda: Agenda) -> None:
         """Record the end of a pod that drains, if a fault hides it from the activators.
@@ -181,11 +192,12 @@ class World:
         return found
 
     def come_to_rest(self, files: int) -> None:
-        """Wait until no request, no connection and no queued request is left, and record it."""
+        """Wait until no request, no connection and no queued request is left; record all else."""
         self.traffic.empty()
+        self._record_crashes()
         for program in self.activators:
             try:
-                wait_until(lambda program=program: not _rest(program), "", PATIENCE)  # type: ignore[misc]
+                wait_until(lambda program=program: not _rest(program), "", REST_PATIENCE)  # type: ignore[misc]
             except CannotMeasure:  # the table shows the rest
                 pass
             self.evidence.left += _rest(program)
@@ -267,7 +279,7 @@ def running(folder: Path, seed: int) -> Iterator[World]:
             program.start()
         traffic.start_pods()
         for program in (scaler, *pair):
-            wait_until(program.is_ready, f"{program.name} is ready")
+            wait_until(program.has_started, f"{program.name} is ready")
         where = [f"{each.ip}:{programs.TRAFFIC_PORT}" for each in pair]
         gate = stack.enter_context(ingress.running(folder / "ingress", where))
         hostile = stack.enter_context(helper("soak.hostile"))

@@ -13,6 +13,7 @@ from benchmarks.agenda import Agenda
 from benchmarks.mixed.samples import Sample
 from benchmarks.mixed.traffic import MixedTraffic
 from benchmarks.mixed.verdict import Failure, Kill
+from benchmarks.process import wait_until
 from benchmarks.report import Row
 from benchmarks.soak import checks, verdict
 from benchmarks.soak.faults import Faults
@@ -154,6 +155,7 @@ def test_each_broken_invariant_misses_its_goal_and_has_a_text(tmp_path: Path) ->
         statuses=[1],
         scaler_statuses=[-9],
         silent=["activator-2"],
+        crashes=["activator-1 ended by itself with status -11"],
         attacks=[Attacked("smuggling", 2, {400: 1, 200: 1})],
         stale=["activator-1, web: [], not ['10.0.0.1:8012']"],
         left=["activator-1: 1 waiting"],
@@ -184,6 +186,31 @@ def test_what_was_not_observed_does_not_hold(tmp_path: Path) -> None:
     }
     assert rows["memory: last sixth / first sixth after the warm-up"].met is False
     assert rows["POSTs and calls that arrived twice"].met is False
+    assert rows["open files: before the clients, after them"].met is False
+
+
+def test_a_crash_is_an_end_that_nobody_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.process.RESULTS", tmp_path)
+    monkeypatch.setattr("benchmarks.soak.programs.RESULTS", tmp_path)
+    program = Program("scaler", "127.0.0.1", ("no-such-command",), 0)
+    try:
+        for end in (None, program.terminate, program.kill):
+            program.start()
+            if end is not None:
+                end()
+            assert program.present is None or wait_for(program) is not None
+            assert bool(program.crash()) is (end is None)
+            assert not program.crash()
+            program.leave()
+    finally:
+        program.close()
+
+
+def wait_for(program: Program) -> int | None:
+    wait_until(lambda: program.ended() is not None, "the program ends")
+    return program.ended()
 
 
 def test_a_program_that_does_not_end_is_killed_after_its_grace_period() -> None:
