@@ -18,7 +18,7 @@ from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.exchange.request_coding import with_identity_coding
 from activator.proxy.exchange.states import RESPONSE_BEGUN, State
 from activator.proxy.message import grpc, json_member, openai
-from activator.proxy.message.accept import names_event_stream
+from activator.proxy.message.accept import prefers_event_stream
 from activator.proxy.message.request import Request
 from throttler.forecast import UNKNOWN
 from throttler.request_policies import HEARTBEAT_EVERY
@@ -57,7 +57,7 @@ def fits(exchange: Waiting) -> bool:
         return False
     if request.expects_continue and not exchange.body.size:
         return False  # the client has not sent its body, and no 100 may follow the head
-    if names_event_stream(request.lines):
+    if prefers_event_stream(request.lines):
         return True
     return _may_be_json(exchange) and json_member.is_true(_beginning(exchange), "stream")
 

@@ -63,13 +63,18 @@ def names_no_form(block: bytes) -> bool:
     return not any(name in qualities for name in (*_JSON, *_HTML, *_TEXT[:-1]))
 
 
-def names_event_stream(block: bytes) -> bool:
-    """Return whether the client names ``text/event-stream``, and accepts it.
+def prefers_event_stream(block: bytes) -> bool:
+    """Return whether the client names ``text/event-stream``, and prefers it to all types it names.
+
+    A client that names JSON as well leaves the choice to the server, as clients of MCP do.
+    Wildcards name no type.
 
     Arguments:
         block: the request's header fields, each preceded by its CRLF.
     """
-    return _qualities(block).get(_EVENT_STREAM, 0.0) > 0
+    qualities = _qualities(block)
+    stream = qualities.pop(_EVENT_STREAM, 0.0)
+    return stream > max((q for name, q in qualities.items() if not name.endswith(b"*")), default=0)
 
 
 def _qualities(block: bytes) -> dict[bytes, float]:

@@ -177,6 +177,10 @@ async def test_retries_go_on_behind_the_early_head(world: World) -> None:
     assert world.counters().outcomes["served"] == 1
 
 
+#: What each request of an MCP client says. Its server may choose either form.
+MCP = b"Accept: application/json, text/event-stream\r\n"
+
+
 async def test_which_requests_get_heartbeats() -> None:
     body = b'{"model":"m","stream":true}'
     post: tuple[bytes, bytes] = (b"/", b"POST")
@@ -184,7 +188,10 @@ async def test_which_requests_get_heartbeats() -> None:
         (request(fields=b"Accept: text/event-stream;q=0.5, */*\r\n"), True),
         (request(fields=b"Accept: text/event-stream;q=0\r\n"), False),
         (request(fields=b"Accept: text/*\r\n"), False),
-        (request(fields=b"Accept: application/json\r\nAccept: TEXT/Event-Stream\r\n"), True),
+        (request(fields=b"Accept: application/json;q=0.9\r\nAccept: TEXT/Event-Stream\r\n"), True),
+        (request(fields=b"Accept: application/json\r\nAccept: text/event-stream\r\n"), False),
+        (request(*post, MCP + JSON, b'{"jsonrpc":"2.0","method":"initialize"}'), False),
+        (request(*post, MCP + JSON, body), True),
         (request(fields=b"Accept: " + b"a/b," * 50_000 + b"text/event-stream\r\n"), False),
         (request(fields=b"Accept: text/plain\r\n" * 100 + SSE), False),
         (request(*post, JSON, body), True),
