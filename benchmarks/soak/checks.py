@@ -72,7 +72,7 @@ def rows(
     yield _none("programs that ended by themselves, or did not start", evidence.crashes)
     bad = [f"exit status {status}" for status in evidence.scaler_statuses if status]
     yield _none("scalers that SIGTERM did not end with status 0", bad)
-    yield _none("errors in the activators' logs", evidence.errors)
+    yield _none("errors in the logs of activators and scaler", evidence.errors)
     yield _none("pods that did not drain", ["a pod"] * traffic.undrained)
     yield from _counts(evidence, traffic, fates)
 

@@ -80,7 +80,7 @@ class Evidence:
         left: what the activators still had when all requests had ended, as text.
         files: open files of the first activator, before the clients and after them; None if it
             has ended.
-        errors: lines of the activators' logs that report errors.
+        errors: lines of the logs of activators and scaler that report errors.
     """
 
     occurred: list[Occurred] = field(default_factory=list)
@@ -208,7 +208,8 @@ class World:
             except CannotMeasure:  # the table shows how many are left
                 pass
             self.evidence.files = files, open_files(first.pid)
-        self.evidence.errors = [line for each in self.activators for line in each.errors()]
+        programs = (*self.activators, self.scaler)
+        self.evidence.errors = [line for each in programs for line in each.errors()]
 
 
 def metrics(program: Program) -> str:
