@@ -80,6 +80,7 @@ class RevisionThrottler:
         deleted: whether its Revision object is gone; its requests end as they would have.
         last_release: when a request last left a pod, seconds on the caller's clock.
         outdated: whether pods have passed a probe that do not get requests yet, see MANY_PODS.
+            No request is queued then.
     """
 
     __slots__ = (
@@ -155,10 +156,11 @@ class RevisionThrottler:
         ticket.config = self.config
         slots = self.slots
         if (free_pods := slots.own_free).summary or (free_pods := slots.borrowable).summary:
-            if slots.holder is not None and (pod := slots.awaited(ticket)) is not None:
+            if slots.holder is None or (pod := slots.awaited(ticket)) is None:
+                return slots.assign(ticket, free_pods, now)
+            if not self.outdated:
                 self.queue.park(ticket, pod, now)
                 return None
-            return slots.assign(ticket, free_pods, now)
         if self.outdated:
             self._rebuild(Changes(), now)  # no request is queued, so this assigns none
             return self.admit(ticket, now)
@@ -229,7 +231,7 @@ class RevisionThrottler:
         pod = self.slots.release(ticket, FAILED, now)
         if pod is not None and (follow := self._follow(pod, now)):
             changes.add(follow)
-        return self.queue.dispatch(changes, now)
+        return self._rebuild(changes, now) if self.outdated else self.queue.dispatch(changes, now)
 
     def expire(self, ticket: Ticket) -> None:
         """End a queued ticket whose deadline has passed."""

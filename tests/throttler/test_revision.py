@@ -12,7 +12,7 @@ from throttler.capacity import MAX_CAPACITY, SLOW_START_STEP, ActivatorShare
 from throttler.changes import Changes
 from throttler.errors import RequestQueueFull
 from throttler.health import PodState
-from throttler.model import Endpoint, Policies, QueueOrder
+from throttler.model import Endpoint, HashKey, Overflow, Policies, QueueOrder
 from throttler.request_policies import RequestPolicies
 from throttler.ticket import ASSIGNED, CANCELLED, QUEUED, REJECTED, RELEASED, TIMED_OUT, Ticket
 
@@ -385,6 +385,34 @@ class TestThousandsOfPods:
         assert pods_of([one.request()]) == ["waits"]
         one.passed(self.late[1])  # a request waits for it
         assert self.late[1].in_flight == 1
+
+    def test_a_request_that_loses_its_pod_gets_such_a_pod(self, one: One) -> None:
+        ticket, *_ = one.requests(1)
+        lost = ticket.pod
+        assert lost is not None
+        one.passed(self.late[0])
+        one.set_endpoints([each for each in addresses(260) if each != lost.address])
+        one.requests(255)
+        one.passed(self.late[1])
+        one.requests(1)
+        assert not one.throttler.has_free_slot
+        changes = one.throttler.requeue(ticket, one.now)  # the pod refuses it, because it drains
+        assert (changes.assigned, pods_of([ticket])) == ([ticket], [self.late[1].address])
+
+    def test_requests_wait_for_one_pod_only_once_all_pods_are_used(self, one: One) -> None:
+        """So the next request that needs such a pod finds none queued."""
+        throttler = one.throttler
+        policies = Policies(sticky=HashKey(b"session"), sticky_overflow=Overflow.WAIT)
+        throttler.set_revision(replace(throttler.revision, policies=policies), one.now)
+        tickets = [Ticket(OWNER, 60.0) for _ in range(2)]
+        for ticket in tickets:
+            ticket.key = b"own"
+        throttler.admit(tickets[0], one.now)
+        one.passed(self.late[0])
+        assert throttler.outdated
+        throttler.admit(tickets[1], one.now)
+        assert not throttler.outdated
+        assert self.late[0].in_use
 
 
 class TestSlices:
