@@ -35,7 +35,7 @@ from activator.proxy.exchange.attempts import pod_of
 from activator.proxy.exchange.pod_side import PodSide
 from activator.proxy.exchange.record import ExchangeRecord, attempts_of
 from activator.proxy.exchange.retry import Failure
-from activator.proxy.exchange.states import AUTHORIZING, DONE, NEW
+from activator.proxy.exchange.states import AUTHORIZING, DONE, NEW, RESPONSE_BEGUN
 from activator.proxy.exchange.time_limits import check
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message.own_responses import OwnResponse
@@ -170,7 +170,9 @@ class Exchange(ExchangeRecord):
     def send_continue(self) -> None:
         """See time_limits.Timed."""
         limits = self.limits
-        if self.request.expects_continue and limits is not None and limits.continued():
+        if not self.request.expects_continue or limits is None or not limits.continued():
+            return
+        if self.state not in RESPONSE_BEGUN:
             self.client.send_continue()
 
     def send_again(self) -> None:

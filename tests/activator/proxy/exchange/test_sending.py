@@ -229,6 +229,22 @@ async def test_no_100_while_no_pod_is_there(world):
     assert (await client.answer()).status == 200
 
 
+@in_virtual_time
+async def test_no_100_inside_a_response_that_has_begun(world):
+    """A client that waits for a 100 may never send its body after a final status."""
+    pod = await world.serving()
+    pod.on_data = lambda connection: connection.write(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n.\r\n"
+    )
+    client = await world.client()
+    client.send(EXPECT)
+    await until(lambda: client.received.endswith(b"\r\n.\r\n"))
+    await world.clock_moves(1.5)
+    pod.connections[0].write(b"0\r\n\r\n")
+    answer = await client.answer()
+    assert (answer.status, answer.body, answer.interim) == (200, b".", [])
+
+
 @both_loops
 async def test_a_final_response_without_100_closes_both_connections(world):
     pod = await world.serving()
