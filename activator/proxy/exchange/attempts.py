@@ -119,7 +119,7 @@ class Attempts:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._repeats = 0  # failures after which a pod may have seen the request
-        self._crossed = False  # whether a pod did not understand the client's version of HTTP
+        self._crossed: PodTracker | None = None  # the last pod that did not understand a version
         # The pod that refused last, its number of responses then, and its consecutive refusals.
         self._refused: tuple[PodTracker | None, int, int] = (None, 0, 0)
         self.made = 1
@@ -209,12 +209,13 @@ class Attempts:
     def misunderstood(self, exchange: Retrying, error: str) -> None:
         """Send a request in the other version of HTTP, because its pod does not speak this one.
 
-        Once at most, since a pod may understand neither. gRPC needs HTTP/2.
+        Once at most for each pod, since it may understand neither. gRPC needs HTTP/2.
         """
-        if self._crossed or not exchange.body.replayable or is_grpc(exchange.request.fields):
+        pod, body = pod_of(exchange.ticket), exchange.body
+        if self._crossed is pod or not body.replayable or is_grpc(exchange.request.fields):
             self._pass_on(exchange, error)
             return
-        self._crossed = True
+        self._crossed = pod
         self.made -= 1
         exchange.send_again()
 

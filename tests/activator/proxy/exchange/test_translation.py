@@ -96,6 +96,28 @@ async def test_what_a_pod_speaks_is_remembered(http2):
     assert {version for _, _, version, _ in http2.world.counters().client} == {HTTP_1_1}
 
 
+async def test_the_pod_of_a_retry_may_speak_another_version_too(http2):
+    """Each pod is tried in both versions; it has understood no byte of the first one."""
+    world = http2.world
+    pods = [await http1_pod(http2) for _ in range(2)]
+    for pod in pods:
+        usual = pod.on_data
+
+        def lost(connection: PodConnection, usual: Any = usual) -> None:
+            if connection.received.startswith(b"GET") and sum(map(len, map(asked, pods))) == 1:
+                connection.transport.abort()
+            else:
+                usual(connection)
+
+        pod.on_data = lost
+    http2.list(*cast(Any, pods))
+    await until(lambda: world.revision().statistics().healthy == 2)
+    client = await http2.client()
+    answer = await client.answer(client.ask())
+    assert (answer.status, answer.all(b"activator-attempts")) == (200, [b"2"])
+    assert [[seen.method for seen in asked(pod)] for pod in pods] == [[b"GET"]] * 2
+
+
 async def test_grpc_gets_no_translation_but_the_truth(http2):
     pod = await http1_pod(http2)
     client = await http2.client()
