@@ -174,10 +174,12 @@ class Rule:
     Attributes:
         faults: the faults that cause it, at the service itself or at all services.
         services: services for which it may be true without a fault.
+        only: services for which it can be true at all; empty for all.
     """
 
     faults: frozenset[Fault] = frozenset()
     services: frozenset[str] = frozenset()
+    only: frozenset[str] = frozenset()
 
 
 _POD: Final = frozenset(
@@ -197,12 +199,13 @@ _API: Final = frozenset({Fault.WATCH_CUT, Fault.WATCH_EXPIRED, Fault.WATCH_SILEN
 UNSEEN: Final = frozenset({Fault.WATCH_SILENT, Fault.API_AWAY, Fault.ENDPOINTS_STALE})
 _STARTS: Final = frozenset({Fault.ACTIVATOR_ROLL, Fault.ACTIVATOR_KILL})
 _SCALERS: Final = frozenset({Fault.SCALER_RESTART, Fault.SCALER_KILL})
+_REVISIONS: Final = frozenset({kinds.WEB, kinds.RPC, kinds.COLD, kinds.LIAR})
 _SLEEPERS: Final = frozenset({kinds.COLD, kinds.SCALED})
 
 #: When each reason is true. A reason without a row is always false.
 RULES: Final[Mapping[str, Rule]] = {
-    "autoscaler-unreachable": Rule(_STARTS | {Fault.AUTOSCALER_RESTART}),
-    "scaler-unreachable": Rule(_STARTS | _SCALERS),
+    "autoscaler-unreachable": Rule(_STARTS | {Fault.AUTOSCALER_RESTART}, only=_REVISIONS),
+    "scaler-unreachable": Rule(_STARTS | _SCALERS, only=frozenset({kinds.SCALED})),
     "no-endpoints": Rule(frozenset({Fault.ENDPOINTS_EMPTY, Fault.ENDPOINTS_FLAPPING}), _SLEEPERS),
     "pods-not-ready": Rule(_POD | _LISTS | _API, _SLEEPERS),
     "probe-failing": Rule(_POD | _LISTS | _API),
@@ -222,7 +225,7 @@ _PEERS: Final = {
 def is_true(seen: Sighting, occurred: Iterable[Occurred]) -> bool:
     """Return whether a reported reason agrees with the faults at its time."""
     rule = RULES.get(seen.reason)
-    if rule is None:
+    if rule is None or (rule.only and seen.service not in rule.only):
         return False
     active = list(occurred)
     if seen.reason == "no-endpoints" and any(
