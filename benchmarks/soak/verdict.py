@@ -12,6 +12,7 @@ from enum import Enum
 from statistics import median
 from typing import Final
 
+from activator.discovery.backoff import Timings
 from benchmarks.mixed import kinds
 from benchmarks.mixed.kinds import ALL_KINDS, Excuse
 from benchmarks.mixed.record import TENTHS
@@ -20,6 +21,8 @@ from benchmarks.soak.plan import Fault
 
 #: Seconds after the SIGKILL of an activator in which its requests may fail.
 KILL_WINDOW: Final = 1.0
+#: Seconds after an outage of the API server until each activator has the present lists.
+_NEXT_TRY: Final = Timings().backoff_limit
 #: Seconds before and after the end of a pod's process in which its connections may break.
 ENDS_WITHIN: Final = 0.25
 GOAL_KILLED: Final = 0.95
@@ -105,14 +108,17 @@ def unseen_end(pod: str, began: float, ended: float, occurred: Iterable[Occurred
     """Return the end of a pod as a kill if the activators could not know of it; else nothing.
 
     A request may be written to a connection that the pod closes at this moment. Kubernetes would
-    have reported the end of the pod before, but a fault delayed that report.
+    have reported the end of the pod before, but a fault delayed that report. After an outage of
+    the API server, an activator without queued requests tries again after ``backoff_limit``.
 
     Arguments:
         pod: the name of its process.
         began, ended: from its SIGTERM to the end of its process.
     """
     unseen = any(
-        each.fault in UNSEEN and each.is_at(kinds.COLD) and each.overlaps(began, ended)
+        each.fault in UNSEEN
+        and each.is_at(kinds.COLD)
+        and each.overlaps(began - (_NEXT_TRY if each.fault is Fault.API_AWAY else 0.0), ended)
         for each in occurred
     )
     return [Kill(pod, ended - ENDS_WITHIN, ended + ENDS_WITHIN)] if unseen else []

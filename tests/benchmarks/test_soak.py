@@ -91,7 +91,8 @@ def test_the_end_of_a_pod_is_an_excuse_only_if_a_fault_hides_it() -> None:
     assert verdict.unseen_end("cold-1.1", 201.0, 202.0, [away]) == [
         Kill("cold-1.1", 201.75, 202.25)
     ]
-    assert verdict.unseen_end("cold-1.1", 211.0, 212.0, [away]) == []
+    assert verdict.unseen_end("cold-1.1", 211.0, 212.0, [away])  # before the next attempt
+    assert verdict.unseen_end("cold-1.1", 241.0, 242.0, [away]) == []
     assert verdict.unseen_end("cold-1.1", 201.0, 202.0, [stale]) == []
 
 
