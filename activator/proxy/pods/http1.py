@@ -59,6 +59,7 @@ class Http1Pod(PodSide):
 
     __slots__ = (
         "_chunks",
+        "_incomplete",
         "_poll",
         "_reader",
         "_trailers",
@@ -87,6 +88,7 @@ class Http1Pod(PodSide):
         # For the request on it.
         self.requester: Requester | None = None
         self._chunks = False  # whether its body goes out in chunks
+        self._incomplete = False  # whether the rest of its body may follow
         self._trailers = False  # whether its body may have trailers
 
     transport: asyncio.Transport
@@ -137,6 +139,7 @@ class Http1Pod(PodSide):
         reader.interim = 0
         if request.has_body:
             self._chunks = request.length < 0
+            self._incomplete = not body.complete
             self._trailers = self._chunks and wants_trailers(request)
             trailers = as_lines(body.trailers) if request.section else body.trailers
             head += self._framed(body.pieces, body.complete, trailers)
@@ -148,6 +151,7 @@ class Http1Pod(PodSide):
     def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
         """See PodSide."""
         data = self._framed(payload, ended, trailers)
+        self._incomplete = not ended
         if data:
             self.transport.write(data)
 
@@ -310,7 +314,7 @@ class Http1Pod(PodSide):
     def _finish(self) -> None:
         """Return to the pool after a complete response, before the exchange releases the slot."""
         self.pool.speaks_http1 = True
-        if self.full:
+        if self.full or self._incomplete:
             self._close(abort=True)  # the pod has not read the whole request
         elif self._reader.keeps:
             self.state = IDLE

@@ -338,6 +338,29 @@ async def test_an_opening_of_a_tunnel_that_an_application_may_have_had_is_not_re
     assert (await world.ask(request(fields=UPGRADE))).status == 502
 
 
+@in_virtual_time
+async def test_no_request_follows_on_a_connection_with_an_unfinished_body(world):
+    """The response that ends the half-open time also assigns the next request."""
+    (pod,) = await pods_of(world, 1, container_concurrency=0)
+
+    def at_once(connection: PodConnection) -> None:
+        if not connection.received.startswith(b"PUT"):
+            answer_whole(connection)
+        elif not connection.answered:
+            connection.answered = 1
+            connection.write(answers.pop(0))
+
+    answers = [NOT_THERE, ok()]
+    pod.on_data = at_once
+    upload, after = await world.client(), await world.client()
+    upload.send(request(b"/", b"PUT", fields=b"Content-Length: 1000\r\n") + b"first")
+    await until(lambda: world.waiting == 1)
+    after.send(request(b"/", b"POST", body=b"x"))
+    assert (await upload.answer()).status == 200
+    assert (await after.answer(b"POST")).status == 200
+    assert [seen.body for seen in pod.requests] == [b"first", b"first", b"x"]
+
+
 @both_loops
 async def test_a_pod_that_responds_before_the_end_of_the_body_does_not_get_the_rest(world):
     bare, other = await pods_of(world, 2)
