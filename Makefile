@@ -7,8 +7,9 @@ STAMP := $(VENV)/.installed
 RUNTIME := $(VENV)/.runtime
 # The compiled build has its own environment; all other commands use the source.
 COMPILED := .venv-compiled
-# The image in the manifests that `make install-yaml` writes.
-IMAGE ?= registry.example.com/activator:$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' activator/__init__.py)
+VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' activator/__init__.py)
+# The image in the manifests that `make install-yaml` writes; no registry has it.
+IMAGE ?= registry.example.com/activator:$(VERSION)
 
 # Of `make soak`: seconds of traffic, and the number that decides the faults; empty for a new one.
 SECONDS := 1800
@@ -121,6 +122,7 @@ lock: $(STAMP)  ## Update the locked versions of the image's packages (requireme
 # The wheel is built from the source distribution. Its build requirements have the locked hashes.
 dist: $(STAMP)  ## Build the source distribution and the pure wheel into dist/
 	$(BIN)/uv build --quiet --no-config --build-constraints requirements-build.lock --require-hashes --out-dir dist .
+	@ls dist/activator-$(VERSION).tar.gz dist/activator-$(VERSION)-py3-none-any.whl
 
 # Only this target needs the generator of CycloneDX.
 $(VENV)/.sbom: pyproject.toml | $(STAMP)
@@ -131,10 +133,10 @@ sbom: $(VENV)/.sbom  ## Write the bill of materials of requirements.lock (Cyclon
 	@$(BIN)/python backend/sbom.py dist/sbom.cdx.json
 
 install-yaml: $(VENV)/tools/helm  ## Write the manifests of each overlay into dist/ (IMAGE=name@sha256:…)
-	@$(BIN)/python backend/install_yaml.py $(VENV)/tools/kubectl $(IMAGE) dist
+	@$(BIN)/python backend/install_yaml.py $(VENV)/tools/kubectl '$(IMAGE)' dist
 
 chart: $(VENV)/tools/helm  ## Package the Helm chart into dist/ (IMAGE=name@sha256:… as its default image)
-	@$(BIN)/python backend/chart.py $(VENV)/tools/helm dist $(if $(filter file,$(origin IMAGE)),,$(IMAGE))
+	@$(BIN)/python backend/chart.py $(VENV)/tools/helm dist $(if $(filter file,$(origin IMAGE)),,'$(IMAGE)')
 
 image-proof: $(STAMP)  ## Execute the Dockerfile without a container engine (needs root, debootstrap)
 	$(BIN)/python -m tests.image.prove $(PROOF_ARGS)

@@ -32,6 +32,7 @@ def test_only_the_image_changes():
     ("values", "image", "error"),
     [
         (VALUES, "r.example/a:1.2.3", "has no digest"),
+        (VALUES, "r.example/a@sha256:7", "has the digest 'sha256:7'"),
         ("image:\n  tag: x\n", f"r.example/a@{DIGEST}", "no empty key image.repository"),
         ('image:\n  repository: ""\nother:\n  digest: ""\n', f"a@{DIGEST}", "key image.digest"),
     ],
@@ -39,3 +40,17 @@ def test_only_the_image_changes():
 def test_an_image_without_a_digest_and_other_values_are_refused(values, image, error):
     with pytest.raises(SystemExit, match=error):
         chart.with_image(values, image)
+
+
+@pytest.mark.parametrize(
+    ("image", "line"),
+    [
+        ([], "Default image: none, so that its users must set image.repository\n"),
+        ([f"r.example/a@{DIGEST}"], f"Default image: r.example/a@{DIGEST}\n"),
+    ],
+)
+def test_the_output_names_the_default_image(image, line, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(Path(__file__).parents[2])
+    monkeypatch.setattr(chart, "INPUT", tmp_path / "input")
+    chart.main("true", tmp_path, *image)
+    assert capsys.readouterr().out.endswith(line)

@@ -24,6 +24,7 @@ DIGEST = f"sha256:{'7' * 64}"
         ("r.example/a:1.2.3", {"newName": "r.example/a", "newTag": "1.2.3"}),
         ("r.example:5000/a:7", {"newName": "r.example:5000/a", "newTag": "7"}),
         (f"r.example/a@{DIGEST}", {"newName": "r.example/a", "digest": DIGEST}),
+        (f"r.example/a:1@{DIGEST}", {"newName": "r.example/a", "digest": DIGEST}),
     ],
 )
 def test_the_image_has_a_tag_or_a_digest(image, chosen):
@@ -31,7 +32,7 @@ def test_the_image_has_a_tag_or_a_digest(image, chosen):
     assert document["images"] == [{"name": install_yaml.PLACEHOLDER, **chosen}]
 
 
-@pytest.mark.parametrize("image", ["r.example/a", "r.example:5000/a", ""])
+@pytest.mark.parametrize("image", ["r.example/a", "r.example:5000/a"])
 def test_an_image_without_both_is_refused(image):
     with pytest.raises(SystemExit, match="has neither a tag nor a digest"):
         install_yaml.kustomization("knative", image)
@@ -46,5 +47,16 @@ def test_each_container_runs_the_image(tmp_path, monkeypatch, capsys):
     objects = yaml.safe_load_all((tmp_path / "install-services.yaml").read_text())
     pods = [each["spec"]["template"]["spec"] for each in objects if each["kind"] == "Deployment"]
     assert [container["image"] for pod in pods for container in pod["containers"]] == [image] * 2
-    assert "18 objects" in capsys.readouterr().out
+    written = capsys.readouterr().out
+    assert "18 objects" in written
+    assert "No cluster can pull" not in written
     assert not install_yaml.INPUT.exists()
+
+
+def test_the_output_says_that_the_example_is_no_image(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(install_yaml, "INPUT", tmp_path / "input")
+    monkeypatch.setattr(install_yaml, "OVERLAYS", ("services",))
+    install_yaml.main([sys.executable, "-c", ""], "registry.example.com/activator:1", tmp_path)
+    assert "No cluster can pull registry.example.com/activator:1: set IMAGE=" in (
+        capsys.readouterr().out
+    )
