@@ -64,6 +64,7 @@ class Faults:
         self._numbers = count()
         self._pending: dict[int, Do] = {}
         self._no_drops = network.missing()
+        self._is_replacing = False
         self._do: dict[Fault, Callable[[Planned], None]] = {
             Fault.KILL_POD: self._kill_pod,
             Fault.STOP_POD: self._stop_pod,
@@ -273,6 +274,7 @@ class Faults:
         second.start()
 
         def put_in() -> None:
+            self._is_replacing = False
             world.publisher.list_activators([each.ip for each in world.activators])
             world.ingress.put_in(1)
 
@@ -284,9 +286,10 @@ class Faults:
 
     def _roll(self, planned: Planned) -> None:
         second = self._world.activators[1]
-        if not second.is_ready():
-            self._skip(planned, "the activator was not ready")
+        if self._is_replacing or second.present is None:
+            self._skip(planned, "its activator had not been replaced yet")
             return
+        self._is_replacing = True
         ended = self._began(planned, second.ip)
         second.terminate()
         self._after(NOTICED_AFTER, self._take_out)
@@ -300,9 +303,10 @@ class Faults:
 
     def _kill(self, planned: Planned) -> None:
         second = self._world.activators[1]
-        if not second.is_ready():
-            self._skip(planned, "the activator was not ready")
+        if self._is_replacing or second.present is None:
+            self._skip(planned, "its activator had not been replaced yet")
             return
+        self._is_replacing = True
         ended = self._began(planned, second.ip)
         second.kill()
         self._after(NOTICED_AFTER, self._take_out)
