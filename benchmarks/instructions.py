@@ -83,6 +83,8 @@ HTTP1 = (
 ORDERED = (Load("GET of a tenant, in a queue with classes and flows", _OF_TENANT),)
 BY_HEADER = (Load("GET of a tenant, sticky by the header", _OF_TENANT),)
 BY_COOKIE = (Load("GET with a cookie, sticky by the cookie", _WITH_COOKIE),)
+#: Of 8 requests that arrive together, 6 wait for one of two slots.
+QUEUED = (Load("GET, three of four are queued", HTTP1[0].request),)
 LIMITED = (Load("GET, by first-available and without a limit", HTTP1[0].request),)
 ADAPTED = (Load("GET, by first-available and with an adaptive limit", HTTP1[0].request),)
 HTTP2 = (
@@ -115,6 +117,7 @@ GROUPS = (
     Group("ordered", ORDERED, {"priority-trust": "true", "fair-by": "header:X-Tenant"}),
     Group("by-header", BY_HEADER, {"sticky": "header:X-Tenant"}),
     Group("by-cookie", BY_COOKIE, {"sticky": "cookie"}),
+    Group("queued", QUEUED, concurrency=1),
     Group("limited", LIMITED, _FIRST, 0),
     Group("adapted", ADAPTED, _FIRST | {"adaptive-concurrency": "on"}, 0),
     Group("http2", HTTP2, h2c=True),

@@ -110,9 +110,17 @@ class Breaker:
             self._check_share(ticket, self.order)
 
     def _exceeded_limit(self, size: int) -> str:
-        if broken := self.own.exceeded_by(size):
+        own, total = self.own, self.total
+        if (
+            own.depth < own.max_depth
+            and own.bytes + size <= own.max_bytes
+            and total.depth < total.open_depth
+            and total.bytes + size <= total.open_bytes
+        ):
+            return ""  # the usual case, without a further call
+        if broken := own.exceeded_by(size):
             return f"revision-{broken}"
-        if broken := self.total.exceeded_for(self.own, size):
+        if broken := total.exceeded_for(own, size):
             return f"total-{broken}"
         return ""
 
@@ -309,6 +317,8 @@ class Breaker:
         self.waiting += depth
         if self.waiting > self.peak:
             self.peak = self.waiting
-        for budget in (self.own, self.total):
-            budget.depth += depth
-            budget.bytes += size
+        own, total = self.own, self.total
+        own.depth += depth
+        own.bytes += size
+        total.depth += depth
+        total.bytes += size

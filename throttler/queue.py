@@ -143,10 +143,14 @@ class Queue:
         Arguments:
             freed: the only pod that may have got a free slot; None if several may have.
         """
-        breaker = self.breaker
+        breaker, slots = self.breaker, self._slots
         if breaker.parked:
             self._dispatch_parked(changes, now, freed)
-        while breaker.unparked and (free_pods := self._slots.free_pods).summary:
+        # The cheapest tests first: most calls assign one request.
+        while breaker.waiting:
+            free_pods = slots.own_free if slots.own_free.summary else slots.borrowable
+            if not free_pods.summary or not breaker.unparked:
+                break
             self._assign_next(free_pods, changes, now)
         self._deadlines.trim(breaker.total.depth)
         self._arm(now)

@@ -242,10 +242,12 @@ class Throttler:
 
     def next_due(self) -> float | None:
         """Return when to call ``run_due`` next, seconds on the caller's clock, or None."""
-        times = [at for each in self._slow_starts if (at := each.at) is not None]
-        if (deadline := self._deadlines.next()) is not None:
-            times.append(deadline)
-        return min(times, default=None)
+        due = self._deadlines.next()
+        for each in self._slow_starts:  # twice for each queued request, so without a list
+            at = each.at
+            if at is not None and (due is None or at < due):
+                due = at
+        return due
 
     def run_due(self, now: float) -> Changes:
         """End tickets whose deadline has come, and raise the limits of slow starts that are due."""
