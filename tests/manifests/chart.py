@@ -15,6 +15,7 @@ import yaml
 
 from activator.scale.settings import SETTINGS as OF_THE_SCALER
 from activator.settings.config import settings_of
+from activator.settings.values import Kind
 from tests.manifests.kustomize import MANIFESTS
 
 CHART: Final = MANIFESTS / "chart"
@@ -52,6 +53,12 @@ _AMOUNTS: Final[Schema] = {
     "type": "object",
     "additionalProperties": {"type": ["string", "number", "null"]},
 }
+#: The words of Go's strconv.ParseBool.
+_BOOLEANS: Final = (
+    "",
+    *("true", "True", "TRUE", "t", "T", "1"),
+    *("false", "False", "FALSE", "f", "F", "0"),
+)
 #: Values by their last name. Objects of Kubernetes stay open: the API server checks them.
 _BY_NAME: Final[Mapping[str, Schema]] = {
     **dict.fromkeys(("annotations", "labels", "commonLabels", "nodeSelector"), _TEXTS),
@@ -83,6 +90,20 @@ _BY_NAME: Final[Mapping[str, Schema]] = {
             "required": ["name"],
             "properties": {"name": _TEXT},
         },
+    },
+}
+#: Settings by the name of their written form in ``--help``.
+_BY_FORM: Final[Mapping[str, Schema]] = {
+    "true|false": {"type": ["boolean", "string"], "enum": [True, False, *_BOOLEANS]},
+    # A number lacks the unit.
+    "DURATION": {
+        "type": "string",
+        "pattern": r"^(|0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$",
+    },
+    "SIZE": {
+        "type": ["string", "integer"],
+        "minimum": 1,
+        "pattern": "^(|[0-9]+([kKmMgG]i?)?[bB]?)$",
     },
 }
 
@@ -159,13 +180,20 @@ def _of(value: Value) -> Schema:
 def _settings(program: str) -> Schema:
     rows = settings_of("run") if program == "activator" else OF_THE_SCALER
     properties = {
-        row.variable: {"description": row.meaning, "type": ["string", "number", "boolean"]}
+        row.variable: {"description": row.meaning, **_of_kind(row.kind)}
         for row in rows
         if row.variable not in OWNED
     }
     if "ACTIVATOR_TAKEOVER_PORTS" in properties:  # the network policy reads it, too
         properties["ACTIVATOR_TAKEOVER_PORTS"] |= {"type": "string", "pattern": r"^\d+-\d+$"}
     return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _of_kind(kind: Kind[Any]) -> Schema:
+    """Return the schema of one form; the program accepts less, and an empty text as no setting."""
+    if kind.metavar == "NUMBER" and kind.accepts.startswith("a whole number"):
+        return {"type": ["string", "integer"], "minimum": 0, "pattern": "^[0-9]*$"}
+    return _BY_FORM.get(kind.metavar, {"type": ["string", "number", "boolean"]})
 
 
 def schema_text() -> str:

@@ -18,12 +18,14 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Final, NamedTuple
 
+import jsonschema
 import pytest
 import yaml
 
 from activator import __version__
 from activator.scale.settings import SETTINGS as OF_THE_SCALER
 from activator.settings.config import settings_of
+from activator.settings.values import Kind
 from tests.guards import expect_none
 from tests.manifests import chart, knative
 from tests.manifests.chart import CHART, HINT, README, SCHEMA
@@ -456,6 +458,18 @@ WRONG: Final[dict[str, tuple[dict[str, Any], str]]] = {
         {"scaler": {"settings": {"ACTIVATOR_STAT_PORT": 1}}},
         "at '/scaler/settings': additional properties 'ACTIVATOR_STAT_PORT' not allowed",
     ),
+    "number": (
+        {"activator": {"settings": {"ACTIVATOR_QUEUE_DEPTH": "many"}}},
+        "at '/activator/settings/ACTIVATOR_QUEUE_DEPTH': 'many' does not match",
+    ),
+    "duration": (
+        {"activator": {"settings": {"ACTIVATOR_LAME_DUCK": "30"}}},
+        "at '/activator/settings/ACTIVATOR_LAME_DUCK': '30' does not match",
+    ),
+    "word": (
+        {"activator": {"settings": {"ACTIVATOR_BORROW": "off"}}},
+        "at '/activator/settings/ACTIVATOR_BORROW': value must be one of true, false, '', 'true'",
+    ),
     "type": ({"scaler": {"replicas": "two"}}, "at '/scaler/replicas': got string, want integer"),
     "boolean": (
         {"admission": {"enabled": "on"}},
@@ -500,6 +514,25 @@ def test_values_that_contradict_each_other_are_named_all_at_once() -> None:
     assert done.returncode
     assert "the values cannot be used:" in done.stderr
     expect_none(text for text in wrong.values() if text not in done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("image", "error"),
+    [
+        ("repository=r.example/a:1.0", 'image.repository is "r.example/a:1.0": .* image.tag'),
+        ("repository=https://r.example/a", 'image.repository is "https://r.example/a": '),
+        ("repository=r.example/OWNER/a", 'image.repository is "r.example/OWNER/a": .*lower case'),
+        ("repository=r.example/a@sha256", 'image.repository is "r.example/a@sha256": '),
+        ("repository=a,image.tag=1@sha256:7", 'image.tag is "1@sha256:7": .* image.digest'),
+        ("repository=localhost:5000/o-w/a__b,image.tag=v1.2_x", None),
+    ],
+)
+def test_an_image_that_cannot_exist_is_refused(image: str, error: str | None) -> None:
+    done = helm("template", CHART, "--set", f"image.{image}", check=False)
+    if error is None:
+        assert 'image: "localhost:5000/o-w/a__b:v1.2_x"' in done.stdout
+    else:
+        assert re.search(error, done.stderr)
 
 
 def test_the_how_to_names_values_that_exist(installed: Installed) -> None:
@@ -562,6 +595,55 @@ def test_the_schema_is_closed_except_for_objects_of_kubernetes() -> None:
     found = dict(objects(json.loads(SCHEMA.read_text()), ""))
     expect_none(path for path, each in found.items() if each["additionalProperties"] is not False)
     assert {"", ".activator", ".activator.settings", ".monitoring.rules"} <= found.keys()
+
+
+#: Texts that one form or another accepts, or that people write by mistake.
+TEXTS: Final = (
+    *(
+        "",
+        "0",
+        "1",
+        "30",
+        "30s",
+        "1m30s",
+        "1.5h",
+        ".5s",
+        "300ms",
+        "5µs",
+        "-1",
+        "many",
+        "1.5",
+        "1e3",
+    ),
+    *("true", "True", "T", "f", "FALSE", "off", "64KiB", "1Mi", "5g", "7B", "1Ti", "auto", "json"),
+)
+
+
+def accepts(kind: Kind[Any], text: str) -> bool:
+    """Return whether the program accepts a text of one form."""
+    try:
+        kind.parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def test_the_schema_accepts_each_text_that_the_program_accepts() -> None:
+    programs = json.loads(SCHEMA.read_text())["properties"]
+    refused = 0
+    for program, rows in (("activator", settings_of("run")), ("scaler", OF_THE_SCALER)):
+        schemas = programs[program]["properties"]["settings"]["properties"]
+        for row in rows:
+            if row.variable not in schemas:
+                continue
+            validator = jsonschema.Draft7Validator(schemas[row.variable])
+            for text in TEXTS:
+                if not validator.is_valid(text):
+                    refused += 1
+                    assert not accepts(row.kind, text), f"{row.variable}={text}"
+                    # An empty text is the same as none; the network policy reads these ports.
+                    assert text or row.variable == "ACTIVATOR_TAKEOVER_PORTS"
+    assert refused > 400
 
 
 def test_each_setting_is_a_value_or_the_charts_own() -> None:

@@ -2,6 +2,11 @@
 {{- define "activator.problems" -}}
 {{- if not .Values.image.repository }}
 - image.repository is empty: name the repository to which you pushed the image.
+{{- else if not (regexMatch "^([A-Za-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*$" .Values.image.repository) }}
+- image.repository is {{ quote .Values.image.repository }}: write it in lower case and without https://; the tag is image.tag, the digest image.digest.
+{{- end }}
+{{- if and .Values.image.tag (not (regexMatch "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$" .Values.image.tag)) }}
+- image.tag is {{ quote .Values.image.tag }}: a tag has letters, digits, "_", "." and "-"; the digest is image.digest.
 {{- end }}
 {{- if and (include "activator.knative" .) (eq .Release.Namespace "default") }}
 - the namespace is default: dialect {{ .Values.dialect }} needs Knative's, usually --namespace knative-serving.
