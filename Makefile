@@ -28,7 +28,7 @@ unexport ACTIVATOR_COMPILE
 	image-proof dist sbom install-yaml chart clean
 
 help:  ## Show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
 
 define ENVIRONMENT
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer"; exit 1; }
@@ -103,7 +103,7 @@ else
 		--seconds $(SECONDS) $(SEED:%=--seed %) $(SOAK_ARGS)
 endif
 
-simulation: $(STAMP)  ## Simulate many activators and pods, write the tables of docs/simulation.md (SIMULATION_ARGS=--quick)
+simulation: $(STAMP)  ## Simulate many activators and pods, write the tables of docs/simulation.md (SIMULATION_ARGS=--quick writes none)
 	$(BIN)/python -m benchmarks.simulation $(SIMULATION_ARGS)
 
 dashboards: $(STAMP)  ## Write Grafana's dashboards (manifests/monitoring/dashboards)

@@ -53,12 +53,16 @@ def read(path: Path = RESULTS) -> Results:
 
 
 def table(experiment: Experiment, results: Results) -> str:
-    """Return one experiment as a table in Markdown; rows without results are left out."""
+    """Return one experiment as a table in Markdown.
+
+    Rows without results are left out. Without any row the text is empty.
+    """
     many = len(experiment.rules) > 1
     names = " / ".join(NAMES[rule] for rule in experiment.rules)
     headings = [experiment.heading, *(column.heading for column in experiment.columns)]
     lines = [f"Each cell: {names}.", ""] if many else []
     lines += [_row(headings), _row(["---"] * len(headings))]
+    rows = []
     for label, scenario in experiment.rows:
         by_rule = results.get(experiment.name, {}).get(label, {})
         if any(rule not in by_rule for rule in experiment.rules):
@@ -67,8 +71,8 @@ def table(experiment: Experiment, results: Results) -> str:
             " / ".join(column.value(by_rule[rule], scenario) for rule in experiment.rules)
             for column in experiment.columns
         ]
-        lines.append(_row([label, *cells]))
-    return "\n".join(lines)
+        rows.append(_row([label, *cells]))
+    return "\n".join([*lines, *rows]) if rows else ""
 
 
 def waits(experiment: Experiment, results: Results, *, share: bool = False) -> str:
@@ -92,8 +96,9 @@ def waits(experiment: Experiment, results: Results, *, share: bool = False) -> s
 
 
 def tables(results: Results, experiments: Sequence[Experiment] = EXPERIMENTS) -> dict[str, str]:
-    """Return the tables of all experiments, by name."""
-    return {experiment.name: table(experiment, results) for experiment in experiments}
+    """Return the tables of all experiments with results, by name."""
+    found = {experiment.name: table(experiment, results) for experiment in experiments}
+    return {name: text for name, text in found.items() if text}
 
 
 def _row(cells: Sequence[str]) -> str:

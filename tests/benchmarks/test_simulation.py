@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from xml.etree import ElementTree
@@ -10,6 +11,7 @@ import pytest
 
 from benchmarks.simulation import page, sizing, tables
 from benchmarks.simulation.agenda import Agenda
+from benchmarks.simulation.experiments import EXPERIMENTS
 from benchmarks.simulation.knative import ROUND_EVERY, WAKES_AFTER, Knative, assign_slice
 from benchmarks.simulation.load import Arrival
 from benchmarks.simulation.pods import Pod
@@ -179,3 +181,14 @@ def test_a_plot_keeps_text_readable_and_equal_figures_equal_bytes() -> None:
     words = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"pods <each>", "wait", "a", "b", "≤ 0.01", "10"} <= set(words)
     assert "prefers-color-scheme: dark" in text
+
+
+def test_an_experiment_without_a_complete_row_prints_no_table() -> None:
+    """A quick run has only small experiments, and an early end has only some results."""
+    found = tables.read()
+    reports = next(one for one in EXPERIMENTS if one.name == "reports")
+    label, by_rule = next(iter(found["reports"].items()))
+    rule = next(iter(by_rule))
+    assert [*tables.tables({"reports": {label: by_rule}})] == ["reports"]
+    assert tables.tables({"reports": {label: {rule: by_rule[rule]}}}) == {}
+    assert tables.tables(found, [replace(reports, rows=[])]) == {}
