@@ -180,3 +180,14 @@ def test_bounds_are_the_defaults(page: str, section: str, setting: int, bound: i
         assert said[: len(known)] == known
         compared += len(known)
     assert compared >= 6
+
+
+def test_git_ignores_what_the_how_tos_save() -> None:
+    """After the steps of a page, a clone has no untracked files."""
+    text = "".join(page.read_text() for page in PAGES)
+    saved = set(re.findall(r"[Ss]ave (?:this|it) as `([^`]+)`", text))
+    saved |= set(re.findall(r"curl [^\n]*-c (\w+)", text))
+    assert {"objects/hello.yaml", "auth.py", "jar"} <= saved
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+    roots = {re.sub(r"/.*", "/", path) for path in saved}
+    expect_none(root for root in roots if f"/{root}" not in ignored)
