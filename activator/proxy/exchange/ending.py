@@ -56,7 +56,7 @@ def end(
     ticket.owner = NO_OWNER  # breaks the cycle: nothing is left for the garbage collector
     state = ticket.state
     if state is ASSIGNED:
-        if ended == "served" and status < 502:
+        if ended == "served" and 101 < status < 502:
             services.driver.release(entry.throttler, ticket, now)
         else:
             services.driver.release(entry.throttler, ticket, now, outcome.of_pod(ended, status))

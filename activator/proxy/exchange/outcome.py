@@ -29,6 +29,7 @@ OK: Final = 200
 #: The throttler's outcome for the pod, by the word of ``counters.OUTCOMES``. Other outcomes say
 #: nothing about the pod.
 _FAILURES: Final = (502, 503)
+_SWITCHED: Final = 101
 _OF_POD: Final = {"served": SERVED, "upstream-failed": FAILED}
 
 
@@ -61,8 +62,11 @@ def of_pod(ended: str, status: int) -> Outcome:
 
     Arguments:
         ended: one of ``counters.OUTCOMES``.
-        status: the status that the client got; 502 and 503 are failures of the pod.
+        status: the status that the client got; 502 and 503 are failures of the pod. A tunnel (101)
+            ends when one side wants, so its end says nothing about the pod.
     """
+    if status == _SWITCHED:
+        return NEUTRAL
     return FAILED if ended == "served" and status in _FAILURES else _OF_POD.get(ended, NEUTRAL)
 
 

@@ -25,9 +25,13 @@ def begin_tunnel(exchange: ExchangeRecord, response: Response) -> None:
     if not is_wanted(exchange.request, response):
         stop(exchange, error_responses.failed(pod, "an unrequested 101"), "upstream-failed")
         return
+    driver = exchange.services.driver
+    if pod.ejection.consecutive_errors:
+        driver.responded_well(pod)
     exchange.status = _SWITCHED
     exchange.state = TUNNEL
-    now = exchange.services.driver.clock()
+    now = driver.clock()
+    driver.response_began(exchange.ticket, pod, now)
     if exchange.wait is not None:
         exchange.added_lines += exchange.wait.responded(pod, now)
     response_began(exchange, now)

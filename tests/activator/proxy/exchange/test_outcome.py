@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from activator.proxy.exchange.outcome import of_pod
 from tests.activator.proxy.world import PodConnection, request, until
 from tests.conftest import in_virtual_time
 from throttler.reason import Reason
+from throttler.ticket import FAILED, NEUTRAL, SERVED
 
 
 async def test_why_a_request_failed_is_remembered_of_its_revision(world):
@@ -46,3 +48,7 @@ async def test_after_the_response_has_begun_the_deadline_breaks_it_off(world):
     assert b"timeout" not in client.received
     assert b"0\r\n\r\n" not in client.received
     await until(lambda: not pod.open)
+
+
+def test_the_end_of_a_tunnel_says_nothing_about_its_pod() -> None:
+    assert [of_pod("served", status) for status in (101, 200, 503)] == [NEUTRAL, SERVED, FAILED]

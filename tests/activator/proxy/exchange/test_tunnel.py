@@ -17,6 +17,7 @@ from tests.activator.proxy.world import (
     until,
 )
 from tests.conftest import both_loops, in_virtual_time, on_uvloop
+from throttler.model import Policies
 
 pytestmark = both_loops
 
@@ -216,3 +217,37 @@ async def test_the_deadline_of_the_revision_ends_a_tunnel_too(world, pod):
     await client.ended()
     assert world.now() - started == about(0.3, within=0.15)
     await until(lambda: not pod.open)
+
+
+@in_virtual_time
+async def test_a_tunnel_measures_its_pod_by_the_time_until_the_101(world):
+    pods = [await world.pod() for _ in range(2)]
+    world.revise(*pods, policies=Policies("ewma-latency"))
+    await until(lambda: world.revision().statistics().healthy == 2)
+    for pod in pods:
+        pod.on_data = lambda connection: (
+            switch if b"/ws" in connection.received else answer_whole
+        )(connection)
+    await world.clock_moves(1.0)
+    client = await opened(world)
+    (tracker,) = (pod for pod in world.revision().pods() if pod.in_flight)
+    assert tracker.last_response_at == about(world.now(), within=0.1)
+    await world.clock_moves(60.0)
+    client.close()
+    await until(lambda: world.in_flight == 0)
+    for _ in range(30):
+        assert (await world.ask()).status == 200
+    (held,) = (pod for pod in pods if pod.endpoint == tracker.endpoint)
+    assert len(held.requests) > 5, "the duration of the tunnel is no latency"
+
+
+@in_virtual_time
+async def test_a_101_ends_the_errors_of_a_pod(world, pod):
+    pod.on_data = answer_whole
+    pod.answer = b"HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n"
+    assert (await world.ask()).status == 503
+    (tracker,) = world.revision().pods()
+    assert tracker.ejection.consecutive_errors == 1
+    pod.on_data = switch
+    await opened(world)
+    assert tracker.ejection.consecutive_errors == 0
