@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Only the targets below compile, even if the shell sets this variable.
 unexport ACTIVATOR_COMPILE
 
-.PHONY: help demo test check format compile test-compiled fuzz bench soak simulation dashboards queries screenshots lock \
+.PHONY: help demo test check format compile test-compiled fuzz bench bench-compiled soak simulation dashboards queries screenshots lock \
 	image-proof dist sbom install-yaml chart clean
 
 help:  ## Show this list
@@ -94,6 +94,10 @@ bench: $(STAMP)  ## Measure speed and memory, compared with nginx (Debian: apt-g
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 # The compiled build is outside of this folder, and the source in it must not be found first.
+bench-compiled: compile  ## Measure the compiled build (BENCH_ARGS="--only instructions")
+	@mkdir -p build/bench && ln -sfn ../../benchmarks ../../tests build/bench
+	@PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/bench $(COMPILED)/bin/python -m benchmarks $(BENCH_ARGS)
+
 soak: $(if $(findstring --pure,$(SOAK_ARGS)),$(STAMP),compile)  ## Soak the compiled build in faults (SECONDS=1800 SEED=7 SOAK_ARGS=--pure; Debian: nginx-light iptables)
 	@mkdir -p build/soak && ln -sfn ../../benchmarks build/soak/benchmarks
 ifneq ($(findstring --pure,$(SOAK_ARGS)),)

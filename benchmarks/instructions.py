@@ -150,7 +150,7 @@ def row(load: Load, counts: Sequence[int], few: int, many: int) -> Row:
     return Row(
         f"instructions: {load.what}",
         f"{each / 1000:.1f} k",
-        f"Python {platform.python_version()}, {sys.executable}",
+        f"{running().value} build, Python {platform.python_version()}, {sys.executable}",
         None,
         "" if load.goal is None else f"<= {load.goal // 1000} k",
         None if load.goal is None else each <= load.goal,
