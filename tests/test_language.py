@@ -180,6 +180,10 @@ EXCEPTIONS: Final[dict[str, tuple[int, str]]] = {
 
 _ONE: Final = "|".join(f"(?P<w{index}>{word.pattern})" for index, word in enumerate(DIALECT))
 _ANY: Final = re.compile(rf"\b(?:{_ONE})\b", re.IGNORECASE)
+#: The same for text in lower case, without groups: it reads most texts, six times as fast.
+_QUICK: Final = re.compile(rf"\b(?:{'|'.join(word.pattern for word in DIALECT)})\b")
+#: Marks that _bare() removes.
+_MARK: Final = re.compile(r"[`\[<*#>]|://|^ *(?:-|\d+\.) ")
 _FENCE: Final = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 _INDENTED: Final = re.compile(r"(?<=\n\n)(?: {4}(?! *[-*\d]).*\n)+")
 _COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -222,6 +226,8 @@ def markdown_texts(source: str) -> Iterator[Text]:
 
 def _bare(text: str) -> str:
     """Return text without Markdown's marks; code and quotations count as one word."""
+    if not _MARK.search(text):
+        return " ".join(text.split())
     text = re.sub(r"`+[^`]*`+", "`", text)
     text = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", text)
     text = re.sub(r"<[^<>]+>|https?://\S+", " ", text)
@@ -308,6 +314,7 @@ def dialect(path: str, source: str) -> list[Found]:
     return [
         Found(line, match[0], DIALECT[int(str(match.lastgroup)[1:])].say)
         for line, text in texts
+        if _QUICK.search(text.lower())
         for match in _ANY.finditer(text)
     ]
 
@@ -328,12 +335,14 @@ def sentences(path: str, source: str) -> list[Sentence]:
     return [sentence for sentence in found if sentence.words >= 3]
 
 
-def matches(path: str, patterns: tuple[str, ...]) -> bool:
-    return not re.search(FOREIGN, path) and any(fnmatchcase(path, pattern) for pattern in patterns)
-
-
 def paths(patterns: tuple[str, ...], commit: str = "") -> list[str]:
     """Return the files of the tree, or of a commit, that the patterns match."""
+    return [path for path in _files(commit) if any(fnmatchcase(path, one) for one in patterns)]
+
+
+@cache
+def _files(commit: str) -> list[str]:
+    """Return the texts of the tree, or of a commit, in order."""
     command = ["git", "ls-tree", "-r", "--name-only", commit]
     if not commit:
         command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
@@ -342,7 +351,9 @@ def paths(patterns: tuple[str, ...], commit: str = "") -> list[str]:
     except (OSError, subprocess.CalledProcessError):  # a tree without its history
         found = (path for path in ROOT.rglob("*") if path.suffix in TEXTS)
         listed = [path.relative_to(ROOT).as_posix() for path in found]
-    return sorted(path for path in listed if matches(path, patterns) and (commit or _is_file(path)))
+    texts = (path for path in listed if path.endswith(tuple(TEXTS)))
+    own = (path for path in texts if not re.search(FOREIGN, path))
+    return sorted(path for path in own if commit or _is_file(path))
 
 
 def _is_file(path: str) -> bool:

@@ -84,7 +84,7 @@ class Contexts:
         self._old: dict[BrowserContext, list[Page]] = {}
 
     async def find(self, options: dict[str, Any]) -> BrowserContext:
-        """Return the context with these options, without the pages of earlier tests."""
+        """Return the context with these options."""
         key = repr(sorted(options.items()))
         if key not in self._contexts:
             self._contexts[key] = await self._browser.new_context(**options)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,11 +43,19 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def forks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start activators, pods and clients by forks, as other tests do.
-
-    Two activators that replace each other start as users start them.
-    """
+    """Start activators, pods and clients by forks, as other tests do."""
     monkeypatch.setattr(subprocess, "Popen", fork_server.popen)
+
+
+@pytest.fixture
+def forks_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start pods and clients by forks, and activators as users start them."""
+
+    def popen(command: Sequence[str], **options: Any) -> Any:
+        start = fork_server.REAL_POPEN if "activator" in command else fork_server.popen
+        return start(command, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
 
 
 @pytest.mark.usefixtures("forks")
@@ -107,6 +117,7 @@ def test_nothing_is_lost_while_pods_are_replaced_under_traffic_of_all_kinds(
     assert faults == []
 
 
+@pytest.mark.usefixtures("forks_of_others")
 def test_nothing_is_lost_while_an_activator_is_replaced_under_traffic_of_all_kinds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
