@@ -62,14 +62,14 @@ check: $(STAMP)  ## Check format, lint and types
 $(VENV)/tools/helm: tests/manifests/kubectl.txt | $(STAMP)
 	@$(BIN)/python -m tests.manifests.kubectl
 
-# More workers than cores: many tests wait for processes, or for time to pass.
+# More workers than cores: many tests wait for processes, or for time to pass. Each takes 4 s to load.
 test: check $(VENV)/tools/helm  ## Run the checks above, then all tests, then the coverage gate
 ifeq ($(PYTEST_ARGS),)
 	@$(BIN)/python -m tests.bytecode
-	$(BIN)/pytest -n 6 --dist worksteal --cov --cov-report=
+	$(BIN)/pytest -n 4 --dist worksteal --cov --cov-report=
 	$(BIN)/python -m tests.coverage_gate
 else
-	$(BIN)/pytest -n 6 --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/pytest -n 4 --dist worksteal $(PYTEST_ARGS)
 endif
 
 compile: $(COMPILED)/.installed  ## Compile throttler and byte path into .venv-compiled (needs gcc, python3-dev)

@@ -35,7 +35,7 @@ settings.register_profile(
     "any machine",
     settings.default,
     deadline=None,
-    max_examples=40,
+    max_examples=25,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("any machine")
@@ -287,6 +287,7 @@ def pytest_collection_finish() -> None:
     does nothing: profiles of later tests would not find objects that an activator has frozen.
     """
     gc.enable()
+    gc.set_threshold(20_000, 20, 50)  # as an activator sets it
     gc.freeze()
     patch = pytest.MonkeyPatch()
     patch.setattr(gc, "freeze", lambda: None)
