@@ -52,3 +52,19 @@ async def test_a_person_sees_how_far_the_start_is_and_then_the_service(
         await app.start_pod(ready=False)
         await expect(page.locator("body")).to_contain_text("Hello from")
         assert page.url == url
+
+
+async def test_the_page_of_a_busy_service_waits_for_its_turn(
+    site: Site, open_page: Open, faults: Faults
+) -> None:
+    faults.expect(r"\b503\b|favicon|404 \(Not Found\)")
+    host, port = await site.activator.address("http")
+    headers = {"Knative-Serving-Namespace": "default", "Knative-Serving-Revision": NAME}
+    async with site.app(NAME, container_concurrency=1, annotations=PAGES) as app:
+        page = await open_page(f"http://{host}:{port}/", extra_http_headers=headers)
+        await expect(page.get_by_role("status")).to_have_text("A new instance is requested.")
+        reloads = page.expect_request(lambda sent: sent.is_navigation_request())
+        async with app.full(3), reloads:
+            await app.start_pod()
+            await page.evaluate(SHOWN_AGAIN)
+        await expect(page.locator("body")).to_contain_text("Hello from")

@@ -18,6 +18,7 @@ from activator.proxy.exchange.outcome import in_form, respond_to_waiting
 from activator.proxy.exchange.peek import PAGE_LEASE
 from activator.proxy.exchange.pod_wait import PodWait
 from activator.proxy.exchange.revision_start import start_of
+from activator.proxy.exchange.wake_rules import is_awake
 from activator.proxy.message import own_responses, waiting_page
 from activator.proxy.message.accept import prefers_html
 from activator.proxy.message.version import HTTP_1_0
@@ -26,6 +27,8 @@ from throttler.ticket import QUEUED
 
 #: Seconds by which the lease of a refused client outlasts its Retry-After.
 REFUSE_MARGIN: Final = 10.0
+#: Seconds until a request that waits for a busy pod is looked at again: the pod may be lost.
+LOOK_AGAIN: Final = 1.0
 #: Fields that browsers send with each request, if they send any of them (Fetch Metadata).
 _FETCH_METADATA: Final = (b"sec-fetch-site", b"sec-fetch-dest")
 #: Fields of scripts that load parts of a page. Without TLS, browsers send no Fetch Metadata.
@@ -140,11 +143,17 @@ def _beat(exchange: Waiting, now: float) -> float:
 
 
 def _send_page(exchange: Waiting, now: float) -> float:
-    """End a queued request with the waiting page; keep the demand while the page is open."""
+    """End a queued request with the waiting page; keep the demand while the page is open.
+
+    While pods are busy, the request keeps its place: a page has none, and would never be served
+    behind requests that leave no slot free.
+    """
     if exchange.ticket.state is not QUEUED:
         return inf
     services, entry = exchange.services, exchange.entry
     throttler = entry.throttler
+    if is_awake(throttler):
+        return now + LOOK_AGAIN
     revision = throttler.revision
     requests = revision.policies.requests
     waiting = None if requests is None else requests.waiting

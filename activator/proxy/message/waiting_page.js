@@ -2,6 +2,12 @@
   const steps = {asked: 1, listed: 2, probed: 3, busy: 3};
   let odd = 0;
   let timer = 0;
+  let over = false;
+  const reload = () => {
+    if (over) return;  // another reload would lose the place of this one
+    over = true;
+    location.reload();
+  };
   const show = (phase, left) => {
     document.querySelectorAll(`[data-${phase}]`).forEach((each) => {
       if (each.textContent !== each.dataset[phase]) each.textContent = each.dataset[phase];
@@ -13,6 +19,7 @@
     });
   };
   const peek = async () => {
+    if (over) return;
     try {
       const response = await fetch(location.pathname + location.search, {
         method: "HEAD", cache: "no-store", redirect: "manual", headers: {"Activator-Peek": "1"},
@@ -22,8 +29,9 @@
       if (phase in steps) {
         odd = 0;
         show(phase, Number(response.headers.get("Activator-Forecast")));
+        if (phase === "busy") return reload();  // the request waits for its turn
       } else if (response.status < 500 || ++odd > 4) {
-        return location.reload();
+        return reload();
       }
     } catch {
       // The network or a proxy in front is away for a moment.
@@ -32,7 +40,7 @@
   };
   const later = () => {
     clearTimeout(timer);
-    timer = setTimeout(peek, 2000);
+    if (!over) timer = setTimeout(peek, 2000);
   };
   // Browsers run the timers of a hidden tab once a minute.
   document.addEventListener("visibilitychange", () => { if (!document.hidden) peek(); });

@@ -156,6 +156,44 @@ async def test_a_pod_in_time_serves_the_browser(world: World) -> None:
 
 
 @in_virtual_time
+async def test_a_browser_keeps_its_place_while_pods_are_busy(world: World) -> None:
+    """Behind requests that never leave a slot free, a page would never be served."""
+    pod = await world.serving(policies=policies(PAGE), container_concurrency=1)
+    answer, pod.on_data = pod.on_data, lambda connection: None
+    busy = await world.client()
+    busy.send(request(b"/busy"))
+    await until(lambda: world.in_flight == 1)
+    browser = await waiter(world, request(b"/page", fields=NAVIGATION))
+    later = await waiter(world, request(b"/later"))
+    await world.clock_moves(30)
+    peek = await world.ask(request(method=b"HEAD", fields=b"Activator-Peek: 1\r\n"), b"HEAD")
+    assert (peek.status, field(peek, b"activator-phase")) == (503, b"busy")
+    assert (browser.received, modes(world)) == (b"", {"page": 1})
+    pod.on_data = answer
+    answer(pod.connections[-1])
+    for client in (busy, browser, later):
+        assert (await client.answer()).status == 200
+    assert [each.target for each in pod.requests] == [b"/busy", b"/page", b"/later"]
+    await world.clock_moves(76)
+
+
+@in_virtual_time
+async def test_a_browser_gets_the_page_when_the_last_busy_pod_is_lost(world: World) -> None:
+    pod = await world.serving(policies=policies(PAGE), container_concurrency=1)
+    pod.on_data = lambda connection: None
+    busy = await world.client()
+    busy.send(request(b"/busy"))
+    await until(lambda: world.in_flight == 1)
+    browser = await waiter(world, request(fields=NAVIGATION))
+    await world.clock_moves(30)
+    world.list()
+    page = await browser.answer()
+    assert (page.status, field(page, b"content-type")[:9]) == (503, b"text/html")
+    busy.abort()
+    await world.clock_moves(76)
+
+
+@in_virtual_time
 async def test_the_page_says_how_far_the_start_is(world: World) -> None:
     world.revise(policies=policies(PAGE, page_after=0))
     assert b"A new instance is requested." in (await world.ask(request(fields=NAVIGATION))).body
