@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from math import inf
 
 from activator.proxy.exchange import admission, error_responses
@@ -20,6 +21,7 @@ from activator.proxy.exchange.states import (
 )
 from activator.proxy.exchange.translation import Translation
 from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.version import HTTP_2
 from throttler.pod import PodTracker
 from throttler.ticket import QUEUED
@@ -84,7 +86,7 @@ def send(exchange: ExchangeRecord, side: PodSide, now: float) -> None:
         to_http2 = side.send_request(exchange, client, request, body, exchange.trace)
     except FramingError as error:
         exchange.pod_side = None
-        stop(exchange, error_responses.too_large(pod_of(exchange.ticket), error), "refused")
+        _refuse(exchange, error_responses.too_large(pod_of(exchange.ticket), error))
         return
     if to_http2 is not (request.version is HTTP_2):
         exchange.translation = Translation(client, side, to_http2=to_http2)
@@ -92,6 +94,22 @@ def send(exchange: ExchangeRecord, side: PodSide, now: float) -> None:
         exchange.translation = None
     if body is not NO_BODY:
         _sent_body(exchange, body, side, to_http2)
+
+
+def _refuse(exchange: ExchangeRecord, response: OwnResponse) -> None:
+    """End a request that its pod cannot get; one that was queued in the next turn of the loop.
+
+    The end of one request assigns its slot to the next one, see ``admission.respond``.
+    """
+    if exchange.wait is None:
+        stop(exchange, response, "refused")
+    else:
+        asyncio.get_running_loop().call_soon(_stop_later, exchange, response)
+
+
+def _stop_later(exchange: ExchangeRecord, response: OwnResponse) -> None:
+    if exchange.state is not DONE:
+        stop(exchange, response, "refused")
 
 
 def limit_response(exchange: ExchangeRecord, now: float) -> None:

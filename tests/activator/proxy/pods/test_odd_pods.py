@@ -76,6 +76,21 @@ async def test_a_header_section_of_just_the_limit_passes_and_one_byte_more_does_
     assert [(await client.answer(stream)).status for stream in streams] == [200, 431]
 
 
+async def test_many_queued_requests_above_the_limit_of_their_pod_get_431(http2):
+    """Each frees the slot for the next one; nested calls would exceed the stack."""
+    pod = await _limited(http2)
+    http2.list(pod, container_concurrency=1)
+    client = await http2.client()
+    first = client.ask(b"/small", b"POST", end=False)
+    await until(lambda: pod.requests)
+    large = [client.ask(b"/large", b"GET", (b"x-large", b"x" * _SMALL)) for _ in range(200)]
+    await until(lambda: http2.world.waiting == len(large))
+    client.data(first, b"body", end=True)
+    for stream in large:
+        assert (await client.answer(stream)).status == 431
+    assert (http2.world.waiting, http2.world.in_flight) == (0, 0)
+
+
 async def test_a_request_of_http1_with_a_body_gets_431_too(http2):
     pod = await _limited(http2)
     world = http2.world
