@@ -287,7 +287,7 @@ def pytest_collection_finish() -> None:
     does nothing: profiles of later tests would not find objects that an activator has frozen.
     """
     gc.enable()
-    gc.set_threshold(20_000, 20, 50)  # as an activator sets it
+    gc.set_threshold(20_000, 20, 50)  # rarer than in an activator
     gc.freeze()
     patch = pytest.MonkeyPatch()
     patch.setattr(gc, "freeze", lambda: None)
