@@ -85,23 +85,30 @@ class Prometheus:
             stderr=PIPE,
         )
         try:
-            await self._listens(self._process)
+            assert self._process.stderr is not None
+            await self.listen(self._process.stderr)
         except BaseException:
             await self.__aexit__()
             raise
         return self
 
-    async def _listens(self, process: Process) -> None:
-        assert process.stderr is not None
+    async def listen(self, log: asyncio.StreamReader) -> None:
+        """Wait until its log has the port and the end of the start; threads write them.
+
+        Raises:
+            AssertionError: the log ends before.
+        """
         lines = []
+        is_ready = False
         async with asyncio.timeout(PATIENCE):
-            async for line in process.stderr:
+            async for line in log:
                 lines.append(line.decode())
                 said = json.loads(line)
                 if said.get("msg") == "Listening on":
                     self.port = int(said["address"].rpartition(":")[2])
-                elif said.get("msg", "").startswith("Server is ready"):
-                    self._reading = asyncio.ensure_future(process.stderr.read())
+                is_ready |= said.get("msg", "").startswith("Server is ready")
+                if is_ready and self.port:
+                    self._reading = asyncio.ensure_future(log.read())
                     return
         raise AssertionError("".join(lines))
 
