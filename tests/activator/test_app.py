@@ -555,6 +555,7 @@ async def test_listener_that_fails_ends_the_process_with_1_and_in_order(
         made[0]._sockets["h2c"].shutdown(socket.SHUT_RDWR)  # accept(2) fails from now on
         failed = partial(_has_said, caplog, f"the listener h2c has failed: {address}")
         await until(failed, "the failure is logged")
+        await until(partial(_has_said, caplog, "Shutting down"), "the drain begins to count")
         decides.connections[0].transport.write(UNAUTHORIZED)
         async with asyncio.timeout(PATIENCE):
             assert await running == 1
