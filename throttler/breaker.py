@@ -11,7 +11,7 @@ from bisect import insort
 from collections import OrderedDict
 from operator import attrgetter
 
-from throttler.budget import Budget, SharedBudget
+from throttler.budget import RESERVED, Budget, SharedBudget
 from throttler.errors import FlowFull, RequestQueueFull
 from throttler.model import QueueOrder
 from throttler.parked import Parked
@@ -114,10 +114,10 @@ class Breaker:
         if (
             own.depth < own.max_depth
             and own.bytes + size <= own.max_bytes
-            and total.depth < total.open_depth
-            and total.bytes + size <= total.open_bytes
+            and total.depth < total.max_depth - total.max_depth // RESERVED
+            and total.bytes + size <= total.max_bytes - total.max_bytes // RESERVED
         ):
-            return ""  # the usual case, without a further call
+            return ""  # the usual case, without a further call: the reserve does not count
         if broken := own.exceeded_by(size):
             return f"revision-{broken}"
         if broken := total.exceeded_for(own, size):

@@ -49,17 +49,9 @@ class SharedBudget(Budget):
     budget. So the reserve stays for revisions that use little. Such a revision is refused only if
     more than RESERVED_FOR revisions use their parts at the same time. The total never exceeds the
     limit, except for requeued requests, see Breaker.restore.
-
-    Attributes:
-        open_depth, open_bytes: the open part, without the reserve.
     """
 
-    __slots__ = ("open_bytes", "open_depth")
-
-    def __init__(self, max_depth: int, max_bytes: int) -> None:
-        super().__init__(max_depth, max_bytes)
-        self.open_depth = max_depth - max_depth // RESERVED
-        self.open_bytes = max_bytes - max_bytes // RESERVED
+    __slots__ = ()
 
     def exceeded_for(self, own: Budget, size: int) -> str | None:
         """Return the limit that one more request of a revision with ``own`` exceeds; O(1)."""
