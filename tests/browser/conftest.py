@@ -72,29 +72,21 @@ def faults() -> Faults:
     return Faults()
 
 
-class Contexts:
-    """The contexts of the browser by their options. A test shares them with the tests before.
+class Shared:
+    """The context of all pages without options. A test shares it with the tests before.
 
     A page in a new context takes twice the CPU time: a new process reads all files again.
     """
 
-    def __init__(self, browser: Browser) -> None:
-        self._browser = browser
-        self._contexts: dict[str, BrowserContext] = {}
-        self._old: dict[BrowserContext, list[Page]] = {}
+    def __init__(self, context: BrowserContext) -> None:
+        self.context = context
+        self._old: list[Page] = []
 
-    async def find(self, options: dict[str, Any]) -> BrowserContext:
-        """Return the context with these options."""
-        key = repr(sorted(options.items()))
-        if key not in self._contexts:
-            self._contexts[key] = await self._browser.new_context(**options)
-        return self._contexts[key]
-
-    async def new_page(self, context: BrowserContext) -> Page:
+    async def new_page(self) -> Page:
         """Open a page; only then close the pages of earlier tests, so that their process stays."""
-        page = await context.new_page()
-        for old in self._old.pop(context, ()):
-            await old.close()
+        page = await self.context.new_page()
+        while self._old:
+            await self._old.pop().close()
         return page
 
     async def leave(self, page: Page) -> None:
@@ -103,25 +95,25 @@ class Contexts:
         if page.url != BLANK:
             await page.evaluate("localStorage.clear()")
             await page.goto(BLANK)
-        await page.context.clear_cookies()
-        self._old.setdefault(page.context, []).append(page)
+        await self.context.clear_cookies()
+        self._old.append(page)
 
 
 @pytest.fixture(scope="package")
-def contexts(browser: Browser) -> Contexts:
-    """Provide the contexts that tests share; they end with the browser."""
-    return Contexts(browser)
+async def shared(browser: Browser) -> Shared:
+    """Provide the context that tests share; it ends with the browser."""
+    return Shared(await browser.new_context())
 
 
 @pytest.fixture
-async def open_page(contexts: Contexts, browser: Browser, faults: Faults) -> AsyncIterator[Open]:
+async def open_page(shared: Shared, browser: Browser, faults: Faults) -> AsyncIterator[Open]:
     """Provide a function that opens a page.
 
-    `before` is called with the empty page. With `own`, the page has a new context, without cached
-    files. For other options see `Browser.new_context`. The test fails if a page had an unexpected
+    `before` is called with the empty page. With `own` or other options, see `Browser.new_context`,
+    the page has a new context, without cached files. The test fails if a page had an unexpected
     fault.
     """
-    watched = set[BrowserContext]()
+    is_watched = False
     async with AsyncExitStack() as stack:
 
         async def opened(
@@ -130,20 +122,21 @@ async def open_page(contexts: Contexts, browser: Browser, faults: Faults) -> Asy
             own: bool = False,
             **options: Any,
         ) -> Page:
-            if own:
+            nonlocal is_watched
+            if own or options:
                 context = await browser.new_context(**options)
                 stack.push_async_callback(context.close)
-            else:
-                context = await contexts.find(options)
-            context.set_default_timeout(PATIENCE * 1000)
-            page = await contexts.new_page(context)
-            if context not in watched:
-                watched.add(context)
-                stack.callback(faults.watch(context, url))
-            if own:
+                faults.watch(context, url)
+                page = await context.new_page()
                 stack.push_async_callback(page.unroute_all, behavior="ignoreErrors")
             else:
-                stack.push_async_callback(contexts.leave, page)
+                context = shared.context
+                page = await shared.new_page()
+                if not is_watched:
+                    is_watched = True
+                    stack.callback(faults.watch(context, url))
+                stack.push_async_callback(shared.leave, page)
+            context.set_default_timeout(PATIENCE * 1000)
             if before is not None:
                 await before(page)
             await page.goto(url)

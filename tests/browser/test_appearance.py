@@ -5,18 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, ViewportSize, expect
 
 from tests.browser.conftest import Open
 from tests.browser.site import App, Site
 
 #: Pixels of the narrowest screen (WCAG 2.2, 1.4.10).
-NARROW = {"width": 320, "height": 640}
+NARROW: ViewportSize = {"width": 320, "height": 640}
 #: Elements beyond the right edge, except scrolling elements and texts for screen readers.
 BEYOND = """() => [...document.body.querySelectorAll("*")].filter((each) => {
     const { right, width } = each.getBoundingClientRect();
     return width > 1 && right > innerWidth && !each.closest("thead, pre, .unseen");
 }).map((each) => each.outerHTML.slice(0, 120))"""
+
+
+async def narrow(page: Page) -> None:
+    """Give a page the narrowest screen."""
+    await page.set_viewport_size(NARROW)
 
 
 async def shown(page: Page, app: App) -> None:
@@ -32,7 +37,7 @@ async def shown(page: Page, app: App) -> None:
 async def test_the_colours_are_the_systems_until_others_are_chosen(
     site: Site, open_page: Open
 ) -> None:
-    page = await open_page(site.url, color_scheme="dark")
+    page = await open_page(site.url, lambda page: page.emulate_media(color_scheme="dark"))
     colours = page.locator("html")
     await expect(colours).to_have_css("color-scheme", "dark")
     await page.emulate_media(color_scheme="light")
@@ -93,7 +98,7 @@ async def test_a_narrow_screen_needs_no_scrolling_sideways(
     async with site.app(long) as app, lived.full(3):
         app.ask()
         for url, what in ((site.url, app), (site.page_of(lived), lived)):
-            page = await open_page(url, viewport=NARROW)
+            page = await open_page(url, narrow)
             await shown(page, what)
             assert await page.evaluate(BEYOND) == []
             assert await page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]

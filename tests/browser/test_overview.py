@@ -209,7 +209,7 @@ async def test_without_scripts_there_is_nothing_that_does_nothing(
     site: Site, open_page: Open, faults: Faults
 ) -> None:
     faults.expect("csp")  # the browser reports blocked scripts this way
-    page = await open_page(site.url, own=True, java_script_enabled=False)
+    page = await open_page(site.url, java_script_enabled=False)
     await expect(page.get_by_role("button")).to_have_count(0)
     await expect(page.locator("#connection")).to_be_hidden()
 

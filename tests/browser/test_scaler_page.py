@@ -14,7 +14,7 @@ from playwright.async_api import Page, Route, expect
 from tests.activator.scale.world import Running, cluster, leader, scaler
 from tests.browser.conftest import BLANK, Open
 from tests.browser.faults import Faults
-from tests.browser.test_appearance import BEYOND, NARROW, violations
+from tests.browser.test_appearance import BEYOND, NARROW, narrow, violations
 from tests.browser.test_markup import DRAWN, MARKUP, hostile
 
 MANY = 5000
@@ -148,7 +148,7 @@ async def test_everybody_can_use_the_page_also_on_a_narrow_screen(
             ("#/services/shop/lost", "pre"),
             ("#/services/shop/asleep", "h1:visible"),
         ):
-            page = await open_page(url(running, fragment), viewport=NARROW)
+            page = await open_page(url(running, fragment), narrow)
             await expect(page.locator(shown).first).to_be_visible()
             assert await page.evaluate(BEYOND) == []
             assert await page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]

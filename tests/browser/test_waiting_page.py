@@ -40,7 +40,7 @@ async def test_a_person_sees_how_far_the_start_is_and_then_the_service(
         assert await page.evaluate(BEYOND) == []
         assert await page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
         assert await page.evaluate("document.querySelectorAll('[tabindex], button').length") == 0
-        without_scripts = await open_page(url, own=True, java_script_enabled=False, **look)
+        without_scripts = await open_page(url, java_script_enabled=False, **look)
         await expect(without_scripts.get_by_role("heading")).to_be_visible()
         refresh = without_scripts.locator("meta[http-equiv=refresh]")
         await expect(refresh).to_have_attribute("content", "5")
