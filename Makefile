@@ -76,6 +76,7 @@ compile: $(COMPILED)/.installed  ## Compile throttler and byte path into .venv-c
 
 $(COMPILED)/.installed: pyproject.toml setup.py $(wildcard backend/*.py) $(shell find activator throttler -name '*.py')
 	$(ENVIRONMENT)
+	@echo "compiling throttler and byte path; this takes several minutes"
 	rm -rf build
 	ACTIVATOR_COMPILE=1 $(COMPILED)/bin/pip install --quiet --disable-pip-version-check '.[dev]'
 	@touch $@

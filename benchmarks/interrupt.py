@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+#: What the first signal prints: until the table, some benchmarks wait for a minute or more.
+_ENDING = b"\nending early: the table follows when all is at rest; a second Ctrl-C ends at once\n"
 
 
 @contextmanager
@@ -23,6 +27,7 @@ def stop_on_interrupt() -> Iterator[threading.Event]:
     def on_signal(number: int, _: object) -> None:
         stop.set()
         restore()
+        os.write(2, _ENDING)  # print() could be under way: it is not reentrant
 
     def restore() -> None:
         for number, handler in before.items():

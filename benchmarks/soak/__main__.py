@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,26 +34,29 @@ SHOWN = 2000
 
 
 def main() -> int:
-    """Run a soak; the exit status is 1 if an invariant does not hold."""
-    options = _options()
+    """Run a soak; the exit status is 1 if an invariant does not hold, 130 without a table."""
+    chosen = options(sys.argv[1:])
     if not os.environ.get(network.INSIDE + "_TRIED"):
-        _restart(options)
-    if not options.pure and build.running() is not build.Build.COMPILED:
+        _restart(chosen)
+    if not chosen.pure and build.running() is not build.Build.COMPILED:
         print("this is not the compiled build: run `make soak`, or add --pure", file=sys.stderr)
         return 2
     raise_file_limit()
-    print(f"{build.description()}, seed {options.seed}, {options.seconds:g} s", flush=True)
+    print(f"{build.description()}, seed {chosen.seed}, {chosen.seconds:g} s", flush=True)
     try:
         with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-            rows = _run(Path(folder), options)
+            rows = _run(Path(folder), chosen)
     except CannotMeasure as reason:
-        print(f"the soak could not run: {reason}; {_repeat(options)}", file=sys.stderr)
+        print(f"the soak could not run: {reason}; {_repeat(chosen)}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:  # the second one; the first one ends the traffic
+        print(f"ended without a table; {_repeat(chosen)}", file=sys.stderr)
+        return 130
     print("\n" + table(rows))
     _print_failures(rows)
     print(f"\n{write_json(rows, RESULTS)}")
     failed = any(row.met is False for row in rows)
-    print(_repeat(options) if failed else _held(options))
+    print(_repeat(chosen) if failed else held(rows[0].details["seconds"]))
     return 1 if failed else 0
 
 
@@ -102,6 +106,7 @@ def _run(folder: Path, options: argparse.Namespace) -> list[Row]:
         rows = list(checks.rows(seconds, found.evidence, found.traffic, found.cluster.arrived))
     rows[0].details |= {
         "seed": options.seed,
+        "seconds": seconds,
         "began": began,
         "plan": [str(each) for each in faults],
         "occurred": [str(each) for each in found.evidence.occurred],
@@ -149,9 +154,9 @@ def _print_failures(rows: list[Row]) -> None:
                 print(f"  {text}")
 
 
-def _held(options: argparse.Namespace) -> str:
-    """Return the good end of a run as text."""
-    if options.seconds >= checks.LONG_ENOUGH:
+def held(seconds: float) -> str:
+    """Return the good end of a run that had so many seconds of traffic."""
+    if seconds >= checks.LONG_ENOUGH:
         return "all invariants held"
     return f"all invariants held; a run below {checks.LONG_ENOUGH:g} s has no goal for memory"
 
@@ -169,7 +174,22 @@ def _flags(options: argparse.Namespace) -> list[str]:
     return [flag for flag, is_set in flags.items() if is_set]
 
 
-def _options() -> argparse.Namespace:
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of more than 0")
+    return seconds
+
+
+def options(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line.
+
+    Raises:
+        SystemExit: with 2; an argument is wrong.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.soak",
         description="Send mixed traffic through two activators, cause faults of all kinds, and"
@@ -178,7 +198,7 @@ def _options() -> argparse.Namespace:
         " docs/benchmarks.md describes faults and invariants.",
     )
     seconds = "seconds of traffic, 1800 by default; all kinds of faults take 600"
-    parser.add_argument("--seconds", type=float, default=1800.0, help=seconds)
+    parser.add_argument("--seconds", type=_seconds, default=1800.0, help=seconds)
     seed = "decides kinds, times and targets of all faults; by default a new one, which is printed"
     parser.add_argument("--seed", type=int, default=None, help=seed)
     parser.add_argument(
@@ -187,10 +207,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--host-network", action="store_true", help="make no network namespace; drop no packets"
     )
-    options = parser.parse_args()
-    if options.seed is None:
-        options.seed = SystemRandom().randrange(1 << 16)
-    return options
+    found = parser.parse_args(arguments)
+    if found.seed is None:
+        found.seed = SystemRandom().randrange(1 << 16)
+    return found
 
 
 if __name__ == "__main__":

@@ -200,7 +200,9 @@ def test_the_agenda_ends_early_when_it_is_stopped() -> None:
     assert len(turns) == 3
 
 
-def test_an_interrupt_asks_for_the_end_and_the_next_one_acts_as_ever() -> None:
+def test_an_interrupt_asks_for_the_end_and_the_next_one_acts_as_ever(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     import signal
 
     # A shell starts background processes with this signal ignored.
@@ -210,6 +212,7 @@ def test_an_interrupt_asks_for_the_end_and_the_next_one_acts_as_ever() -> None:
             assert not stop.is_set()
             signal.raise_signal(signal.SIGINT)
             assert stop.is_set()
+            assert "ending early" in capfd.readouterr().err
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
     finally:

@@ -15,7 +15,8 @@ from benchmarks.mixed.traffic import MixedTraffic
 from benchmarks.mixed.verdict import Failure, Kill
 from benchmarks.process import wait_until
 from benchmarks.report import Row
-from benchmarks.soak import checks, verdict
+from benchmarks.soak import __main__ as soak
+from benchmarks.soak import checks, network, verdict
 from benchmarks.soak.faults import Faults
 from benchmarks.soak.hostile import AMBIGUOUS
 from benchmarks.soak.ingress import Ingress, configuration
@@ -238,3 +239,36 @@ def test_the_ingress_has_groups_for_both_versions_and_for_each_activator(tmp_pat
 
 def test_ambiguous_requests_hide_one() -> None:
     assert all(each.count(b"GET /smuggled") == 1 for each in AMBIGUOUS)
+
+
+@pytest.mark.parametrize("seconds", ["0", "-5", "nan", "inf", "many"])
+def test_a_run_without_traffic_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its table would be empty, and all its invariants would hold."""
+    with pytest.raises(SystemExit) as refused:
+        soak.options(["--seconds", seconds])
+    assert refused.value.code == 2
+    assert f"argument --seconds: {seconds!r} is not a number of more than 0" in (
+        capsys.readouterr().err
+    )
+    assert soak.options(["--seconds", "0.5", "--seed", "7"]).seconds == 0.5
+
+
+@pytest.mark.parametrize(("ran", "memory"), [(40.0, True), (600.0, False)])
+def test_the_last_line_says_what_the_time_that_ran_has_no_goal_for(
+    ran: float, memory: bool
+) -> None:
+    assert ("has no goal for memory" in soak.held(ran)) is memory
+
+
+def test_a_second_interrupt_ends_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> list[Row]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(soak, "_run", interrupted)
+    monkeypatch.setattr(soak, "raise_file_limit", lambda: None)
+    monkeypatch.setattr("sys.argv", ["soak", "--pure", "--seed", "7"])
+    monkeypatch.setenv(network.INSIDE + "_TRIED", "yes")
+    assert soak.main() == 130
+    assert "ended without a table; repeat it by: make soak" in capsys.readouterr().err
