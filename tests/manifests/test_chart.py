@@ -441,6 +441,24 @@ def test_notes_say_what_to_do_next(
     assert [word for word in absent if word in notes] == []
 
 
+@pytest.mark.parametrize(
+    ("values", "warned"),
+    [
+        ("terminationGracePeriodSeconds=584", True),
+        ("terminationGracePeriodSeconds=585", False),
+        ("terminationGracePeriodSeconds=60,activator.settings.ACTIVATOR_DRAIN_TIMEOUT=10s", False),
+    ],
+)
+def test_notes_warn_of_a_grace_period_that_the_drain_exceeds(values: str, warned: bool) -> None:
+    defaults = {row.variable: row.default_text("run") for row in settings_of("run")}
+    lame_duck, drain = defaults["ACTIVATOR_LAME_DUCK"], defaults["ACTIVATOR_DRAIN_TIMEOUT"]
+    assert (lame_duck, drain, 45 + 525 + 15) == ("45s", "525s", 585)
+    options = ["--dry-run=client", "--set", f"image.repository={IMAGE},activator.{values}"]
+    done = helm("install", "activator", CHART, *options)
+    assert ("WARNING: kubelet kills an activator 584 s after SIGTERM" in done.stdout) is warned
+    assert ("WARNING" in done.stdout) is warned
+
+
 # -- Errors ----------------------------------------------------------------------------------------
 
 #: Wrong values, and the error for each.
