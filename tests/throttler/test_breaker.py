@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.throttler.world import OWNER, unhurried
 from throttler.breaker import Breaker
-from throttler.budget import Budget, SharedBudget
+from throttler.budget import RESERVED, RESERVED_FOR, Budget, SharedBudget
 from throttler.errors import FlowFull, RequestQueueFull
 from throttler.model import FlowKey, QueueOrder
 from throttler.priority import HIGH, LOW, NORMAL
@@ -81,6 +81,17 @@ def test_revisions_share_the_total_depth() -> None:
     two.popleft(0.0)
     one.append(ticket(4))
     assert (one.waiting, two.waiting, total.depth) == (2, 1, 3)
+
+
+def test_the_reserve_of_the_total_is_for_a_revision_that_uses_little() -> None:
+    total = SharedBudget(RESERVED * RESERVED_FOR, 1000)
+    hog, other = queue(depth=1000, total=total), queue(depth=1000, total=total)
+    for n in range(total.max_depth - RESERVED_FOR):
+        hog.append(ticket(n))
+    assert refusal(hog) == "total-depth"
+    other.append(ticket(999))
+    assert refusal(other) == "total-depth"
+    assert other.waiting == 1
 
 
 def test_revisions_share_the_total_of_bytes() -> None:

@@ -334,6 +334,14 @@ class TestTime:
         assert len(many.throttler.run_due(due).assigned) == 6
         assert many.throttler.next_due() is None
 
+    def test_a_deadline_before_the_timer_of_a_slow_start_is_next(self) -> None:
+        many = Many()
+        up(many, 0)
+        for _ in range(65):
+            many.request()
+        soon = many.request(timeout=SLOW_START_STEP / 2)
+        assert many.throttler.next_due() == soon.deadline
+
     def test_a_slow_start_of_a_removed_revision_raises_no_limit(self) -> None:
         many = Many()
         up(many, 0)
