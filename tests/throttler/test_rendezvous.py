@@ -27,6 +27,9 @@ from throttler.ticket import Ticket
 
 POLICIES = Policies("hash", HashKey(b"x-user"))
 KEYS = 8_000
+interpreted = pytest.mark.skipif(
+    build.running() is build.Build.COMPILED, reason="it counts bytecode instructions"
+)
 
 
 def world(container_concurrency: int = 0, **more: Any) -> One:
@@ -224,6 +227,7 @@ ranges = st.tuples(st.integers(0, 140), st.integers(1, 150)).map(
 )
 
 
+@pytest.mark.untraced
 @settings(unhurried, max_examples=15)
 @given(st.lists(st.tuples(ranges, st.integers(0, 20)), max_size=4), ranges)
 def test_many_pods_at_a_time_end_in_the_same_choice(
@@ -261,9 +265,7 @@ def test_some_pods_of_many_leave_and_no_other_key_moves() -> None:
     assert all(now == was for was, now in zip(before, after, strict=True) if was in left)
 
 
-@pytest.mark.skipif(
-    build.running() is build.Build.COMPILED, reason="it counts bytecode instructions"
-)
+@interpreted
 def test_a_change_of_many_pods_is_done_in_pieces() -> None:
     """A pod that joins the rings costs thousands of instructions; a pod that waits costs few."""
 
@@ -276,3 +278,17 @@ def test_a_change_of_many_pods_is_done_in_pieces() -> None:
     world = Many()
     world.set(range(150))
     assert max(instructions(lambda: world.pick(1)) for _ in range(20)) < 2 * PER_PICK * for_one
+
+
+@interpreted
+def test_rings_begin_again_when_most_pods_have_left() -> None:
+    """To remove the points of all these pods would delay many picks."""
+    world = Many()
+    world.set(range(100))
+    world.settle()
+    world.set(range(100, 150))
+    for _ in range(50 // PER_PICK + 1):
+        world.pick(1)
+    soon = instructions(lambda: world.pick(1))
+    world.settle()
+    assert soon == instructions(lambda: world.pick(1))
