@@ -16,7 +16,7 @@ from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.credentials import ClusterConfigError
 from activator.discovery.source import SourceError
-from activator.discovery.wire import ConnectionLostError, ServerResponseError
+from activator.discovery.wire import UNDECODABLE, ConnectionLostError, ServerResponseError
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ async def _request(api: ApiServer, silence: float) -> str:
     try:
         version = msgspec.json.decode(body)["gitVersion"]
         _parts(version)
-    except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError, ValueError):
+    except (*UNDECODABLE, LookupError, TypeError, ValueError):
         raise ServerResponseError(200, "the response to /version has no version") from None
     return str(version)
 

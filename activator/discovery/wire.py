@@ -133,7 +133,7 @@ class Event(msgspec.Struct):
 
 _PAGE = msgspec.json.Decoder(Page)
 _EVENT = msgspec.json.Decoder(Event)
-_UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _LISTED = msgspec.json.Decoder(Listed)
 _OBJECT = msgspec.json.Decoder(dict[str, object])
 
@@ -150,7 +150,7 @@ def decode_page(body: bytes, kind: str) -> Page:
     """
     try:
         page = _PAGE.decode(body)
-    except _UNDECODABLE as error:
+    except UNDECODABLE as error:
         raise GarbledError(f"the body is no list: {error}") from None
     if page.kind != f"{kind}List" or not page.metadata.resourceVersion:
         raise GarbledError(f"the body is no {kind}List, or has no resourceVersion")
@@ -161,7 +161,7 @@ def decode_event(line: bytes) -> tuple[str, dict[str, object]]:
     """Return the type of the event on a line, and its object. Raises ``GarbledError``."""
     try:
         event = _EVENT.decode(line)
-    except _UNDECODABLE as error:
+    except UNDECODABLE as error:
         raise GarbledError(f"the line is no event: {error}") from None
     return event.type, decode_object(event.object)
 
@@ -170,7 +170,7 @@ def decode_object(raw: msgspec.Raw | bytes) -> dict[str, object]:
     """Return one object. Raises ``GarbledError``."""
     try:
         return _OBJECT.decode(raw)
-    except _UNDECODABLE as error:
+    except UNDECODABLE as error:
         raise GarbledError(f"the value is no object: {error}") from None
 
 
@@ -192,7 +192,7 @@ def decode_listed(raw: msgspec.Raw | bytes) -> ListedMetadata:
     """Return only the metadata of an object. Raises ``GarbledError``."""
     try:
         return _LISTED.decode(raw).metadata
-    except _UNDECODABLE as error:
+    except UNDECODABLE as error:
         raise GarbledError(f"the value is no object: {error}") from None
 
 
@@ -228,7 +228,7 @@ async def check(response: Response) -> None:
     body = await response.read(_STATUS_TEXT_BYTES)
     try:
         message = _OBJECT.decode(body).get("message")
-    except _UNDECODABLE:
+    except UNDECODABLE:
         message = body[:200].decode("utf-8", "replace")
     reason = ascii(message)[1:-1][:200] if isinstance(message, str) else ""
     raise ServerResponseError(response.status, reason, response.retry_after)

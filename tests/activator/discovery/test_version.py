@@ -16,10 +16,12 @@ QUICK = Timings(version_interval=0.01, version_limit=0.5)
 
 
 async def test_the_version_is_waited_for(server: FakeApiServer, tmp_path: Path) -> None:
-    server.script["version", "list"].extend([Answer(503), Answer(200, b"<html>"), Answer(401)])
+    deep = b"[" * 2_000 + b"]" * 2_000
+    bodies = [Answer(200, body) for body in (b"<html>", deep)]
+    server.script["version", "list"].extend([Answer(503), *bodies, Answer(401)])
     api = ApiServer(server.kubeconfig(tmp_path), QUICK, {})
     assert await version.check(api, "v1.34.0", QUICK) == "v1.35.2+k3s1"
-    assert len(server.requests) == 4
+    assert len(server.requests) == 5
     await api.close()
 
 
