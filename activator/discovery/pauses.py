@@ -56,6 +56,8 @@ class Pauses:
         if self._current is None:
             return
         (pause, began, end), self._current = self._current, None
+        if end.expired():  # the pause has ended, and its task has not run since
+            return
         now = _now()
         end.reschedule(now + hurried(pause, now - began, self._timings))
 

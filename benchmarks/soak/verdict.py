@@ -21,8 +21,6 @@ from benchmarks.soak.plan import Fault
 
 #: Seconds after the SIGKILL of an activator in which its requests may fail.
 KILL_WINDOW: Final = 1.0
-#: Seconds after an outage of the API server until each activator has the present lists.
-_NEXT_TRY: Final = Timings().backoff_limit
 #: Seconds before and after the end of a pod's process in which its connections may break.
 ENDS_WITHIN: Final = 0.25
 GOAL_KILLED: Final = 0.95
@@ -108,17 +106,16 @@ def unseen_end(pod: str, began: float, ended: float, occurred: Iterable[Occurred
     """Return the end of a pod as a kill if the activators could not know of it; else nothing.
 
     A request may be written to a connection that the pod closes at this moment. Kubernetes would
-    have reported the end of the pod before, but a fault delayed that report. After an outage of
-    the API server, an activator without queued requests tries again after ``backoff_limit``.
+    have reported the end of the pod before, but a fault delayed that report.
 
     Arguments:
         pod: the name of its process.
         began, ended: from its SIGTERM to the end of its process.
     """
     unseen = any(
-        each.fault in UNSEEN
+        each.fault in UNSEEN | _API
         and each.is_at(kinds.COLD)
-        and each.overlaps(began - (_NEXT_TRY if each.fault is Fault.API_AWAY else 0.0), ended)
+        and each.overlaps(began - _next_try(each.fault), ended)
         for each in occurred
     )
     return [Kill(pod, ended - ENDS_WITHIN, ended + ENDS_WITHIN)] if unseen else []
@@ -242,9 +239,17 @@ def is_true(seen: Sighting, occurred: Iterable[Occurred]) -> bool:
     return seen.service in rule.services or any(
         each.fault in rule.faults
         and each.is_at(seen.service)
-        and each.began <= seen.at <= each.ended + AFTERWARDS
+        and each.began <= seen.at <= each.ended + AFTERWARDS + _next_try(each.fault)
         for each in active
     )
+
+
+def _next_try(fault: Fault) -> float:
+    """Return the seconds after a fault until each activator has the present lists.
+
+    Without queued requests, an activator pauses for up to ``backoff_limit`` after a failure.
+    """
+    return Timings().backoff_limit if fault in _API else 0.0
 
 
 def false_reasons(

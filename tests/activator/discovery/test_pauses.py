@@ -30,6 +30,15 @@ async def test_a_pause_is_shortened_once_and_never_below_its_minimum() -> None:
     assert await slept(pauses, Pause(0.0)) == 0
 
 
+async def test_a_request_may_begin_to_wait_in_the_turn_of_the_loop_that_ends_a_pause() -> None:
+    pauses, loop = Pauses(TIMINGS, lambda: False), asyncio.get_running_loop()
+    errors: list[object] = []
+    loop.set_exception_handler(lambda _, context: errors.append(context))
+    loop.call_later(30.0, lambda: loop.call_soon(pauses.hurry))
+    assert round(await slept(pauses, Pause(30.0)), 6) == 30
+    assert not errors
+
+
 async def test_pauses_after_failures_are_short_while_requests_wait() -> None:
     for waits, at_most in ((False, TIMINGS.backoff_limit), (True, TIMINGS.backoff_waiting)):
         pauses = Pauses(TIMINGS, partial(bool, waits))
