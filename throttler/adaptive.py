@@ -80,7 +80,8 @@ class Adaptive(Policy):
         if outcome is FAILED:
             gradient.failed(assigned, in_flight, now)
         elif outcome is not NEUTRAL and ticket.sent <= ticket.first_byte >= now - STREAM:
-            gradient.responded(assigned, ticket.first_byte - ticket.sent, in_flight, now)
+            seconds = ticket.first_byte - ticket.sent
+            gradient.responded(assigned, seconds, in_flight, ticket.beside, now)
         return self._applies and self._apply(pod, gradient)
 
     # -- limits ---------------------------------------------------------------------------------

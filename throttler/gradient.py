@@ -53,9 +53,10 @@ class Gradient:
     """
 
     __slots__ = (
+        "_beside",
         "_early",
         "_fell_from",
-        "_in_flight",
+        "_full",
         "_samples",
         "_since",
         "_windows",
@@ -75,7 +76,8 @@ class Gradient:
         self._windows = 0
         self._samples: list[float] = []
         self._since = now
-        self._in_flight = 0
+        self._beside = 0  # the most requests that a request of the window had beside it
+        self._full = False  # whether the limit was reached in the window
         self._early = False  # whether the window has a response to a request before ``changed_at``
         # Requests in flight, and the slow median, before a row of slow windows lowered the limit.
         self._fell_from: tuple[int, float] | None = None
@@ -85,7 +87,9 @@ class Gradient:
         """Whether a window has begun."""
         return bool(self._samples)
 
-    def responded(self, assigned: float, seconds: float, in_flight: int, now: float) -> None:
+    def responded(
+        self, assigned: float, seconds: float, in_flight: int, beside: int, now: float
+    ) -> None:
         """Record a response; O(1), except for the last one of a window.
 
         The first window may have responses to earlier requests as well. They show the usual time,
@@ -95,6 +99,7 @@ class Gradient:
             assigned: when the pod got the request.
             seconds: from then to the first byte of the response.
             in_flight: requests in flight at the pod, with this one.
+            beside: the same when the pod got it. They made the response slow, not later ones.
             now: seconds.
         """
         if assigned < self.changed_at and self.usual:
@@ -102,12 +107,14 @@ class Gradient:
         samples, since = self._samples, self._since
         if not samples:
             since = self._since = now
-            self._in_flight = 0
-            self._early = False
+            self._beside = 0
+            self._full = self._early = False
         if assigned < self.changed_at:
             self._early = True
-        if in_flight > self._in_flight:
-            self._in_flight = in_flight
+        if in_flight >= self.limit:
+            self._full = True
+        if beside > self._beside:
+            self._beside = beside
         if len(samples) < _MOST_SAMPLES:
             samples.append(seconds)
         if now - since >= WINDOW and len(samples) >= SAMPLES:
@@ -139,7 +146,7 @@ class Gradient:
 
     def _end_window(self, median: float, now: float, *, early: bool) -> None:
         self._samples = []
-        full = self._in_flight >= self.limit
+        full = self._full
         gradient = self._gradient(median)
         if gradient < 1.0 and self._has_other_cause(median):
             self.usual, gradient = median, 1.0
@@ -149,9 +156,9 @@ class Gradient:
             self._fell_from = None
             if full and not early:
                 self._set(2 * self.limit if self.doubles else self.limit + ALLOWANCE, now)
-        elif 2 * self._in_flight >= self.limit:
+        elif full or 2 * self._beside >= self.limit:
             self.doubles = False
-            self._fell_from = self._fell_from or (self._in_flight, median)
+            self._fell_from = self._fell_from or (self._beside, median)
             self._set(gradient * self.limit + ALLOWANCE, now)
 
     def _gradient(self, median: float) -> float:
@@ -164,7 +171,7 @@ class Gradient:
         if self._fell_from is None:
             return False
         in_flight, before = self._fell_from
-        return 2 * self._in_flight <= in_flight + 2 * ALLOWANCE and median > _SAME * before
+        return 2 * self._beside <= in_flight + 2 * ALLOWANCE and median > _SAME * before
 
     def _learn(self, median: float, *, slow: bool) -> None:
         """Add a window to the long average."""

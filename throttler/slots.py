@@ -180,6 +180,7 @@ class Slots:
             pod.free_pods.discard(pod.number)
         if self._follower is not None:
             ticket.assigned = ticket.sent = now
+            ticket.beside = in_flight
             self._follower.changed(pod, in_flight < pod.limit)
         return pod
 

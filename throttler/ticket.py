@@ -111,6 +111,7 @@ class Ticket:
         config: of its revision; set when it is admitted.
         pod: the pod that has it; None while it is queued.
         assigned: when it last got a pod; 0 if the policy did not follow requests then.
+        beside: requests that the pod then had in flight, with this one; 0 as for ``assigned``.
         sent: when that pod had the whole request; infinite while the body is still on its way.
         first_byte: when that pod began its response; 0 before.
         key: the part of the request by which a policy picks a pod; empty if the policy needs no
@@ -126,6 +127,7 @@ class Ticket:
         "ages",
         "arrived",
         "assigned",
+        "beside",
         "config",
         "deadline",
         "failed",
@@ -150,6 +152,7 @@ class Ticket:
         self.priority = NORMAL
         self.rank = UNRANKED
         self.ages = False
+        self.beside = 0
         self.config: RevisionConfig | None = None
         self.pod: PodTracker | None = None
         self.failed: tuple[PodTracker, ...] = ()

@@ -42,6 +42,18 @@ def test_a_pod_that_collapses_under_a_burst_recovers_only_with_a_limit() -> None
 
 
 @pytest.mark.untraced
+@pytest.mark.parametrize("seed", [6, 8, 14])
+def test_a_pod_that_collapses_before_its_limit_falls_recovers(seed: int) -> None:
+    """Responses that end while the pod empties were slowed down by the requests before."""
+    arrivals = [(0.7, 80.0), (30.0, 350.0)]
+    policies = Policies(adaptive=ON)
+    run = Run(policies, collapsing(0.1, 20), arrivals, spread=0.02, seed=seed).run()
+    assert run.most == 128
+    assert run.served > 3_500  # 6,000 at best, with 20 in flight; 1,400 if it stays slow
+    assert run.limits[-1] < 40
+
+
+@pytest.mark.untraced
 def test_observing_changes_nothing_and_shows_a_limit() -> None:
     off, observe = (
         Run(Policies(adaptive=mode), collapsing(0.05, 200), [(0.3, 6000)]).run()

@@ -19,7 +19,7 @@ class Pod:
         load = self.gradient.limit if in_flight is None else in_flight
         for _ in range(SAMPLES):
             self.now += 1.01 * WINDOW / (SAMPLES - 1)
-            self.gradient.responded(began, seconds, load, self.now)
+            self.gradient.responded(began, seconds, load, load, self.now)
         return self.gradient.limit
 
 
@@ -71,8 +71,8 @@ def test_a_window_of_very_many_responses_has_the_median_of_the_first() -> None:
     pod.window(0.05)
     began = pod.now
     for seconds in [0.05] * 1000 + [0.5] * 2000:
-        pod.gradient.responded(began, seconds, 128, began)
-    pod.gradient.responded(began, 0.5, 128, began + WINDOW)
+        pod.gradient.responded(began, seconds, 128, 128, began)
+    pod.gradient.responded(began, 0.5, 128, 128, began + WINDOW)
     assert pod.gradient.limit == 256
 
 
