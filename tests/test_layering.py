@@ -212,13 +212,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "only the admin side is an ASGI application; traffic never passes it",
     ),
     "structlog": (
-        frozenset(
-            {
-                "activator/autoscaler/link.py",
-                "activator/autoscaler/reporter.py",
-                "activator/process/logs.py",
-            }
-        ),
+        frozenset({"activator/process/logs.py"}),
         "logs.py sends it and logging to one output",
     ),
     "aiohappyeyeballs": (

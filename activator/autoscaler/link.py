@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import NoReturn
 
-import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
@@ -29,7 +29,7 @@ from websockets.frames import CloseCode
 from activator.autoscaler.backlog import Backlog
 from activator.autoscaler.dial import BURST_BYTES, Connection, Dialer
 
-_log = structlog.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +231,9 @@ class AutoscalerLink:
         if not self._unreachable:  # log the change, not each retry
             self._unreachable = True
             _log.warning(
-                f"{self._peer} not reachable, retrying; until it is, nothing scales from zero",
-                url=self._url,
-                error=self.last_error,
+                "%s not reachable, retrying; until it is, nothing scales from zero",
+                self._peer,
+                extra={"url": self._url, "error": self.last_error},
             )
 
     async def _serve(self, connection: ClientConnection) -> None:
@@ -250,7 +250,8 @@ class AutoscalerLink:
         self.connection_losses += 1
         self.last_error = f"connection lost: {_why(error)}"
         if not self._short_lived:
-            _log.warning(f"{self._peer} connection lost", url=self._url, error=self.last_error)
+            extra = {"url": self._url, "error": self.last_error}
+            _log.warning("%s connection lost", self._peer, extra=extra)
 
     async def _first_failure(self, *endless: Coroutine[None, None, NoReturn]) -> BaseException:
         # No TaskGroup: before Python 3.13 it may swallow a cancellation if one of its tasks fails
@@ -270,7 +271,8 @@ class AutoscalerLink:
         self._alive_at = asyncio.get_running_loop().time()
         self._unreachable = False
         if not self._short_lived:  # log no reconnect to a peer that closes each connection at once
-            _log.info(f"{self._peer} connected", url=self._url, failed_dials=self.failed_dials)
+            extra = {"url": self._url, "failed_dials": self.failed_dials}
+            _log.info("%s connected", self._peer, extra=extra)
         if self._on_change:
             self._on_change(True)
 

@@ -8,10 +8,9 @@ pkg/activator/handler/concurrency_reporter.go (Run) and cmd/activator.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable, Sequence
-
-import structlog
 
 from activator.autoscaler.concurrency import ConcurrencyReporter, RevisionLoad, Stat, poke_of
 from throttler.model import RevisionID, RevisionKind
@@ -23,7 +22,7 @@ _EARLY = 0.01
 
 Sink = Callable[[list[Stat]], None]
 
-_log = structlog.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def of_kind(kind: RevisionKind, sink: Sink) -> Sink:
@@ -111,4 +110,5 @@ class StatReporter:
     def _log_failure(self, index: int, sink: Sink) -> None:
         if index not in self._failing:  # log once, not every second
             self._failing.add(index)
-            _log.exception("a sink of load reports failed; it lost this batch", sink=repr(sink))
+            message = "a sink of load reports failed; it lost this batch"
+            _log.exception(message, extra={"sink": repr(sink)})

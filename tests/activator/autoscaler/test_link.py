@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Opcode
@@ -396,20 +395,21 @@ async def test_a_cut_connection_is_replaced_at_once(peer):
         await states.expect(False, True)
 
 
-async def test_a_peer_that_always_hangs_up_is_not_dialled_in_a_busy_loop(peer):
+async def test_a_peer_that_always_hangs_up_is_not_dialled_in_a_busy_loop(peer, caplog):
+    caplog.set_level("INFO")
+
     async def hang_up(connection):
         await connection.close(1012)
 
     peer.greet = hang_up
     timings = replace(NO_SECOND_CHANCE, restart_at_once_after=3600.0)
-    with capture_logs() as logs:
-        async with running(peer.url, timings) as (link, states):
-            await states.expect(True, False, True, False)
-            for _ in range(100):
-                await asyncio.sleep(0)
-            assert peer.accepted == 2
-            assert link.connection_losses == 2
-    assert len(logs) == 2  # connected, lost; the second loss is not reported
+    async with running(peer.url, timings) as (link, states):
+        await states.expect(True, False, True, False)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert peer.accepted == 2
+        assert link.connection_losses == 2
+    assert len(_lines(caplog)) == 2  # connected, lost; the second loss is not reported
 
 
 async def test_what_arose_while_disconnected_is_sent_first(peer):
@@ -513,24 +513,25 @@ async def test_a_black_hole_is_given_up_after_the_handshake_deadline():
         assert not link.ever_connected
 
 
-async def test_refused_dials_are_retried_and_logged_once():
-    with hold() as nobody, capture_logs() as logs:
+async def test_refused_dials_are_retried_and_logged_once(caplog):
+    with hold() as nobody:
         async with running(f"ws://127.0.0.1:{port_of(nobody)}") as (link, _):
             await until(lambda: link.failed_dials > 20)
             assert link.last_sent_age() is None
-    assert [log["log_level"] for log in logs] == ["warning"]
-    assert "refused" in logs[0]["error"].lower() or "Connect call failed" in logs[0]["error"]
-    assert "Errno" not in logs[0]["error"]
+    (line,) = _lines(caplog)
+    assert line.levelname == "WARNING"
+    assert "refused" in line.error.lower() or "Connect call failed" in line.error
+    assert "Errno" not in line.error
 
 
-async def test_the_log_names_the_program_at_the_other_end():
-    with hold() as nobody, capture_logs() as logs:
+async def test_the_log_names_the_program_at_the_other_end(caplog):
+    with hold() as nobody:
         link = AutoscalerLink(f"ws://127.0.0.1:{port_of(nobody)}", peer="scaler", timings=QUICK)
         task = asyncio.ensure_future(link.run())
         await until(lambda: link.failed_dials > 1)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    assert [log["event"].partition(",")[0] for log in logs] == ["scaler not reachable"]
+    assert [line.message.partition(",")[0] for line in _lines(caplog)] == ["scaler not reachable"]
 
 
 async def test_a_name_that_does_not_resolve_is_retried(monkeypatch):
@@ -618,3 +619,8 @@ async def test_the_back_off_grows_to_its_last_step_and_starts_again():
     assert timings.delay(20, 0.0) == pytest.approx(0.1 * 1.3**19)
     assert timings.delay(21, 0.0) == pytest.approx(0.1)
     assert timings.delay(1, 0.999) == pytest.approx(0.14995)
+
+
+def _lines(caplog):
+    """Return the records of the module under test."""
+    return [each for each in caplog.records if each.name == "activator.autoscaler.link"]
