@@ -3,14 +3,20 @@
 Pods in a cluster have different addresses and the same port. So the pool first tries
 127.0.0.11:8012, 127.0.0.12:8012 and so on. Where these fail, pods share 127.0.0.1 and get free
 ports. Examples: macOS has only 127.0.0.1; a process listens on 0.0.0.0:8012.
+
+A pod listens some time after it got its place. Until it has ended, the pool holds another port of
+the address. So two demos beside each other never give one address to two pods.
 """
 
 from __future__ import annotations
 
 import socket
+import weakref
 from ipaddress import IPv4Address
 from typing import NamedTuple
 
+#: The port by which a pool holds an address; nothing listens on it.
+HOLDING_PORT = 8023
 #: Addresses to try before falling back to ports.
 MAX_ADDRESSES = 64
 SHARED_ADDRESS = "127.0.0.1"
@@ -39,7 +45,8 @@ class AddressPool:
         self._first = IPv4Address(first)
         self._port = port
         self._admin_port = admin_port
-        self._taken: set[Place] = set()
+        self._taken: dict[Place, socket.socket | None] = {}
+        weakref.finalize(self, _close, self._taken)
 
     def take(self) -> Place:
         """Return a free place; the caller must `release` it when the pod has ended.
@@ -49,16 +56,36 @@ class AddressPool:
         """
         for offset in range(MAX_ADDRESSES):
             place = Place(str(self._first + offset), self._port, self._admin_port)
-            if place not in self._taken and _is_free(place):
-                break
-        else:
-            place = Place(SHARED_ADDRESS, *_free_ports(2))
-        self._taken.add(place)
+            if place in self._taken or not _is_free(place):
+                continue
+            if holder := _hold(place.ip):
+                self._taken[place] = holder
+                return place
+        place = Place(SHARED_ADDRESS, *_free_ports(2))
+        self._taken[place] = None
         return place
 
     def release(self, place: Place) -> None:
         """Return a place to the pool."""
-        self._taken.discard(place)
+        if holder := self._taken.pop(place, None):
+            holder.close()
+
+
+def _hold(ip: str) -> socket.socket | None:
+    """Return a socket that keeps other pools from an address; None if one of them has it."""
+    holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        holder.bind((ip, HOLDING_PORT))
+    except OSError:
+        holder.close()
+        return None
+    return holder
+
+
+def _close(taken: dict[Place, socket.socket | None]) -> None:
+    for holder in taken.values():
+        if holder:
+            holder.close()
 
 
 def _is_free(place: Place) -> bool:

@@ -21,6 +21,18 @@ def test_pods_get_addresses_of_their_own_and_share_the_port():
     assert pool.take() == first
 
 
+def test_two_demos_beside_each_other_never_share_an_address():
+    pools = [AddressPool("127.0.0.161", free_port(), free_port()) for _ in range(2)]
+    taken = [pool.take() for pool in pools * 2]
+    assert len({place.ip for place in taken}) == 4
+    pools[0].release(taken[0])
+    again = pools[1].take()
+    assert again.ip == taken[0].ip
+    for pool, place in ((pools[0], taken[2]), (pools[1], taken[1]), (pools[1], taken[3])):
+        pool.release(place)
+    pools[1].release(again)
+
+
 def test_address_where_something_listens_is_passed_over():
     with socket.create_server(("127.0.0.153", 0)) as taken:
         pool = AddressPool("127.0.0.153", taken.getsockname()[1], free_port())
