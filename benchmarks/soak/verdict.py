@@ -13,6 +13,7 @@ from statistics import median
 from typing import Final
 
 from activator.discovery.backoff import Timings
+from activator.scale.election import lease
 from benchmarks.mixed import kinds
 from benchmarks.mixed.kinds import ALL_KINDS, Excuse
 from benchmarks.mixed.record import TENTHS
@@ -115,7 +116,7 @@ def unseen_end(pod: str, began: float, ended: float, occurred: Iterable[Occurred
     unseen = any(
         each.fault in UNSEEN | _API
         and each.is_at(kinds.COLD)
-        and each.overlaps(began - _next_try(each.fault), ended)
+        and each.overlaps(began - _aftermath(each.fault), ended)
         for each in occurred
     )
     return [Kill(pod, ended - ENDS_WITHIN, ended + ENDS_WITHIN)] if unseen else []
@@ -214,7 +215,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "probe-failing": Rule(_POD | _LISTS | _API),
     "bad-answers": Rule(_POD),
     "at-capacity": Rule(_POD | _LISTS, _SLEEPERS),
-    "upstream-failed": Rule(_POD | UNSEEN),
+    "upstream-failed": Rule(_POD | UNSEEN | _API),
     "draining": Rule(frozenset({Fault.ACTIVATOR_ROLL})),
 }
 _EVERYWHERE: Final = _API | _STARTS | _SCALERS | {Fault.AUTOSCALER_RESTART}
@@ -239,17 +240,20 @@ def is_true(seen: Sighting, occurred: Iterable[Occurred]) -> bool:
     return seen.service in rule.services or any(
         each.fault in rule.faults
         and each.is_at(seen.service)
-        and each.began <= seen.at <= each.ended + AFTERWARDS + _next_try(each.fault)
+        and each.began <= seen.at <= each.ended + AFTERWARDS + _aftermath(each.fault)
         for each in active
     )
 
 
-def _next_try(fault: Fault) -> float:
-    """Return the seconds after a fault until each activator has the present lists.
+def _aftermath(fault: Fault) -> float:
+    """Return the seconds after a fault until the cluster is as before.
 
-    Without queued requests, an activator pauses for up to ``backoff_limit`` after a failure.
+    Without queued requests, an activator pauses for up to ``backoff_limit`` after a failure of the
+    API server. A scaler that has lost its leader by SIGKILL waits for the end of the Lease.
     """
-    return Timings().backoff_limit if fault in _API else 0.0
+    if fault in _API:
+        return Timings().backoff_limit
+    return lease.DURATION if fault in _SCALERS else 0.0
 
 
 def false_reasons(

@@ -124,6 +124,21 @@ def test_a_reason_must_agree_with_the_faults(seen: Sighting, expected: bool) -> 
     assert verdict.is_true(seen, [LIE, away]) is expected
 
 
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (Sighting("scaler-unreachable", "scaled", 230.0), True),  # the Lease of the killed one
+        (Sighting("scaler-unreachable", "scaled", 232.0), False),
+        (Sighting("upstream-failed", "cold", 345.0), True),  # the list is older than the pod's end
+        (Sighting("upstream-failed", "cold", 347.0), False),
+    ],
+)
+def test_a_fault_has_an_aftermath(seen: Sighting, expected: bool) -> None:
+    killed = Occurred(Fault.SCALER_KILL, "", 200.0, 210.0)
+    expired = Occurred(Fault.WATCH_EXPIRED, "", 300.0, 310.0)
+    assert verdict.is_true(seen, [killed, expired]) is expected
+
+
 def test_growth_compares_the_first_and_the_last_sixth() -> None:
     assert verdict.growth([10.0] * 6 + [99.0] * 24 + [12.0] * 6) == pytest.approx(1.2)
     assert verdict.growth([1.0, 2.0]) == 1.0
