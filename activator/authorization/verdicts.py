@@ -41,7 +41,7 @@ def key_of(revision: RevisionID, policy: Authorization, credentials: bytes) -> K
 
 
 class Verdicts:
-    """The decisions of all authorization servers; the oldest makes room for a new one."""
+    """The decisions of all authorization servers; at the limit, a new one replaces the oldest."""
 
     def __init__(self) -> None:
         self._verdicts: dict[Key, tuple[float, Verdict]] = {}
