@@ -284,12 +284,18 @@ class Faults:
 
         self._when(second.is_ready, PATIENCE, never, put_in, ended)
 
-    def _roll(self, planned: Planned) -> None:
-        second = self._world.activators[1]
-        if self._is_replacing or second.present is None:
+    def _replaces(self, planned: Planned) -> bool:
+        """Return whether the second activator can be replaced; if not, skip the fault."""
+        if self._is_replacing or self._world.activators[1].present is None:
             self._skip(planned, "its activator had not been replaced yet")
-            return
+            return False
         self._is_replacing = True
+        return True
+
+    def _roll(self, planned: Planned) -> None:
+        if not self._replaces(planned):
+            return
+        second = self._world.activators[1]
         ended = self._began(planned, second.ip)
         second.terminate()
         self._after(NOTICED_AFTER, self._take_out)
@@ -302,11 +308,9 @@ class Faults:
         self._after(NOTICED_AFTER, partial(self._when_gone, second, ACTIVATOR_GRACE, gone))
 
     def _kill(self, planned: Planned) -> None:
-        second = self._world.activators[1]
-        if self._is_replacing or second.present is None:
-            self._skip(planned, "its activator had not been replaced yet")
+        if not self._replaces(planned):
             return
-        self._is_replacing = True
+        second = self._world.activators[1]
         ended = self._began(planned, second.ip)
         second.kill()
         self._after(NOTICED_AFTER, self._take_out)
