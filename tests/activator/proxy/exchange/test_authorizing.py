@@ -22,7 +22,17 @@ from tests.activator.authorization.servers import (
 )
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.observers import Records, Traces
-from tests.activator.proxy.world import NAME, NAMESPACE, World, ok, own_world, request, turns, until
+from tests.activator.proxy.world import (
+    NAME,
+    NAMESPACE,
+    Client,
+    World,
+    ok,
+    own_world,
+    request,
+    turns,
+    until,
+)
 from throttler.model import Policies, QueueOrder, RevisionID
 from throttler.request_policies import Authorization, RequestPolicies, WakeRules
 
@@ -282,14 +292,20 @@ async def test_a_request_that_may_not_wake_is_not_asked_about(
     assert not server.requests
 
 
-async def test_a_client_that_leaves_cancels(
-    world: World, authorizer: Authorizer, server: AuthServer
-) -> None:
+async def asks(world: World, server: AuthServer) -> Client:
+    """Return a client whose request waits for the authorization server, which does not respond."""
     server.answer = b""
     world.revise(policies=asking(server))
     client = await world.client()
     client.send(request())
     await until(lambda: server.requests)
+    return client
+
+
+async def test_a_client_that_leaves_cancels(
+    world: World, authorizer: Authorizer, server: AuthServer
+) -> None:
+    client = await asks(world, server)
     client.abort()
     await until(lambda: authorizer.waiting == 0)
     await until(lambda: server.connections[0].closed)
@@ -300,11 +316,7 @@ async def test_a_client_that_leaves_cancels(
 async def test_a_revision_that_is_deleted_meanwhile_is_unknown(
     world: World, authorizer: Authorizer, server: AuthServer
 ) -> None:
-    server.answer = b""
-    world.revise(policies=asking(server))
-    client = await world.client()
-    client.send(request())
-    await until(lambda: server.requests)
+    client = await asks(world, server)
     world.driver.delete_revision(RevisionID(NAMESPACE, NAME))
     server.connections[0].transport.write(ALLOW)
     answer = await client.answer()
@@ -316,11 +328,7 @@ async def test_a_revision_that_is_deleted_meanwhile_is_unknown(
 async def test_a_revision_that_returns_meanwhile_is_known(
     world: World, authorizer: Authorizer, server: AuthServer
 ) -> None:
-    server.answer = b""
-    world.revise(policies=asking(server))
-    client = await world.client()
-    client.send(request())
-    await until(lambda: server.requests)
+    client = await asks(world, server)
     world.driver.delete_revision(RevisionID(NAMESPACE, NAME))
     await world.serving(policies=asking(server))
     server.connections[0].transport.write(ALLOW)
