@@ -44,6 +44,7 @@ SHAPES: dict[tuple[str, str], Any] = {
                         "requestHeaderModifier": {"set": [{"name": None, "value": None}]},
                     }
                 ],
+                "timeouts": {"request": None},
                 "backendRefs": [{"name": None, "namespace": None, "port": None}],
             }
         ],
@@ -317,9 +318,41 @@ def test_haproxy_accepts_its_configuration(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nginx.conf", "haproxy.cfg"])
-def test_configurations_name_the_example_and_wait_longer_than_a_cold_start(name: str) -> None:
+def test_configurations_name_the_example(name: str) -> None:
     service = objects("sleeping-deployment.yaml")[1]
     text = (EXAMPLES / name).read_text()
     assert f"{service['metadata']['namespace']}/{service['metadata']['name']}" in text
-    (seconds,) = re.findall(r"(?:proxy_read_timeout|timeout server) (\d+)s", text)
-    assert float(seconds) >= asked(service).timeout
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+#: Limits of a request that waits for a cold start, as patterns. The group is the number: of seconds
+#: or bytes, or 0 for no limit.
+LIMITS = {
+    "nginx.conf": (r"proxy_read_timeout (\d+)s", r"proxy_send_timeout (\d+)s"),
+    "admission-nginx.conf": (
+        *(r"\$pod;[^}]*proxy_read_timeout (\d+)s", r"proxy_send_timeout (\d+)s"),
+        r"admission/;[^}]*proxy_read_timeout (\d+)s",
+    ),
+    "haproxy.cfg": (r"timeout client (\d+)s", r"timeout server (\d+)s", r"timeout tunnel (\d+)h"),
+    "admission-haproxy.cfg": (r"timeout client (\d+)s", r"timeout server (\d+)s"),
+    "admission.lua": (r"timeout = (\d+)000 ",),
+    "admission-envoy.yaml": (r"\btimeout: (\d+)s # longer", r"stream_idle_timeout: (\d+)s"),
+    "ingress-external-name.yaml": (
+        r'proxy-body-size: "(0)"',
+        r'proxy-read-timeout: "(\d+)"',
+        r'proxy-send-timeout: "(\d+)"',
+    ),
+    "gateway-api.yaml": (r"request: (0)s",),
+    "traefik.yaml": (r"readTimeout=(0)s?\b",),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_the_activator_says_first_why_a_cold_start_failed(name: str) -> None:
+    longest = asked(objects("sleeping-deployment.yaml")[1]).timeout
+    text = (EXAMPLES / name).read_text()
+    for pattern in LIMITS[name]:
+        (number,) = re.findall(pattern, text, re.MULTILINE)
+        seconds = int(number) * (3600 if pattern.endswith("h") else 1)
+        assert seconds == 0 or seconds > longest, pattern
