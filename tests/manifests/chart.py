@@ -79,6 +79,7 @@ _BY_NAME: Final[Mapping[str, Schema]] = {
     **dict.fromkeys(("replicas", "terminationGracePeriodSeconds"), _COUNT),
     **dict.fromkeys(("minAvailable", "maxUnavailable"), _SHARE),
     "interval": {"type": "string", "pattern": r"^(\d+(ms|[smhd]))+$"},
+    "runbookUrl": {"type": "string", "pattern": "^(https?://.+)?$"},
     "dialect": {"enum": ["services", "knative", "both"]},
     "digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
     "pullPolicy": {"enum": ["", "Always", "IfNotPresent", "Never"]},

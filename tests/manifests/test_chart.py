@@ -30,8 +30,9 @@ from tests.guards import expect_none
 from tests.manifests import chart, knative
 from tests.manifests.chart import CHART, HINT, README, SCHEMA
 from tests.manifests.kubectl import HELM, PINNED, kustomize_command, program_path
-from tests.manifests.kustomize import MANIFESTS, ROOT, Object
-from tests.manifests.test_manifests import OLDEST_KUBERNETES, by_name
+from tests.manifests.kustomize import MANIFESTS, ROOT, Object, find
+from tests.manifests.test_manifests import by_name
+from tests.manifests.test_services import OLDEST_FOR_SERVICES
 
 NAMESPACE: Final = "elsewhere"
 IMAGE: Final = "r.example/a"
@@ -595,7 +596,62 @@ def test_helm_lints_and_packs_the_chart(tmp_path: Path) -> None:
 def test_the_chart_has_the_version_and_the_kubernetes_of_the_project() -> None:
     about = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert (about["version"], about["appVersion"]) == (__version__, __version__)
-    assert about["kubeVersion"] == f">={OLDEST_KUBERNETES}.0-0"
+    assert about["kubeVersion"] == f">={OLDEST_FOR_SERVICES}.0-0"
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "minimum"),
+    [
+        ("1.24.9", "dialect=services", None),
+        ("1.25.0", "dialect=services", "v1.25.0"),
+        ("1.25.0", "activator.settings.KUBERNETES_MIN_VERSION=v1.20.0", "v1.20.0"),
+        ("1.33.9", "dialect=knative", None),
+        ("1.33.9", "dialect=both,activator.settings.KUBERNETES_MIN_VERSION=v1.30.0", "v1.30.0"),
+        ("1.34.0-eks-1", "dialect=knative", ""),
+    ],
+)
+def test_an_old_kubernetes_is_refused_before_the_program_refuses_it(
+    version: str, options: str, minimum: str | None
+) -> None:
+    options = f"image.repository=r.example/a,{options}"
+    place = ("--namespace", "knative-serving", "--kube-version", version)
+    done = helm("template", CHART, *place, "--set", options, check=False)
+    if minimum is None:
+        assert re.search(r"kubeVersion: >=1\.25|Kubernetes v1\.33\.9 .* needs 1\.34", done.stderr)
+        return
+    assert not done.returncode, done.stderr
+    container = find(parsed(done.stdout), "Deployment", "activator")["spec"]["template"]["spec"]
+    environment = container["containers"][0]["env"]
+    found = [e["value"] for e in environment if e["name"] == "KUBERNETES_MIN_VERSION"]
+    assert found == ([minimum] if minimum else [])
+
+
+# -- Runbooks --------------------------------------------------------------------------------------
+
+
+def test_each_alert_can_have_the_address_of_its_runbook(tmp_path: Path) -> None:
+    base = "https://docs.example.com/activator/runbooks"
+    rules = f"monitoring.rules.enabled=true,monitoring.rules.runbookUrl={base}/"
+    options = ("--set", f"image.repository=r.example/a,{rules}")
+    made = parsed(helm("template", CHART, *options).stdout)
+    alerts = _alerts(find(made, "PrometheusRule", "activator"))
+    assert alerts
+    for alert in alerts:
+        assert alert["annotations"]["runbook_url"] == f"{base}/{alert['alert']}.md"
+        assert alert["annotations"]["runbook"] == f"docs/runbooks/{alert['alert']}.md"
+    # The command for kustomize makes the same addresses.
+    page = (ROOT / "docs" / "how-to" / "dashboards.md").read_text()
+    (script,) = re.findall(r"^\$ sed -i '(.*)' manifests/monitoring/rules\.yaml$", page, re.M)
+    copy = shutil.copy(MANIFESTS / "monitoring" / "rules.yaml", tmp_path)
+    subprocess.run(["sed", "-i", script, copy], check=True)
+    changed = [
+        each["annotations"]["runbook_url"] for each in _alerts(*parsed(Path(copy).read_text()))
+    ]
+    assert changed == [each["annotations"]["runbook_url"] for each in alerts]
+
+
+def _alerts(rules: Object) -> list[Object]:
+    return [rule for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
 
 
 def test_schema_and_readme_are_those_of_the_values() -> None:

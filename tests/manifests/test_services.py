@@ -33,6 +33,8 @@ COMPONENTS = (
 BESIDE = ("services", "network-policies", *COMPONENTS)
 
 LEADER = {"activator.dev/leader": "true"}
+#: The oldest one on which the activator of this overlay starts, without the last figure.
+OLDEST_FOR_SERVICES = "1.25"
 
 
 @pytest.fixture(scope="module")
@@ -92,14 +94,24 @@ def test_kubectl_builds_the_same_with_components(
     assert {obj["metadata"].get("namespace", "elsewhere") for obj in built} == {"elsewhere"}
 
 
-@pytest.mark.parametrize("version", [OLDEST_KUBERNETES, kubernetes_validate.latest_version()])
 @pytest.mark.parametrize(
-    ("overlay", "components"), [(SERVICES, ()), (SERVICES, COMPONENTS), (KNATIVE, BESIDE)]
+    ("overlay", "components", "oldest"),
+    [
+        (SERVICES, (), OLDEST_FOR_SERVICES),
+        (SERVICES, COMPONENTS, OLDEST_FOR_SERVICES),
+        (KNATIVE, BESIDE, OLDEST_KUBERNETES),
+    ],
 )
-def test_every_object_is_valid(version: str, overlay: Path, components: tuple[str, ...]) -> None:
+def test_every_object_is_valid(overlay: Path, components: tuple[str, ...], oldest: str) -> None:
     for obj in build(overlay, components):
-        if obj["kind"] not in FOREIGN:
-            kubernetes_validate.validate(obj, version, strict=True)
+        for version in (oldest, kubernetes_validate.latest_version()):
+            if obj["kind"] not in FOREIGN:
+                kubernetes_validate.validate(obj, version, strict=True)
+
+
+def test_the_activator_starts_on_the_oldest_kubernetes(objects: list[Object]) -> None:
+    found = environment(objects, "activator")["KUBERNETES_MIN_VERSION"]
+    assert found == f"v{OLDEST_FOR_SERVICES}.0"
 
 
 def test_all_objects_are_in_one_namespace(objects: list[Object]) -> None:

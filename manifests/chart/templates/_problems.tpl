@@ -11,6 +11,9 @@
 {{- if and (include "activator.knative" .) (eq .Release.Namespace "default") }}
 - the namespace is default: dialect {{ .Values.dialect }} needs Knative's, usually --namespace knative-serving.
 {{- end }}
+{{- if and (include "activator.knative" .) (semverCompare "<1.34.0-0" .Capabilities.KubeVersion.Version) (not (hasKey .Values.activator.settings "KUBERNETES_MIN_VERSION")) }}
+- Kubernetes {{ .Capabilities.KubeVersion.Version }} is too old: dialect {{ .Values.dialect }} needs 1.34, as Knative does. activator.settings.KUBERNETES_MIN_VERSION allows an older one.
+{{- end }}
 {{- if and .Values.internalTls.enabled (not (include "activator.knative" .)) }}
 - internalTls.enabled needs dialect: knative or both. Knative makes its certificates.
 {{- end }}
