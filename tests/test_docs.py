@@ -8,8 +8,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 from activator.cli.main import cli
+from activator.objects.fields import root
+from activator.plain.annotations import is_enabled, parse, unknown
 from activator.scale.external_metrics.objects import METRIC
 from activator.scale.families import names as scale_metrics
 from activator.scale.settings import SETTINGS as SCALE_SETTINGS
@@ -141,6 +144,28 @@ def test_the_way_in_leads_to_each_how_to() -> None:
     ways = set(re.findall(r"\]\(([\w-]+\.md)", (DOCS / "how-to" / "operate.md").read_text()))
     pages = {page.name for page in (DOCS / "how-to").glob("*.md")}
     assert ways == pages - {"operate.md"}
+
+
+def test_each_policy_is_shown_on_a_plain_service_first() -> None:
+    """The examples of these pages are accepted as they are, for readers without Knative."""
+    table = (DOCS / "how-to" / "operate.md").read_text().partition("## Policies of a service")[2]
+    rows = re.findall(r"^\|.*\]\(([\w-]+\.md)\) \|$", table.partition("\n## ")[0], re.M)
+    pages = {*rows, "admission.md", "grpc.md"}
+    assert {"balance.md", "waiting-page.md"} <= pages
+    expect_none(finding for page in sorted(pages) for finding in _unlike_a_service(page))
+
+
+def _unlike_a_service(page: str) -> Iterator[str]:
+    blocks = re.findall(r"^```yaml\n(.*?)^```", (DOCS / "how-to" / page).read_text(), re.M | re.S)
+    objects = [obj for block in blocks for obj in yaml.safe_load_all(block) if "kind" in obj]
+    if not objects or objects[0]["kind"] != "Service" or objects[0]["apiVersion"] != "v1":
+        yield f"{page}: its first object is no plain Service"
+    for obj in objects:
+        if obj["apiVersion"] == "v1" and obj["kind"] == "Service":
+            metadata = root(obj, "Service")["metadata"]
+            parse(metadata)
+            if not is_enabled(metadata) or unknown(metadata):
+                yield f"{page}: {obj['metadata']['name']} is not annotated, or wrongly"
 
 
 def test_the_threat_model_has_each_port() -> None:
