@@ -174,6 +174,13 @@ def test_the_sleeping_deployment_is_what_its_service_selects() -> None:
     (takeover,) = objects("takeover.yaml")
     assert takeover["spec"] == service["spec"]
     assert asked(takeover).route is Route.TAKEOVER
+    deployment, service = objects("vllm.yaml")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    probe, waits = container["startupProbe"], service["metadata"]["annotations"]
+    loads = probe["failureThreshold"] * probe["periodSeconds"]
+    assert int(waits["activator.dev/wait-seconds"]) > loads
 
 
 def test_backends_are_the_activators_service_and_its_port(installed: dict[Any, Any]) -> None:
