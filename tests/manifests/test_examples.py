@@ -363,3 +363,12 @@ def test_the_activator_says_first_why_a_cold_start_failed(name: str) -> None:
         (number,) = re.findall(pattern, text, re.MULTILINE)
         seconds = int(number) * (3600 if pattern.endswith("h") else 1)
         assert seconds == 0 or seconds > longest, pattern
+
+
+def test_envoy_passes_websockets_and_takes_no_error_for_a_denial() -> None:
+    (config_map,) = objects("admission-envoy.yaml")
+    (listener,) = yaml.safe_load(config_map["data"]["envoy.yaml"])["static_resources"]["listeners"]
+    manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
+    assert {"upgrade_type": "websocket"} in manager["upgrade_configs"]
+    asks = manager["http_filters"][0]["typed_config"]
+    assert asks["status_on_error"] == {"code": "ServiceUnavailable"}
