@@ -89,3 +89,11 @@ async def test_the_reason_of_the_activator_reaches_the_client(proxy: Proxy, tmp_
             return
         assert (response.status, response.headers.get("activator-reason")) == (504, "no-endpoints")
         assert response.headers["retry-after"]
+
+
+@pytest.mark.parametrize("proxy", ASKING, ids=lambda proxy: proxy.program)
+async def test_a_denial_keeps_its_status_and_its_reason(proxy: Proxy, tmp_path: Path) -> None:
+    async with world(proxy, tmp_path, hosts="other.example.com") as found:
+        response = await found.fetch()
+        assert response.status == 404
+        assert response.headers["activator-reason"].startswith("unknown-revision")
