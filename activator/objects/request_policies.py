@@ -34,6 +34,8 @@ ASLEEP_STATUS: Final = "activator.dev/asleep-status"
 AUTH_URL: Final = "activator.dev/auth-url"
 AUTH_ALWAYS: Final = "activator.dev/auth-always"
 AUTH_CACHE_SECONDS: Final = "activator.dev/auth-cache-seconds"
+AUTH_CACHE_KEY: Final = "activator.dev/auth-cache-key"
+AUTH_RESPONSE_HEADERS: Final = "activator.dev/auth-response-headers"
 PROFILE: Final = "activator.dev/profile"
 WAIT_SECONDS: Final = "activator.dev/wait-seconds"
 _WAITING: Final = (WHILE_WAITING, PAGE_AFTER_SECONDS, PAGE_TEMPLATE, HEARTBEAT_SECONDS)
@@ -44,7 +46,7 @@ _WAKE: Final = (
     WAKE_REQUIRES_HEADER,
     ASLEEP_STATUS,
 )
-_AUTH: Final = (AUTH_URL, AUTH_ALWAYS, AUTH_CACHE_SECONDS)
+_AUTH: Final = (AUTH_URL, AUTH_ALWAYS, AUTH_CACHE_SECONDS, AUTH_CACHE_KEY, AUTH_RESPONSE_HEADERS)
 #: All annotations of this module.
 ANNOTATIONS: Final = (*_WAITING, *_WAKE, *_AUTH, PROFILE, WAIT_SECONDS)
 
@@ -61,6 +63,11 @@ _OF_ONE_HOP: Final = frozenset(
         *("trailer", "transfer-encoding", "upgrade"),
     )
 )
+#: Names that no server confuses with others, except by their case.
+_DISTINCT: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
+#: Fields that an authorization server cannot set: they describe the request, its body or its hops.
+_OF_REQUEST: Final = frozenset(("host", "http2-settings", "x-forwarded-for"))
+_OF_REQUEST_PREFIXES: Final = ("activator-", "content-", "k-", "knative-", "proxy-")
 _PRINTABLE: Final = re.compile(r"[ -~]+")
 _PATH: Final = re.compile(r"/[!-~]*")
 _URL: Final = re.compile(r"[!-~]{1,2000}")
@@ -134,8 +141,10 @@ def _authorization(annotations: Field) -> Authorization | None:
     url = problems.read(lambda: _url(annotations.at(AUTH_URL)))
     always = problems.read(lambda: switch(annotations.at(AUTH_ALWAYS))) or False
     seconds = problems.read(lambda: _seconds(cache, 0, 3600, 0.0)) or 0.0
+    key = problems.read(lambda: _names(annotations.at(AUTH_CACHE_KEY), _DISTINCT.fullmatch))
+    headers = problems.read(lambda: _names(annotations.at(AUTH_RESPONSE_HEADERS), _may_be_set))
     problems.fail()
-    return Authorization(url, always, seconds) if url else None
+    return Authorization(url, always, seconds, key or (), headers or ()) if url else None
 
 
 # -- values ---------------------------------------------------------------------------------------
@@ -201,6 +210,22 @@ def _header(field: Field) -> bytes:
     if text and (not _TOKEN.fullmatch(text) or text.lower() in _OF_ONE_HOP):
         field.expected("the name of an end-to-end header field, as in Authorization")
     return text.lower().encode("ascii")
+
+
+def _names(field: Field, allows: Callable[[str], object]) -> tuple[bytes, ...]:
+    """Return the names of header fields in lower case."""
+    what = "a list of names of end-to-end header fields with letters, digits and -, as in X-User"
+    return tuple(dict.fromkeys(each.lower().encode() for each in _list(field, allows, what)))
+
+
+def _may_be_set(name: str) -> bool:
+    """Return whether an authorization server may set a field of a request."""
+    name = name.lower()
+    return (
+        _DISTINCT.fullmatch(name) is not None
+        and name not in _OF_ONE_HOP | _OF_REQUEST
+        and not name.startswith(_OF_REQUEST_PREFIXES)
+    )
 
 
 def _status(field: Field) -> int:
