@@ -190,6 +190,8 @@ def _identify(exchange: Arriving, policies: RequestPolicies, lines: bytes) -> No
         exchange.request = with_fields(request, names, lines, peer)
         if exchange.body.trailers:
             exchange.body.trailers = b""  # a server may treat them like header fields
+        if exchange.client.port().admission is not None:
+            exchange.added_lines += lines  # the proxy sends the request
 
 
 def takes_from_server(policies: RequestPolicies | None) -> tuple[bytes, ...]:
