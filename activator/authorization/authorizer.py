@@ -24,15 +24,11 @@ from throttler.request_policies import Authorization, Verdict
 
 logger = logging.getLogger(__name__)
 
-#: Most requests that wait for decisions, and most bytes of them. They are in no queue, so no limit
-#: of a queue counts them. A server may have as many as the others leave free: alone one half. So
-#: servers that hang always leave room for others.
-MOST_WAITING: Final = 4096
+#: Most bytes of the requests that wait for decisions, and the least that each counts. They are in
+#: no queue, so no limit of a queue counts them. A server may have as many bytes as the others leave
+#: free: alone one half. So servers that hang always leave room for others.
 MOST_BYTES: Final = 64 << 20
-#: Most connections to one server, and to all servers. Each carries one sub-request. A server may
-#: have as many as the others leave free.
-MOST_AT_ONCE: Final = 32
-MOST_CONNECTIONS: Final = 128
+LEAST_BYTES: Final = 16 << 10
 #: The keys of ``Authorizer.counts``.
 RESULTS: Final = ("allowed", "denied", "failed", "cached")
 _PORTS: Final = {"http": 80, "https": 443}
@@ -52,7 +48,7 @@ class Check:
         key: of the requests for which the decision counts too; None for none.
         names: of the fields of the server's response that the pod gets.
         request: the sub-request.
-        size: bytes of the request in memory.
+        size: bytes that it counts.
         timer: ends the wait.
         connection: that has its sub-request; None before.
     """
@@ -112,8 +108,8 @@ class Authorizer:
             return verdict
         origin, start = _parts(policy.url)
         server = self.servers.get(origin) or Server(self, origin)
-        room = MOST_BYTES - self._bytes - server.bytes
-        if server.owners >= MOST_WAITING - len(self._checks) or size > room:
+        size = max(size, LEAST_BYTES)
+        if size > MOST_BYTES - self._bytes - server.bytes:
             return _FULL
         self.servers[origin] = server
         request = b"".join((start, *(b"%b: %b\r\n" % each for each in fields), b"\r\n"))
@@ -121,7 +117,6 @@ class Authorizer:
         check.timer = asyncio.get_running_loop().call_later(LONGEST, self._end, check, TOO_LATE)
         self._checks[owner] = check
         self._bytes += size
-        server.owners += 1
         server.bytes += size
         server.add(check)
         return None
@@ -142,11 +137,6 @@ class Authorizer:
             connection.transport.abort()
 
     # -- the servers call --------------------------------------------------------------------------
-
-    @property
-    def room(self) -> int:
-        """Number of connections below which a server may open another one."""
-        return min(MOST_AT_ONCE, MOST_CONNECTIONS - self.connections)
 
     def knows(self, check: Check) -> bool:
         """Decide about a request if its decision is known meanwhile; return whether it is."""
@@ -201,7 +191,6 @@ class Authorizer:
         check.timer.cancel()
         del self._checks[owner]
         self._bytes -= check.size
-        check.server.owners -= 1
         check.server.bytes -= check.size
         return owner
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:  # they hold each other
 #: Scheme, host and port of a server: URLs with the same ones share its limits.
 Origin = tuple[str, str, int]
 
+#: Most connections to one server, and to all servers. Each carries one sub-request. A server may
+#: have as many as the others leave free.
+MOST_AT_ONCE: Final = 32
+MOST_CONNECTIONS: Final = 128
 #: Seconds until an idle connection closes.
 _IDLE: Final = 15.0
 
@@ -32,7 +36,7 @@ class Server:
 
     Attributes:
         authorizer: see above.
-        owners, bytes: the requests without a decision, and their sizes.
+        bytes: of the requests without a decision.
         connections: the open ones.
     """
 
@@ -43,7 +47,7 @@ class Server:
         self._dialing = 0
         self._idle: list[Connection] = []
         self.connections: set[Connection] = set()
-        self.owners = self.bytes = 0
+        self.bytes = 0
 
     def add(self, check: Check) -> None:
         """Send a sub-request as soon as a connection is free."""
@@ -68,11 +72,13 @@ class Server:
             if not authorizer.knows(check):
                 self._idle.pop().send(check)
         own = len(self.connections)
-        while len(waiting) > self._dialing <= own and own + self._dialing < authorizer.room:
+        while len(waiting) > self._dialing <= own and own + self._dialing < min(
+            MOST_AT_ONCE, MOST_CONNECTIONS - authorizer.connections
+        ):
             self._dialing += 1
             authorizer.connections += 1
             authorizer.tasks.start(self._dial())
-        if not (own or self._dialing or self.owners):
+        if not (own or self._dialing or self.bytes):
             authorizer.servers.pop(self._origin, None)
 
     async def _dial(self) -> None:

@@ -65,7 +65,7 @@ _OF_ONE_HOP: Final = frozenset(
 )
 #: Names that no server confuses with others, except by their case.
 _DISTINCT: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
-#: Fields that an authorization server cannot set: they describe the request, its body or its hops.
+#: Fields that do not tell who the client is: they describe the request, its body or its hops.
 _OF_REQUEST: Final = frozenset(("host", "http2-settings", "x-forwarded-for"))
 _OF_REQUEST_PREFIXES: Final = ("activator-", "content-", "k-", "knative-", "proxy-")
 _PRINTABLE: Final = re.compile(r"[ -~]+")
@@ -141,8 +141,8 @@ def _authorization(annotations: Field) -> Authorization | None:
     url = problems.read(lambda: _url(annotations.at(AUTH_URL)))
     always = problems.read(lambda: switch(annotations.at(AUTH_ALWAYS))) or False
     seconds = problems.read(lambda: _seconds(cache, 0, 3600, 0.0)) or 0.0
-    key = problems.read(lambda: _names(annotations.at(AUTH_CACHE_KEY), _DISTINCT.fullmatch))
-    headers = problems.read(lambda: _names(annotations.at(AUTH_RESPONSE_HEADERS), _may_be_set))
+    key = problems.read(lambda: _names(annotations.at(AUTH_CACHE_KEY)))
+    headers = problems.read(lambda: _names(annotations.at(AUTH_RESPONSE_HEADERS)))
     problems.fail()
     return Authorization(url, always, seconds, key or (), headers or ()) if url else None
 
@@ -212,14 +212,14 @@ def _header(field: Field) -> bytes:
     return text.lower().encode("ascii")
 
 
-def _names(field: Field, allows: Callable[[str], object]) -> tuple[bytes, ...]:
+def _names(field: Field) -> tuple[bytes, ...]:
     """Return the names of header fields in lower case."""
     what = "a list of names of end-to-end header fields with letters, digits and -, as in X-User"
-    return tuple(dict.fromkeys(each.lower().encode() for each in _list(field, allows, what)))
+    return tuple(dict.fromkeys(each.lower().encode() for each in _list(field, _is_name, what)))
 
 
-def _may_be_set(name: str) -> bool:
-    """Return whether an authorization server may set a field of a request."""
+def _is_name(name: str) -> bool:
+    """Return whether a field may tell authorization servers and pods about the client."""
     name = name.lower()
     return (
         _DISTINCT.fullmatch(name) is not None

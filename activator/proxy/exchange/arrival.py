@@ -20,6 +20,7 @@ from activator.proxy.message import grpc, own_responses
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.version import HTTP_2
 from throttler.errors import RevisionNotFound
+from throttler.reason import Reason
 from throttler.request_policies import Authorization, Profile, RequestPolicies, Verdict
 from throttler.ticket import NO_OWNER
 
@@ -167,12 +168,15 @@ def follow(exchange: Arriving, verdict: Verdict, now: float) -> bool:
         verdict = _FORBIDDEN
     elif verdict.denies and verdict.status < _ERRORS and grpc.is_grpc(exchange.request.fields):
         verdict = _UNAUTHENTICATED
-    response, ended = authorizing.refusal(verdict, services.retry_after(entry.throttler))
-    if not verdict.denies:  # the server has failed, not the client
-        assert response.reason is not None
-        outcome.record_failure(exchange, response.status, response.reason, response.detail)
-        services.log_own_response(entry.throttler.revision.id, response)
-    respond(exchange, response, ended, now, is_in_form=bool(verdict.body))
+    if verdict.denies:
+        response = own_responses.denied(verdict.status, verdict.lines, verdict.body)
+        respond(exchange, response, "denied", now, is_in_form=bool(verdict.body))
+        return False
+    why = verdict.error or f"the authorization server responded {verdict.status}"
+    response = own_responses.not_authorized(why, services.retry_after(entry.throttler))
+    outcome.record_failure(exchange, response.status, Reason.NOT_AUTHORIZED, why)
+    services.log_own_response(entry.throttler.revision.id, response)
+    respond(exchange, response, "not-authorized", now)
     return False
 
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from activator.knative import control_fields
-from activator.proxy.message import own_responses
 from activator.proxy.message.fields import is_lookalike
-from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 from throttler.model import RevisionID
 from throttler.request_policies import Authorization, Verdict
@@ -81,19 +79,6 @@ def would_wait(throttler: RevisionThrottler, ticket: Ticket) -> bool:
         return True
     slots = throttler.slots
     return slots.holder is not None and slots.awaited(ticket) is not None
-
-
-def refusal(verdict: Verdict, retry_after: int) -> tuple[OwnResponse, str]:
-    """Return the response to a request that is not allowed, and its outcome (counters.OUTCOMES).
-
-    Arguments:
-        verdict: a decision that does not allow the request.
-        retry_after: seconds.
-    """
-    if verdict.denies:
-        return own_responses.denied(verdict.status, verdict.lines, verdict.body), "denied"
-    why = verdict.error or f"the authorization server responded {verdict.status}"
-    return own_responses.not_authorized(why, retry_after), "not-authorized"
 
 
 def fields_of(request: Request, client: bytes) -> list[tuple[bytes, bytes]]:

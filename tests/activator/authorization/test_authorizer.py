@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from activator.authorization import authorizer as module
+from activator.authorization import authorizer as limits
+from activator.authorization import server as module
 from activator.authorization.authorizer import Authorizer
 from tests.activator.authorization.servers import (
     ALLOW,
@@ -125,7 +126,8 @@ async def test_a_request_that_leaves_cancels_its_sub_request() -> None:
 
 async def test_one_server_gets_few_requests_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_AT_ONCE", 2)
-    monkeypatch.setattr(module, "MOST_WAITING", 10)
+    monkeypatch.setattr(limits, "MOST_BYTES", 10)
+    monkeypatch.setattr(limits, "LEAST_BYTES", 1)
     async with auth_server() as server, auth_server() as other, authorizing(clock) as authorizer:
         server.answer = b""
         owners = [ask(authorizer, server) for _ in range(6)]
@@ -148,7 +150,7 @@ async def test_urls_of_one_server_share_its_limits_and_leave_room_for_others(
     """A server that hangs, asked by many URLs; then many servers that hang."""
     monkeypatch.setattr(module, "MOST_AT_ONCE", 4)
     monkeypatch.setattr(module, "MOST_CONNECTIONS", 8)
-    monkeypatch.setattr(module, "MOST_WAITING", 240)
+    monkeypatch.setattr(limits, "MOST_BYTES", 240 * limits.LEAST_BYTES)
     async with auth_server() as hanging, auth_server() as good, authorizing(clock) as authorizer:
         hanging.answer = b""
         asked = [ask(authorizer, f"{hanging.url}{number}") for number in range(240)]
@@ -231,7 +233,8 @@ async def test_the_end_cancels_all() -> None:
 
 
 async def test_the_bytes_of_waiting_requests_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_BYTES", 24)
+    monkeypatch.setattr(limits, "MOST_BYTES", 24)
+    monkeypatch.setattr(limits, "LEAST_BYTES", 1)
     async with auth_server() as server, auth_server() as other, authorizing(clock) as authorizer:
         server.answer = other.answer = b""
         first = ask(authorizer, server, size=7)

@@ -163,6 +163,7 @@ async def test_large_bodies_that_wait_for_the_decision_are_limited(
     world: World, authorizer: Authorizer, server: AuthServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "MOST_BYTES", 3000)
+    monkeypatch.setattr(limits, "LEAST_BYTES", 1)
     server.answer = b""
     world.revise(policies=asking(server))
     first = await world.client()
