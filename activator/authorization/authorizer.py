@@ -214,8 +214,5 @@ def _trusted() -> ssl.SSLContext:
     import certifi  # only a server with TLS needs it
 
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-    context = ssl.create_default_context(
-        cafile=file or (None if folder else certifi.where()), capath=folder
-    )
-    context.set_alpn_protocols(["http/1.1"])
-    return context
+    file = file or (None if folder else certifi.where())
+    return ssl.create_default_context(cafile=file, capath=folder)

@@ -6,9 +6,8 @@ A request costs O(1), however many wait. A server that hangs occupies only its o
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from activator.authorization.sub_request import BROKEN, LONGEST, UNREADY, Connection, cause
 from activator.process.named_host import connected
@@ -85,22 +84,16 @@ class Server:
         """Open a connection; if the server has no other, a failure decides about its requests."""
         scheme, host, port = self._origin
         connection, failure = Connection(self), UNREADY
-        tls: ssl.SSLContext | None = None
+        tls: dict[str, Any] = {}
         try:
             if scheme == "https":
-                tls = await self.authorizer.trusted()
+                tls = {"ssl": await self.authorizer.trusted(), "server_hostname": host}
+                tls |= {"ssl_handshake_timeout": LONGEST, "ssl_shutdown_timeout": LONGEST}
             failure = BROKEN
             async with asyncio.timeout(LONGEST):
                 sock = await connected(host, port)
-            seconds = LONGEST if tls else None
-            await asyncio.get_running_loop().create_connection(
-                lambda: connection,
-                sock=sock,
-                ssl=tls,
-                server_hostname=host if tls else None,
-                ssl_handshake_timeout=seconds,
-                ssl_shutdown_timeout=seconds,
-            )
+            loop = asyncio.get_running_loop()
+            await loop.create_connection(lambda: connection, sock=sock, **tls)
         except (OSError, UnicodeError) as error:
             failure = UNREADY if failure is UNREADY else cause(error)
         finally:

@@ -60,9 +60,6 @@ class Verdicts:
     def __init__(self) -> None:
         self._verdicts: dict[Key, tuple[float, Verdict]] = {}
 
-    def __len__(self) -> int:
-        return len(self._verdicts)
-
     def put(self, key: Key, verdict: Verdict, now: float) -> None:
         """Remember a decision, unless it is for one request only; ``now`` in seconds.
 

@@ -24,6 +24,7 @@ class Connection(asyncio.Protocol):
         self.server = server
         self.received = b""
         self.closed = False
+        self.ended = asyncio.Event()
 
     transport: asyncio.Transport
 
@@ -41,6 +42,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
+        self.ended.set()
 
 
 class AuthServer:

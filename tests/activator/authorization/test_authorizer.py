@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from activator.authorization import authorizer as limits
@@ -162,7 +160,8 @@ async def test_urls_of_one_server_share_its_limits_and_leave_room_for_others(
             await owner.is_decided.wait()
             assert owner.verdict == Verdict(200)
         assert clock() - before < 0.5
-        await asyncio.sleep(2)
+        await asked[119].is_decided.wait()
+        await until(lambda: all(each.verdict for each in asked))
         assert [each.verdict for each in asked].count(LATE) == 120
         others = [await listening() for _ in range(4)]
         asked = [ask(authorizer, other) for other in others for _ in range(60)]
@@ -199,10 +198,10 @@ async def test_idle_connections_close_and_leave_nothing_behind() -> None:
     async with auth_server() as server, authorizing(clock) as authorizer:
         owner = ask(authorizer, server)
         await owner.is_decided.wait()
-        await asyncio.sleep(14.5)
-        assert not server.connections[0].closed
-        await asyncio.sleep(1)
-        assert server.connections[0].closed
+        before = clock()
+        await server.connections[0].ended.wait()
+        assert clock() - before == pytest.approx(15, abs=0.5)
+        await until(lambda: not authorizer.servers)
         assert (authorizer.connections, authorizer.servers) == (0, {})
 
 
