@@ -190,8 +190,7 @@ def _identify(exchange: Arriving, policies: RequestPolicies, lines: bytes) -> No
     """
     names = takes_from_server(policies)
     if names:
-        request, peer = exchange.request, exchange.client.address()
-        exchange.request = with_fields(request, names, lines, peer)
+        exchange.request = with_fields(exchange.request, names, lines, exchange.client.address())
         if exchange.body.trailers:
             exchange.body.trailers = b""  # a server may treat them like header fields
         if exchange.client.port().admission is not None:

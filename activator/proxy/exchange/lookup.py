@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from activator.knative.control_fields import NAMESPACE, REVISION
 from activator.proxy.exchange.client_side import ClientSide
+from activator.proxy.exchange.port import Port
 from activator.proxy.exchange.request_key import ClientAddresses
 from activator.proxy.message.fields import SERVICE
 from activator.proxy.message.request import Request
@@ -20,20 +21,21 @@ _COMMA = ord(",")
 
 
 def find(
-    entries: Entries, request: Request, client: ClientSide, namers: ClientAddresses | None
+    entries: Entries, request: Request, port: Port, side: ClientSide, namers: ClientAddresses | None
 ) -> Entry:
     """Return the entry of the revision that a request names.
 
     Arguments:
         entries: the entries of all revisions.
         request: the client's request.
-        client: sends the request, on a port that may belong to one Service.
+        port: the port that the client has connected to.
+        side: of the client.
         namers: know which clients may name a Service; None if all may.
 
     Raises:
         RevisionNotFound: the request names no revision, or an unknown one.
     """
-    service = client.port().service
+    service = port.service
     if service:
         return entries.find_service(service)
     fields = request.fields
@@ -45,7 +47,7 @@ def find(
         if _COMMA in name or _COMMA in namespace:  # a repeated name, see ``contradiction``
             namespace, name = namespace.partition(b",")[0], name.partition(b",")[0]
         return entries.find(namespace.strip(b" \t"), name.strip(b" \t"))
-    if SERVICE in fields and (namers is None or namers.trusts(client.address())):
+    if SERVICE in fields and (namers is None or namers.trusts(side.address())):
         return entries.find_service(fields[SERVICE].partition(b",")[0].strip(b" \t"))
     return entries.find_host(request.host, name.partition(b",")[0].strip(b" \t"))
 

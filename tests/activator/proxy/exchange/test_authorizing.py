@@ -344,7 +344,7 @@ FORGED = (
 
 
 def identities(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the fields that a server could take for those of the authorization server."""
+    """Return the fields that a server could take for fields of the authorization server."""
     return [
         (n.lower(), v) for n, v in headers if n.lower()[:6] in (b"x-auth", b"x_auth", b"x.auth")
     ]
@@ -353,7 +353,7 @@ def identities(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, byte
 async def test_a_pod_gets_the_fields_of_the_server_and_no_forged_ones(
     world: World, authorizer: Authorizer, server: AuthServer
 ) -> None:
-    """Whether the server decides, has decided before, or is not asked, as a pod is free."""
+    """Whether the server decides, has decided before, or gets no sub-request, as a pod is free."""
     server.answer = WHO
     user, other = (b"x-auth-user", b"ann"), (b"x-auth-users", b"1")
     for policies, expected, asked in (

@@ -12,13 +12,6 @@ from throttler.errors import RevisionNotFound
 HOST = b"rev.ns.svc.cluster.local"
 
 
-class SomeClient:
-    """A client on a port for all revisions."""
-
-    def port(self):
-        return SHARED
-
-
 def asking(fields: bytes, host: bytes = b"example.com"):
     head = b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n" + fields + b"\r\n"
     return read_request(head, RequestLimits())
@@ -35,7 +28,7 @@ def asking(fields: bytes, host: bytes = b"example.com"):
 )
 async def test_both_headers_or_the_host_name_a_revision(world, fields, host):
     world.revise()
-    found = find(world.driver.entries, asking(fields, host), SomeClient(), None)
+    found = find(world.driver.entries, asking(fields, host), SHARED, None, None)
     assert found.throttler is world.revision()
 
 
@@ -51,7 +44,7 @@ async def test_both_headers_or_the_host_name_a_revision(world, fields, host):
 async def test_an_unknown_name_is_shown_in_the_error(world, fields, name):
     world.revise()
     with pytest.raises(RevisionNotFound, match=f'"{name}" not found'):
-        find(world.driver.entries, asking(fields), SomeClient(), None)
+        find(world.driver.entries, asking(fields), SHARED, None, None)
 
 
 def test_two_names_contradict_and_one_twice_is_one():
