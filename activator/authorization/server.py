@@ -94,7 +94,7 @@ class Server:
                 sock = await connected(host, port)
             loop = asyncio.get_running_loop()
             await loop.create_connection(lambda: connection, sock=sock, **tls)
-        except (OSError, UnicodeError) as error:
+        except (OSError, ValueError) as error:
             failure = UNREADY if failure is UNREADY else cause(error)
         finally:
             self._dialing -= 1

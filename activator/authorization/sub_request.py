@@ -86,8 +86,7 @@ class Connection(asyncio.Protocol):
         except FramingError:
             self.transport.abort()
             return
-        for piece in payload:
-            self._body += piece
+        self._body += b"".join(payload)
         if self.check is not None and self._response is not None:
             self._go_on(self.check, self._response, ended=self._reader.ended)
 

@@ -65,11 +65,9 @@ class Verdicts:
 
         A cookie is for one client, also if others are equal in the fields that count.
         """
-        if not verdict.allows and (
-            verdict.status not in _KEPT or b"\r\nset-cookie:" in verdict.lines.lower()
-        ):
-            return
-        if len(verdict.lines) + len(verdict.body) > MOST_BYTES:
+        has_cookie = b"\r\nset-cookie:" in verdict.lines.lower()
+        may_count = verdict.allows or (verdict.status in _KEPT and not has_cookie)
+        if not may_count or len(verdict.lines) + len(verdict.body) > MOST_BYTES:
             return
         self._verdicts.pop(key, None)
         if len(self._verdicts) >= MOST_VERDICTS:

@@ -7,6 +7,7 @@ import pytest
 from activator.authorization import authorizer as limits
 from activator.authorization import server as module
 from activator.authorization.authorizer import Authorizer
+from activator.proxy.exchange.authorizing import TOO_LATE
 from tests.activator.authorization.servers import (
     ALLOW,
     UNAUTHORIZED,
@@ -14,7 +15,7 @@ from tests.activator.authorization.servers import (
     auth_server,
     authorizing,
 )
-from tests.activator.authorization.test_sub_request import HELLO, LATE, Asking, clock
+from tests.activator.authorization.test_sub_request import HELLO, Asking, clock
 from tests.activator.proxy.world import turns, until
 from throttler.request_policies import Authorization, Verdict
 
@@ -162,7 +163,7 @@ async def test_urls_of_one_server_share_its_limits_and_leave_room_for_others(
         assert clock() - before < 0.5
         await asked[119].is_decided.wait()
         await until(lambda: all(each.verdict for each in asked))
-        assert [each.verdict for each in asked].count(LATE) == 120
+        assert [each.verdict for each in asked].count(TOO_LATE) == 120
         others = [await listening() for _ in range(4)]
         asked = [ask(authorizer, other) for other in others for _ in range(60)]
         await until(lambda: all(each.requests for each in others))
