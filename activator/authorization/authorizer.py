@@ -181,8 +181,8 @@ class Authorizer:
         return verdict
 
     def _end(self, check: Check, verdict: Verdict) -> None:
-        check.server.remove(check)
         self.decide(check, verdict)
+        check.server.remove(check)
 
     def _forget(self, check: Check) -> Authorized:
         """Subtract and return a request that has its decision, or has ended."""

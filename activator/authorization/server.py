@@ -58,6 +58,7 @@ class Server:
         self._waiting.pop(check, None)
         if check.connection is not None and check.connection.check is check:
             check.connection.transport.abort()
+        self._go_on()
 
     def _go_on(self) -> None:
         """Send what idle connections can carry, and open connections for the rest.

@@ -172,6 +172,12 @@ async def test_urls_of_one_server_share_its_limits_and_leave_room_for_others(
         assert owner.verdict == Verdict(200)
         for other in others:
             await other.close()
+        monkeypatch.setattr(module, "MOST_CONNECTIONS", 0)
+        late, left = ask(authorizer, "http://127.0.0.1:1/"), ask(authorizer, "http://127.0.0.1:2/")
+        authorizer.cancel(left)
+        await late.is_decided.wait()
+        assert late.verdict == TOO_LATE
+        assert {origin[2] for origin in authorizer.servers}.isdisjoint((1, 2))
 
 
 async def listening() -> AuthServer:
