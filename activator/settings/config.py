@@ -360,6 +360,15 @@ class Settings:
         "`X-Forwarded-For` is the client's address.",
         "Any client can send the header, so it counts only from a proxy that you know.",
     )
+    service_header_from: tuple[values.Network, ...] = setting(
+        values.NETWORKS, "ACTIVATOR_SERVICE_HEADER_FROM", REQUESTS, "always",
+        "Whose requests may name a Service by the header `Activator-Service`: `always` for all, "
+        "`never`, or the networks of proxies, separated by commas. From others the header counts "
+        "as absent.",
+        "Gateways and proxies that set the header work at once. A proxy that neither sets nor "
+        "removes it lets its clients reach every annotated Service: use `never` if you route by "
+        "host.",
+    )
     borrow: bool = setting(
         values.BOOLEAN, "ACTIVATOR_BORROW", WAITING, "true",
         "Whether a request uses a pod of another activator's share before it is queued. Pods "

@@ -262,6 +262,7 @@ def _hosts(text: str) -> tuple[str, ...]:
 
 def _networks(text: str) -> tuple[Network, ...]:
     """Return the networks of a list; an address alone is a network of one address."""
+    text = {"always": "0.0.0.0/0,::/0", "never": ""}.get(text, text)
     parts = [part.strip() for part in text.split(",")]
     return tuple(ipaddress.ip_network(part) for part in parts if part)
 
@@ -311,7 +312,7 @@ PATH_PREFIX = Kind(
 HOSTS = Kind(_hosts, "host names with commas between, without ports, or nothing", "NAME,…")
 NETWORKS = Kind(
     _networks,
-    "networks with commas between, such as 10.0.0.0/8 or fd00::/8, or nothing",
+    "networks with commas between, such as 10.0.0.0/8 or fd00::/8, or always, or never",
     "CIDR,…",
 )
 DNS_LABEL = Kind(

@@ -193,7 +193,7 @@ def test_backends_are_the_activators_service_and_its_port(installed: dict[Any, A
     (backend,) = traefik["spec"]["routes"][0]["services"]
     assert (backend["namespace"], backend["name"]) == ACTIVATOR
     assert ports[backend["port"]] == "http"
-    external, ingress = objects("ingress-external-name.yaml")
+    external, ingress, _ = objects("ingress-external-name.yaml")
     namespace, name = ACTIVATOR
     assert external["spec"]["externalName"] == f"{name}.{namespace}.svc.cluster.local"
     assert ports[external["spec"]["ports"][0]["port"]] == "http"
@@ -236,6 +236,11 @@ def test_each_route_names_the_service_of_the_example() -> None:
     assert ingress_route["spec"]["routes"][0]["middlewares"] == [
         {"name": middleware["metadata"]["name"]}
     ]
+    *_, headers = objects("ingress-external-name.yaml")
+    assert headers["data"] == {"Activator-Service": ""}  # nginx removes a field without a value
+    assert "ACTIVATOR_SERVICE_HEADER_FROM=never" in (
+        (EXAMPLES / "ingress-external-name.yaml").read_text()
+    )
     hosts = asked(objects("sleeping-deployment.yaml")[1]).hosts
     assert tuple(route["spec"]["hostnames"]) == hosts
     assert objects("ingress-external-name.yaml")[1]["spec"]["rules"][0]["host"] in hosts

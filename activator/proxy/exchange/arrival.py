@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from activator.proxy.exchange import authorizing, model_list, outcome, peek
 from activator.proxy.exchange.early_stream import EarlyStream
 from activator.proxy.exchange.request_body import RequestBody
+from activator.proxy.exchange.request_copies import with_fields
 from activator.proxy.exchange.states import AUTHORIZING, DONE, State
 from activator.proxy.exchange.wake_rules import is_awake, may_wake
 from activator.proxy.http2.stream import STREAM_WINDOW
@@ -19,6 +20,7 @@ from activator.proxy.message import grpc, own_responses
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.version import HTTP_2
 from throttler.errors import RevisionNotFound
+from throttler.reason import Reason
 from throttler.request_policies import Authorization, Profile, RequestPolicies, Verdict
 from throttler.ticket import NO_OWNER
 
@@ -27,6 +29,8 @@ _ERRORS: Final = 400
 #: A peek that needs credentials gets no challenge: the browser would ask for a password over the
 #: waiting page. The page reloads instead, and the challenge belongs to that request.
 _FORBIDDEN: Final = Verdict(403)
+#: A gRPC client cannot follow a redirect to a page for people.
+_UNAUTHENTICATED: Final = Verdict(401)
 
 
 class Arriving(outcome.Ending, authorizing.Authorized, Protocol):
@@ -58,6 +62,7 @@ def may_enter(exchange: Arriving, policies: RequestPolicies, now: float) -> bool
         model_list.keep_response(exchange, policies)
     policy = policies.authorization
     if policy is None or not (policy.always or authorizing.would_wait(throttler, ticket)):
+        _identify(exchange, policies, b"")
         return _has_no_response(exchange, policies, now)
     return _is_authorized(exchange, policy, now)
 
@@ -119,16 +124,12 @@ def _is_authorized(exchange: Arriving, policy: Authorization, now: float) -> boo
     services, ticket = exchange.services, exchange.ticket
     exchange.state = AUTHORIZING
     exchange.client.arm(ticket.deadline)
-    verdict = authorizing.ask(
-        services.authorizer,
-        exchange,
-        exchange.entry.throttler,
-        policy,
-        exchange.request,
-        exchange.client.address(),
-        ticket.size + _still_to_come(exchange),
-        now,
-    )
+    verdict: Verdict | None = authorizing.UNDECIDED
+    if services.authorizer is not None:
+        revision, request = exchange.entry.throttler.revision.id, exchange.request
+        fields = authorizing.fields_of(request, exchange.client.address())
+        size = ticket.size + _still_to_come(exchange)
+        verdict = services.authorizer.ask(exchange, revision, policy, fields, size)
     return verdict is not None and follow(exchange, verdict, now)
 
 
@@ -159,18 +160,48 @@ def follow(exchange: Arriving, verdict: Verdict, now: float) -> bool:
     if verdict.allows:
         if policies is None:
             return True
+        _identify(exchange, policies, verdict.lines)
         # The last pod may be gone meanwhile.
         return _may_start_pod(exchange, policies, now) and _has_no_response(exchange, policies, now)
     port = exchange.client.port()
     if verdict.denies and policies is not None and peek.is_peek(exchange.request, port, policies):
         verdict = _FORBIDDEN
-    response, ended = authorizing.refusal(verdict, services.retry_after(entry.throttler))
-    if not verdict.denies:  # the server has failed, not the client
-        assert response.reason is not None
-        outcome.record_failure(exchange, response.status, response.reason, response.detail)
-        services.log_own_response(entry.throttler.revision.id, response)
-    respond(exchange, response, ended, now)
+    elif verdict.denies and verdict.status < _ERRORS and grpc.is_grpc(exchange.request.fields):
+        verdict = _UNAUTHENTICATED
+    if verdict.denies:
+        response = own_responses.denied(verdict.status, verdict.lines, verdict.body)
+        respond(exchange, response, "denied", now, is_in_form=bool(verdict.body))
+        return False
+    why = verdict.error or f"the authorization server responded {verdict.status}"
+    response = own_responses.not_authorized(why, services.retry_after(entry.throttler))
+    outcome.record_failure(exchange, response.status, Reason.NOT_AUTHORIZED, why)
+    services.log_own_response(entry.throttler.revision.id, response)
+    respond(exchange, response, "not-authorized", now)
     return False
+
+
+def _identify(exchange: Arriving, policies: RequestPolicies, lines: bytes) -> None:
+    """Give a request the fields of the authorization server, and none of the client's like them.
+
+    Arguments:
+        exchange: the exchange of the request.
+        policies: of its revision.
+        lines: the fields, each preceded by its CRLF; empty if the server has not decided.
+    """
+    names = takes_from_server(policies)
+    if names:
+        exchange.request = with_fields(exchange.request, names, lines, exchange.client.address())
+        if exchange.body.trailers:
+            exchange.body.trailers = b""  # a server may treat them like header fields
+        if exchange.client.port().admission is not None:
+            exchange.added_lines += lines  # the proxy sends the request
+
+
+def takes_from_server(policies: RequestPolicies | None) -> tuple[bytes, ...]:
+    """Return the names of the fields that a pod gets only from the authorization server."""
+    if policies is None or policies.authorization is None:
+        return ()
+    return policies.authorization.response_headers
 
 
 def on_time(exchange: Arriving, now: float) -> float:
@@ -193,7 +224,9 @@ def on_time(exchange: Arriving, now: float) -> float:
     return inf
 
 
-def respond(exchange: Arriving, response: OwnResponse, ended: str, now: float) -> None:
+def respond(
+    exchange: Arriving, response: OwnResponse, ended: str, now: float, *, is_in_form: bool = False
+) -> None:
     """End a request that was never admitted: count, trace and log it, and send its response.
 
     Arguments:
@@ -201,9 +234,10 @@ def respond(exchange: Arriving, response: OwnResponse, ended: str, now: float) -
         response: the response, as plain text. An error response gets the form for its client.
         ended: one of ``counters.OUTCOMES``.
         now: seconds.
+        is_in_form: whether an error response has its form already.
     """
     client = exchange.client
-    if response.status >= _ERRORS:
+    if response.status >= _ERRORS and not is_in_form:
         waited = now - exchange.ticket.arrived
         response = outcome.in_form(exchange, response, exchange.added_lines, waited, 0)
     if exchange.trace is not None and response.reason is not None:

@@ -10,9 +10,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from activator.knative import control_fields
-from activator.proxy.message import own_responses
 from activator.proxy.message.fields import is_lookalike
-from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 from throttler.model import RevisionID
 from throttler.request_policies import Authorization, Verdict
@@ -32,8 +30,8 @@ _LEFT_OUT: Final = frozenset(
         *(b"x-forwarded-uri", b"x-rewrite-url"),
     )
 )
-_UNDECIDED: Final = Verdict(0, error="no authorization server is configured")
-#: The decision about a request that must end before the server has responded.
+UNDECIDED: Final = Verdict(0, error="no authorization server is configured")
+#: The decision about a request whose server has not responded in time.
 TOO_LATE: Final = Verdict(0, error="the authorization server did not respond in time")
 
 
@@ -47,39 +45,28 @@ class Authorized(Protocol):
 class Authorizer(Protocol):
     """Sends requests to authorization servers (activator.authorization.authorizer)."""
 
-    def known(
-        self, revision: RevisionID, policy: Authorization, credentials: bytes, now: float
-    ) -> Verdict | None:
-        """Return the decision that still counts for these credentials; None without one.
-
-        Arguments:
-            revision: the revision of the request.
-            policy: its authorization server.
-            credentials: see ``credentials_of``.
-            now: seconds.
-        """
-
     def ask(
         self,
         owner: Authorized,
         revision: RevisionID,
         policy: Authorization,
-        credentials: bytes,
         fields: list[tuple[bytes, bytes]],
         size: int,
     ) -> Verdict | None:
-        """Begin a sub-request; ``owner.decided`` follows, unless it is cancelled.
+        """Return a decision that counts for this request too; else begin a sub-request.
 
         The server has 2 s. A caller whose request must end earlier cancels.
 
         Arguments:
             owner: the request.
-            revision, policy, credentials: see ``known``.
+            revision: the revision of the request.
+            policy: its authorization server.
             fields: the fields of the sub-request, by name.
             size: bytes of the request in memory while it waits.
 
         Returns:
-            None; a decision only if no sub-request is possible. Then nothing follows.
+            A decision, also if no sub-request is possible. None if ``owner.decided`` follows,
+            unless the request is cancelled.
         """
 
     def cancel(self, owner: Authorized) -> None:
@@ -92,61 +79,6 @@ def would_wait(throttler: RevisionThrottler, ticket: Ticket) -> bool:
         return True
     slots = throttler.slots
     return slots.holder is not None and slots.awaited(ticket) is not None
-
-
-def ask(
-    authorizer: Authorizer | None,
-    owner: Authorized,
-    throttler: RevisionThrottler,
-    policy: Authorization,
-    request: Request,
-    client: bytes,
-    size: int,
-    now: float,
-) -> Verdict | None:
-    """Return the decision about a request if it is known; else begin a sub-request.
-
-    Arguments:
-        authorizer: sends the sub-request; None if there is none.
-        owner: gets a later decision.
-        throttler: of the request's revision.
-        policy: the authorization server of the revision.
-        request: the client's request.
-        client: the client's IP address.
-        size: bytes of the request in memory while it waits.
-        now: seconds.
-
-    Returns:
-        The decision; None if the owner gets it later.
-    """
-    if authorizer is None:
-        return _UNDECIDED
-    revision = throttler.revision.id
-    credentials = credentials_of(request)
-    verdict = authorizer.known(revision, policy, credentials, now)
-    if verdict is not None:
-        return verdict
-    fields = fields_of(request, client)
-    return authorizer.ask(owner, revision, policy, credentials, fields, size)
-
-
-def refusal(verdict: Verdict, retry_after: int) -> tuple[OwnResponse, str]:
-    """Return the response to a request that is not allowed, and its outcome (counters.OUTCOMES).
-
-    Arguments:
-        verdict: a decision that does not allow the request.
-        retry_after: seconds.
-    """
-    if verdict.denies:
-        return own_responses.denied(verdict.status, verdict.challenges), "denied"
-    why = verdict.error or f"the authorization server responded {verdict.status}"
-    return own_responses.not_authorized(why, retry_after), "not-authorized"
-
-
-def credentials_of(request: Request) -> bytes:
-    """Return the values of Authorization and Cookie in one text, different for different values."""
-    authorization = request.value_of(b"authorization")
-    return b"%d:%b%b" % (len(authorization), authorization, request.value_of(b"cookie"))
 
 
 def fields_of(request: Request, client: bytes) -> list[tuple[bytes, bytes]]:

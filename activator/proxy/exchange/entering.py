@@ -35,7 +35,9 @@ def begin(exchange: ExchangeRecord) -> None:
     if tracer is not None:
         trace = exchange.trace = begin_trace(tracer, request, exchange.client.is_secure())
     try:
-        entry = exchange.entry = find(driver.entries, request, port)
+        entry = exchange.entry = find(
+            driver.entries, request, port, exchange.client, services.namers
+        )
     except RevisionNotFound as missing:
         exchange.state = DONE
         outcome.respond_not_found(services, exchange.client, request, trace, missing)

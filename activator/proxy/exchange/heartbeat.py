@@ -15,7 +15,7 @@ from activator.proxy.exchange import event_stream
 from activator.proxy.exchange.early_stream import EarlyStream
 from activator.proxy.exchange.outcome import Ending
 from activator.proxy.exchange.request_body import RequestBody
-from activator.proxy.exchange.request_coding import with_identity_coding
+from activator.proxy.exchange.request_copies import with_identity_coding
 from activator.proxy.exchange.states import RESPONSE_BEGUN, State
 from activator.proxy.message import grpc, json_member, openai
 from activator.proxy.message.accept import prefers_event_stream

@@ -9,7 +9,9 @@ pkg/activator/handler/context_handler.go.
 from __future__ import annotations
 
 from activator.knative.control_fields import NAMESPACE, REVISION
+from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.port import Port
+from activator.proxy.exchange.request_key import ClientAddresses
 from activator.proxy.message.fields import SERVICE
 from activator.proxy.message.request import Request
 from activator.records.entries import Entries, Entry
@@ -18,13 +20,17 @@ from activator.records.entries import Entries, Entry
 _COMMA = ord(",")
 
 
-def find(entries: Entries, request: Request, port: Port) -> Entry:
+def find(
+    entries: Entries, request: Request, port: Port, side: ClientSide, namers: ClientAddresses | None
+) -> Entry:
     """Return the entry of the revision that a request names.
 
     Arguments:
         entries: the entries of all revisions.
         request: the client's request.
         port: the port that the client has connected to.
+        side: of the client.
+        namers: know which clients may name a Service; None if all may.
 
     Raises:
         RevisionNotFound: the request names no revision, or an unknown one.
@@ -41,7 +47,7 @@ def find(entries: Entries, request: Request, port: Port) -> Entry:
         if _COMMA in name or _COMMA in namespace:  # a repeated name, see ``contradiction``
             namespace, name = namespace.partition(b",")[0], name.partition(b",")[0]
         return entries.find(namespace.strip(b" \t"), name.strip(b" \t"))
-    if SERVICE in fields:
+    if SERVICE in fields and (namers is None or namers.trusts(side.address())):
         return entries.find_service(fields[SERVICE].partition(b",")[0].strip(b" \t"))
     return entries.find_host(request.host, name.partition(b",")[0].strip(b" \t"))
 

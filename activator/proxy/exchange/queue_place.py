@@ -78,17 +78,4 @@ def with_priority(request: Request, peer: bytes) -> Request:
     if section:
         end = forwarded(request.host, request.fields, peer)
         section = section.removesuffix(end) + line(PRIORITY, value) + end
-    return Request(
-        request.method,
-        request.target,
-        request.version,
-        request.host,
-        request.fields,
-        request.lines + _LINE_START + value,
-        request.keep_alive,
-        request.has_body,
-        request.length,
-        request.upgrade,
-        request.expects_continue,
-        section,
-    )
+    return request.copy(request.fields, request.lines + _LINE_START + value, section)

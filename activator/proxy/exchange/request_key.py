@@ -45,7 +45,7 @@ class ClientAddresses:
     """Finds the addresses of clients, also behind proxies.
 
     Arguments:
-        trusted: the networks of proxies whose X-Forwarded-For counts.
+        trusted: the networks of peers whose header fields about clients and Services count.
     """
 
     __slots__ = ("_memo", "_trusted")
@@ -70,6 +70,10 @@ class ClientAddresses:
             return address
         last = request.value_of(_FORWARDED).rpartition(b",")[2].strip(b" \t")
         return self._find(last)[0] or address
+
+    def trusts(self, peer: bytes) -> bool:
+        """Return whether the IP address at the other end of a connection is trusted."""
+        return self._find(peer)[1]
 
     def _find(self, text: bytes) -> tuple[bytes, bool]:
         found = self._memo.get(text)

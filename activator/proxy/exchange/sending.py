@@ -6,6 +6,7 @@ import asyncio
 from math import inf
 
 from activator.proxy.exchange import admission, error_responses
+from activator.proxy.exchange.arrival import takes_from_server
 from activator.proxy.exchange.attempts import pod_of
 from activator.proxy.exchange.ending import stop
 from activator.proxy.exchange.pod_side import PodSide
@@ -151,6 +152,9 @@ def on_request_body(
     """
     body = exchange.body
     if complete:
+        if trailers and exchange.state is not NEW:
+            policies = exchange.entry.throttler.revision.policies.requests
+            trailers = b"" if takes_from_server(policies) else trailers
         body.complete = True
         body.trailers = trailers
         if exchange.limits is not None:

@@ -61,6 +61,7 @@ class Services:
         repeats: limits how often the same line is logged.
         authorizer: sends requests to authorization servers. Without it, no request is allowed that
             needs one.
+        namers: know which clients may name a Service by a field; None if all may.
         templates: the templates of waiting pages by name; they may change at any time.
     """
 
@@ -92,6 +93,7 @@ class Services:
         self.draining = False
         self.repeats = Repeats()
         self.authorizer: Authorizer | None = None
+        self.namers: ClientAddresses | None = None
         self._date = b""
         self._date_of = 0
 

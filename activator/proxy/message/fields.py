@@ -149,6 +149,22 @@ def values_in(lines: bytes, name: bytes) -> bytes:
     return b", ".join(values)
 
 
+#: Maps each byte of a name to the one that all servers read: letters and digits to lower case, all
+#: others to ``-``. No pseudo-header field equals another name.
+_FOLDED: Final = bytes(
+    ord(each.lower()) if each.isascii() and (each.isalnum() or each == ":") else ord("-")
+    for each in map(chr, range(256))
+)
+
+
+def folded(name: bytes) -> bytes:
+    """Return a name in a form that is equal for all names that some server cannot distinguish.
+
+    CGI-style environments have upper-case letters, digits and ``_`` only (RFC 3875 section 4.1.18).
+    """
+    return name.translate(_FOLDED)
+
+
 def is_lookalike(name: bytes) -> bool:
     """Return whether a name equals a protected name if each ``_`` is read as ``-``.
 

@@ -219,16 +219,18 @@ def asleep(status: int, retry_after: int) -> OwnResponse:
     return _error(status, "the service is asleep", Reason.ASLEEP, "", retry_after)
 
 
-def denied(status: int, challenges: bytes) -> OwnResponse:
+def denied(status: int, lines: bytes, body: bytes) -> OwnResponse:
     """Return the response to a request that the authorization server denies.
 
     Arguments:
-        status: 401 or 403.
-        challenges: its WWW-Authenticate fields as lines, each preceded by its CRLF.
+        status: of the server's response: 3xx, 401 or 403.
+        lines: its fields as lines, each preceded by its CRLF.
+        body: its body; without one, 401 and 403 get a text.
     """
-    text = HTTPStatus(status).phrase.lower()
-    response = _error(status, text, Reason.DENIED)
-    return replace(response, fields=response.fields + challenges)
+    if body or status < HTTPStatus.BAD_REQUEST:
+        return OwnResponse(status, lines, body, Reason.DENIED)
+    response = _error(status, HTTPStatus(status).phrase.lower(), Reason.DENIED)
+    return replace(response, fields=response.fields + lines)
 
 
 def not_authorized(why: str, retry_after: int) -> OwnResponse:

@@ -131,6 +131,13 @@ class Request:
             )
         return lines
 
+    def copy(self, fields: dict[bytes, bytes], lines: bytes, section: bytes) -> Request:
+        """Return this request with other values of the attributes of these names."""
+        return Request(
+            *(self.method, self.target, self.version, self.host, fields, lines, self.keep_alive),
+            *(self.has_body, self.length, self.upgrade, self.expects_continue, section),
+        )
+
     def own_lines(self) -> bytes:
         """Return the handled fields, without framing fields, as lines.
 

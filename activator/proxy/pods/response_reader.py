@@ -29,6 +29,9 @@ class ResponseReader:
 
     It keeps no bytes of a response that has ended, because connections are idle for long.
 
+    Arguments:
+        most_head: most bytes of a head that arrives in pieces.
+
     Attributes:
         to_head: whether the request is a HEAD, whose response has no body.
         interim: number of interim responses so far; the caller sets 0 with each request.
@@ -38,9 +41,12 @@ class ResponseReader:
         keeps: whether the connection may carry another request.
     """
 
-    __slots__ = ("_body", "_part", "ended", "interim", "keeps", "raw", "rest", "to_head")
+    __slots__ = (
+        *("_body", "_most_head", "_part", "ended", "interim", "keeps", "raw", "rest", "to_head"),
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, most_head: int = MAX_HEAD) -> None:
+        self._most_head: Final = most_head
         self.to_head = False
         self.interim = 0
         self.raw: bytes | None = None
@@ -96,7 +102,7 @@ class ResponseReader:
         changed = with_crlf(data)
         if changed is not None:
             return self._read_changed(changed, payload)
-        if len(data) > MAX_HEAD:
+        if len(data) > self._most_head:
             raise FramingError("the head is too large", 502)
         if data[:1] == b"\x00" and len(data) >= HEAD_BYTES:
             raise FramingError("not HTTP/1", 502)
@@ -127,7 +133,7 @@ class ResponseReader:
         part += data
         ends = part.find(b"\n\r\n", known) >= 0 or part.find(b"\n\n", known) >= 0
         ends = ends or (part[:1] == b"\x00" and len(part) >= HEAD_BYTES)
-        if not ends and len(part) <= MAX_HEAD:
+        if not ends and len(part) <= self._most_head:
             return None
         self._part = None
         try:

@@ -8,9 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import cast
 
-import httpx
-import pytest
-
 from activator.authorization.authorizer import Authorizer
 
 ALLOW = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -27,6 +24,7 @@ class Connection(asyncio.Protocol):
         self.server = server
         self.received = b""
         self.closed = False
+        self.ended = asyncio.Event()
 
     transport: asyncio.Transport
 
@@ -44,6 +42,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
+        self.ended.set()
 
 
 class AuthServer:
@@ -94,12 +93,8 @@ async def auth_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[AuthSe
 
 @asynccontextmanager
 async def authorizing(clock: Callable[[], float]) -> AsyncIterator[Authorizer]:
-    """Run an authorizer whose client is open."""
+    """Run an authorizer."""
     authorizer = Authorizer(clock)
-    with pytest.MonkeyPatch.context() as patch:
-        # To load all certificates takes longer than such a test.
-        patch.setattr(httpx._config, "create_ssl_context", lambda **_: None)
-        await authorizer.open()
     try:
         yield authorizer
     finally:

@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 from activator.authorization.authorizer import Authorizer
-from activator.authorization.sub_request import LATE
+from activator.proxy.exchange.authorizing import TOO_LATE as LATE
 from tests.activator.authorization.servers import (
     ALLOW,
     FORBIDDEN,
@@ -28,7 +28,7 @@ from throttler.model import RevisionID
 from throttler.request_policies import Authorization, Verdict
 
 HELLO = RevisionID("default", "hello")
-_BROKEN = "the authorization server broke the connection"
+_BROKEN = Verdict(0, error="the authorization server broke the connection")
 
 
 class Asking:
@@ -48,7 +48,7 @@ def start(authorizer: Authorizer, server: AuthServer | str, *fields: tuple[bytes
     owner = Asking()
     url = server if isinstance(server, str) else server.url
     policy = Authorization(url)
-    assert authorizer.ask(owner, HELLO, policy, b"", list(fields), 0) is None
+    assert authorizer.ask(owner, HELLO, policy, list(fields), 0) is None
     return owner
 
 
@@ -79,30 +79,47 @@ async def test_the_server_gets_the_fields_and_no_others() -> None:
 async def test_each_response_has_its_decision(size: int) -> None:
     """Whole, and byte by byte."""
     challenge = b'\r\nWWW-Authenticate: Basic realm="a"'
-    huge = b"\r\nWWW-Authenticate: " + 50_000 * b"a"
+    huge = b"\r\nWWW-Authenticate: " + 20_000 * b"a"
     head = b"HTTP/1.1 %d A%b\r\nContent-Length: 0\r\n\r\n"
+    page = b"HTTP/1.1 %d A%b\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n%b"
+    fields = b"\r\nSet-Cookie: a\r\nSet-Cookie: b\r\nLocation: /login"
+    html = b"\r\nContent-Type: text/html"
     rows = [
         (ALLOW, Verdict(200)),
         (head % (204, b""), Verdict(204)),
         (UNAUTHORIZED, Verdict(401, challenge)),
         (
             head % (401, 2 * b"\r\nwww-authenticate: A"),
-            Verdict(401, 2 * b"\r\nWWW-Authenticate: A"),
+            Verdict(401, 2 * b"\r\nwww-authenticate: A"),
         ),
-        (FORBIDDEN, Verdict(403)),
+        (head % (403, html), Verdict(403)),  # it would describe a body that is not there
+        (FORBIDDEN, Verdict(403, b"", b"secret")),
         (head % (200, challenge), Verdict(200)),
-        (head % (302, b"\r\nLocation: /other"), Verdict(302)),
+        (head % (302, fields), Verdict(302, fields)),
+        (page % (302, fields, 2, b"hi"), Verdict(302, fields + html, b"hi")),
+        (head % (401, b"\r\nActivator-Reason: a\r\nK-Network-Hash: a"), Verdict(401)),
+        (head % (401, b"\r\nConnection: x-hop\r\nX-Hop: 1\r\nKeep-Alive: a"), Verdict(401)),
+        (
+            b"HTTP/1.1 401 A\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n",
+            Verdict(401, b"", b"abc"),
+        ),
+        (head % (300, b"\r\nLocation: /other"), Verdict(300)),
         (head % (304, b""), Verdict(304)),
         (head % (500, b""), Verdict(500)),
         (3 * b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + ALLOW, Verdict(200)),
-        (b"HTTP/1.1 101 A\r\nConnection: upgrade\r\nUpgrade: a\r\n\r\n", Verdict(0, error=_BROKEN)),
-        (b"HTTP/1.1 200 OK\r\nX: a\x00b\r\n\r\n", Verdict(0, error=_BROKEN)),
-        (b"HTTP/1.1 401 A\r\nWWW-Authenticate: a\rX: b\r\n\r\n", Verdict(0, error=_BROKEN)),
-        (b"SSH-2.0-OpenSSH\r\n\r\n", Verdict(0, error=_BROKEN)),
+        (b"HTTP/1.1 101 A\r\nConnection: upgrade\r\nUpgrade: a\r\n\r\n", LATE),
+        (b"HTTP/1.1 200 OK\r\nX: a\x00b\r\n\r\n", _BROKEN),
+        (b"HTTP/1.1 401 A\r\nWWW-Authenticate: a\rX: b\r\n\r\n", _BROKEN),
+        (b"HTTP/1.1 302 A\r\nLocation: a\x0b\r\nContent-Length: 0\r\n\r\n", _BROKEN),
+        (b"HTTP/1.1 401 A\r\nA: b\r\n folded: c\r\nContent-Length: 0\r\n\r\n", _BROKEN),
+        (b"HTTP/1.1 401 A\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na", _BROKEN),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", _BROKEN),
     ]
     if size > 1:
-        rows.append((head % (401, huge), Verdict(401)))
-        rows.append((head % (200, 3 * huge), Verdict(0, error=_BROKEN)))
+        rows.append((head % (401, huge), Verdict(401, huge)))
+        rows.append((head % (401, 2 * huge), _BROKEN))
+        rows.append((page % (401, b"", 1 << 16, 65536 * b"a"), Verdict(401, html, 65536 * b"a")))
+        rows.append((page % (401, b"", 1 << 20, 65537 * b"a"), Verdict(401)))
     async with auth_server() as server, authorizing(clock) as authorizer:
         for answer, verdict in rows:
             with naming(answer[:60]):
@@ -126,14 +143,14 @@ async def test_a_server_that_hangs_resets_or_is_gone_fails_closed() -> None:
     async with auth_server() as server, authorizing(clock) as authorizer:
         server.respond = lambda connection: None
         before = clock()
-        assert await result(authorizer, server) == Verdict(0, error=LATE)
+        assert await result(authorizer, server) == LATE
         assert clock() - before == pytest.approx(2.0, abs=0.05)
         server.respond = lambda connection: connection.transport.write(b"HTTP/1.1 200")
-        assert await result(authorizer, server) == Verdict(0, error=LATE)
+        assert await result(authorizer, server) == LATE
         server.respond = endless_hints
-        assert await result(authorizer, server) == Verdict(0, error=LATE)
+        assert await result(authorizer, server) == _BROKEN
         server.respond = lambda connection: connection.transport.abort()
-        assert await result(authorizer, server) == Verdict(0, error=_BROKEN)
+        assert await result(authorizer, server) == _BROKEN
         await server.close()
         gone = Verdict(0, error="the authorization server is unreachable")
         assert await result(authorizer, server) == gone
@@ -160,11 +177,10 @@ async def test_a_connection_serves_again_and_no_cookie_is_kept() -> None:
         server.answer = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 2\r\n\r\nok"
         for count in range(1, 4):
             assert await result(authorizer, server) == Verdict(200)
-            await until(lambda: not authorizer._servers)
+            await until(lambda: not authorizer.waiting)
             assert len(server.requests) == count
         assert len(server.connections) == 1
         assert server.values(b"cookie") == []
-        assert not list((await authorizer.open()).cookies.jar)
 
 
 async def test_a_broken_idle_connection_has_a_second_chance() -> None:
@@ -210,6 +226,7 @@ async def test_a_tls_server_decides_only_with_a_valid_certificate(
         (unknown.issue_cert("127.0.0.1"), "has an unknown authority"),
     ]
     authorizer = Authorizer(clock)
+    await authorizer.trusted()  # in virtual time, a thread takes long
     for certificate, problem in rows:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         certificate.configure_cert(tls)

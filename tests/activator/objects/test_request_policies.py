@@ -68,6 +68,22 @@ def read(**annotations: Any) -> RequestPolicies | None:
             RequestPolicies(authorization=Authorization(AUTH, always=True, cache_seconds=1.5)),
         ),
         (
+            {
+                "auth_url": AUTH,
+                "auth_cache_key": "Authorization, cookie,authorization,X-Forwarded-Uri",
+                "auth_response_headers": "X-Auth-Request-User,x-forwarded-user,Authorization",
+            },
+            RequestPolicies(
+                authorization=Authorization(
+                    AUTH,
+                    cache_key=(b"authorization", b"cookie", b"x-forwarded-uri"),
+                    response_headers=(
+                        *(b"x-auth-request-user", b"x-forwarded-user", b"authorization"),
+                    ),
+                )
+            ),
+        ),
+        (
             {"profile": "openai", "wait_seconds": "900"},
             RequestPolicies(WhileWaiting((BEAT,)), profile=OPENAI, wait_seconds=900.0),
         ),
@@ -112,6 +128,15 @@ def test_each_annotation_is_read(
         ("auth_url", "http://auth.example:99999/", "an http or https URL"),
         ("auth_always", "yes", "one of true, false"),
         ("auth_cache_seconds", "3601", "a number of seconds from 0 to 3600"),
+        *(
+            (name, wrong, "a list of names of end-to-end header fields with letters, digits and -")
+            for name in ("auth_cache_key", "auth_response_headers")
+            for wrong in (
+                *("a b", "x_user", "x.user", "X-User:", "Connection", "Content-Length", "HOST"),
+                *("x-forwarded-for", "Activator-Reason", "K-Proxy-Request", "proxy-authorization"),
+                "a" * 65,
+            )
+        ),
         ("profile", "OpenAI", "one of openai"),
         ("wait_seconds", "0", "a number of seconds from 1 to 86400"),
     ],

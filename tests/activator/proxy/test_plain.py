@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from activator.proxy.exchange.port import Port
+from activator.proxy.exchange.request_key import ClientAddresses
+from activator.settings.values import NETWORKS
 from tests.activator.proxy.bound import Bound
 from tests.activator.proxy.http2.peers import Http2Pod, Http2World, Peer
 from tests.activator.proxy.world import Pod, World, request, until
@@ -148,6 +150,33 @@ async def test_the_field_wins_over_the_host(world: World) -> None:
     )
     assert (len(by_host.requests), len(by_field.requests)) == (0, 2)
     assert not by_field.requests[1].all(b"activator-service")
+
+
+async def test_the_field_counts_only_from_clients_that_may_send_it(world: World) -> None:
+    """From others it is absent, and no pod gets it."""
+    by_host, by_field = await served(world), await world.pod()
+    world.serve(by_field, name="other")
+    for networks, is_trusted in (
+        ("always", True),
+        ("never", False),
+        ("", False),
+        ("127.0.0.0/8", True),
+        ("10.0.0.0/8, fd00::/8", False),
+        ("10.0.0.0/8,127.0.0.1", True),
+    ):
+        world.proxy.services.namers = ClientAddresses(NETWORKS.parse(networks))
+        by_host.requests.clear()
+        by_field.requests.clear()
+        assert (await world.ask(asking(fields=b"Activator-Service: ns/other\r\n"))).status == 200
+        assert (len(by_host.requests), len(by_field.requests)) == (
+            (0, 1) if is_trusted else (1, 0)
+        ), networks
+        [seen] = by_host.requests + by_field.requests
+        assert not seen.all(b"activator-service")
+    stranger = b"GET / HTTP/1.1\r\nHost: unknown\r\nActivator-Service: ns/other\r\n\r\n"
+    world.proxy.services.namers = ClientAddresses()
+    answer = await world.ask(stranger)
+    assert (answer.status, b"unknown" in answer.body) == (404, True)
 
 
 @both_loops

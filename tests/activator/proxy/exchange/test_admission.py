@@ -425,13 +425,11 @@ class Judge:
 
     def __init__(self) -> None:
         self.fields: list[tuple[bytes, bytes]] = []
-
-    def known(self, *_about: object) -> Verdict | None:
-        return None
+        self.verdict = Verdict(401, b"\r\nWWW-Authenticate: Basic")
 
     def ask(self, *about: Any) -> Verdict | None:
-        self.fields = about[4]
-        return Verdict(401, b"\r\nWWW-Authenticate: Basic")
+        self.fields = about[3]
+        return self.verdict
 
     def cancel(self, owner: object) -> None:
         pass
@@ -439,7 +437,8 @@ class Judge:
 
 async def test_the_described_request_is_authorized(world: World, desk: Desk) -> None:
     world.proxy.services.authorizer = judge = Judge()
-    policies = Policies(requests=RequestPolicies(authorization=Authorization("http://a/")))
+    server = Authorization("http://a/", response_headers=(b"x-user",))
+    policies = Policies(requests=RequestPolicies(authorization=server))
     world.serve(hosts=[HOST.decode()], policies=policies)
     answer = await desk.ask(asking(b"X-Original-Method: POST\r\nCookie: a\r\n"))
     assert (answer.status, answer.get(b"www-authenticate")) == (401, b"Basic")
@@ -448,7 +447,21 @@ async def test_the_described_request_is_authorized(world: World, desk: Desk) -> 
     assert described == [b"POST", HOST, b"/a?b"]
     assert not world.loads[WEB].ever
     pod = await served(world, policies=policies)
-    assert (await desk.ask()).get(b"activator-pod") == pod.endpoint.address.encode()
+    answer = await desk.ask(asking(b"X-User: forged\r\n"))
+    assert answer.get(b"activator-pod") == pod.endpoint.address.encode()
+    assert answer.get(b"x-user") is None  # the proxy has to set the field, or to remove it
+
+
+async def test_a_proxy_gets_the_fields_of_the_server(world: World, desk: Desk) -> None:
+    world.proxy.services.authorizer = judge = Judge()
+    judge.verdict = Verdict(200, b"\r\nx-user: ann")
+    server = Authorization("http://a/", always=True, response_headers=(b"x-user",))
+    pod = await served(world, policies=Policies(requests=RequestPolicies(authorization=server)))
+    answer = await desk.ask(asking(b"X-User: forged\r\n"))
+    assert (answer.get(b"activator-pod"), answer.get(b"x-user")) == (
+        pod.endpoint.address.encode(),
+        b"ann",
+    )
 
 
 async def test_a_proxy_waits_where_a_client_would_get_a_page(world: World, desk: Desk) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
 from activator.authorization import authorizer as limits
 from activator.authorization.authorizer import Authorizer
-from activator.proxy.exchange.authorizing import credentials_of, fields_of
+from activator.proxy.exchange.authorizing import fields_of
 from activator.proxy.message.request import Request, RequestLimits, read_request
 from activator.proxy.message.version import HTTP_2
 from tests.activator.authorization.servers import (
@@ -17,6 +17,7 @@ from tests.activator.authorization.servers import (
     FORBIDDEN,
     UNAUTHORIZED,
     AuthServer,
+    Connection,
     auth_server,
     authorizing,
 )
@@ -57,10 +58,12 @@ def asking(
     *,
     always: bool = False,
     cache: float = 0.0,
+    key: tuple[bytes, ...] = (),
+    headers: tuple[bytes, ...] = (),
     order: QueueOrder | None = None,
 ) -> Policies:
     """Return policies under which the server decides."""
-    policy = Authorization(server.url, always=always, cache_seconds=cache)
+    policy = Authorization(server.url, always, cache, key, headers)
     return Policies(requests=RequestPolicies(authorization=policy), order=order)
 
 
@@ -107,17 +110,6 @@ def test_http2_has_the_same_fields() -> None:
         (b"X-Forwarded-Host", b"host"),
         (b"X-Forwarded-Uri", b"/a"),
     ]
-
-
-def test_credentials_cannot_be_shifted_between_the_fields() -> None:
-    def of(fields: bytes) -> bytes:
-        head = b"GET / HTTP/1.1\r\nHost: a\r\n" + fields + b"\r\n"
-        return credentials_of(read_request(head, RequestLimits()))
-
-    both = of(b"Authorization: ab\r\nCookie: c\r\n")
-    assert both != of(b"Authorization: a\r\nCookie: bc\r\n")
-    assert both != of(b"Authorization: abc\r\n")
-    assert both == of(b"cookie: c\r\nX: 1\r\nauthorization:  ab\r\n")
 
 
 # -- the request -----------------------------------------------------------------------------------
@@ -170,7 +162,8 @@ async def test_a_large_body_waits_for_the_decision(
 async def test_large_bodies_that_wait_for_the_decision_are_limited(
     world: World, authorizer: Authorizer, server: AuthServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "MOST_BYTES", 1500)
+    monkeypatch.setattr(limits, "MOST_BYTES", 3000)
+    monkeypatch.setattr(limits, "LEAST_BYTES", 1)
     server.answer = b""
     world.revise(policies=asking(server))
     first = await world.client()
@@ -194,9 +187,9 @@ async def test_a_denial_passes_on_and_never_wakes(
 ) -> None:
     world.revise(policies=asking(server))
     client = await world.client()
-    for answer, status, challenge in (
-        (UNAUTHORIZED, 401, b'Basic realm="a"'),
-        (FORBIDDEN, 403, None),
+    for answer, status, challenge, body in (
+        (UNAUTHORIZED, 401, b'Basic realm="a"', b"unauthorized\n"),
+        (FORBIDDEN, 403, None, b"secret"),
     ):
         server.answer = answer
         traces.told.clear()
@@ -204,12 +197,48 @@ async def test_a_denial_passes_on_and_never_wakes(
         got = await client.answer()
         assert (got.status, got.get(b"www-authenticate")) == (status, challenge)
         assert got.get(b"activator-reason") == b"denied"
-        assert b"secret" not in got.body
+        assert got.body == body
         assert traces.told[2:] == [("no-pod", "denied"), ("ended", status, "denied")]
     assert (ever(world), world.waiting, world.prober.hurried) == (0, 0, 0)
     assert world.counters().outcomes["denied"] == 2
     assert [each.status for each in records] == [401, 403]
     assert world.failures().last is None
+
+
+LOGIN = (
+    b"HTTP/1.1 302 Found\r\nLocation: https://login.example.com/?rd=%2Fa\r\nSet-Cookie: csrf=1\r\n"
+    b"Set-Cookie: state=2\r\nCache-Control: no-store\r\nActivator-Reason: forged\r\n"
+    b"Connection: keep-alive, x-hop\r\nX-Hop: 1\r\nContent-Type: text/html\r\n"
+    b"Content-Length: 5\r\n\r\nLogin"
+)
+PAGE = LOGIN.replace(b"302 Found", b"401 Unauthorized")
+
+
+async def test_a_login_page_passes_on_with_its_fields(
+    world: World, authorizer: Authorizer, server: AuthServer
+) -> None:
+    world.revise(policies=asking(server))
+    client = await world.client()
+    for answer, status in ((LOGIN, 302), (PAGE, 401)):
+        for method, fields in (
+            (b"GET", b""),
+            (b"HEAD", b""),
+            (b"GET", b"Accept: application/json\r\n"),
+        ):
+            server.answer = answer
+            client.send(request(b"/a", method, fields))
+            got = await client.answer(method)
+            assert got.status == status
+            names = (b"location", b"content-type", b"cache-control", b"activator-reason")
+            assert [got.get(name) for name in names] == [
+                *(b"https://login.example.com/?rd=%2Fa", b"text/html", b"no-store", b"denied")
+            ]
+            cookies = [value for name, value in got.headers if name == b"set-cookie"]
+            assert cookies == [b"csrf=1", b"state=2"]
+            assert got.get(b"x-hop") is None
+            assert got.body == (b"" if method == b"HEAD" else b"Login")
+    assert (ever(world), world.waiting) == (0, 0)
+    assert world.counters().outcomes["denied"] == 6
 
 
 async def test_no_decision_means_503(
@@ -218,7 +247,7 @@ async def test_no_decision_means_503(
     world.revise(policies=asking(server))
     for answer, why in (
         (b"", b"the authorization server did not respond in time"),
-        (b"HTTP/1.1 302 Found\r\nLocation: /\r\n\r\n", b"the authorization server responded 302"),
+        (b"HTTP/1.1 304 A\r\n\r\n", b"the authorization server responded 304"),
         (b"HTTP/1.1 500 A\r\n\r\n", b"the authorization server responded 500"),
     ):
         server.answer = answer
@@ -277,6 +306,103 @@ async def test_a_cached_decision_needs_no_server(
     assert len(server.requests) == 3
     world.revise(pod, policies=asking(server, always=True))  # without a cache, from now on
     assert (await world.ask()).status == 403
+
+
+async def test_a_good_key_lets_no_other_request_pass(
+    world: World, authorizer: Authorizer, server: AuthServer
+) -> None:
+    """Also if the server decides by a field of its own, or by the path."""
+
+    def decide(connection: Connection) -> None:
+        good = server.values(b"x-api-key") == [b"good"] or (
+            server.values(b"x-forwarded-uri") == [b"/public"]
+        )
+        connection.transport.write(ALLOW if good else UNAUTHORIZED)
+
+    server.respond = decide
+    pod = await world.serving(policies=asking(server, always=True, cache=60))
+    for target, fields, status in (
+        (b"/", b"X-Api-Key: good\r\n", 200),
+        (b"/", b"", 401),
+        (b"/", b"X-Api-Key: bad\r\n", 401),
+        (b"/public", b"", 200),
+        (b"/private", b"", 401),
+        (b"/", b"X-Api-Key: good\r\n", 200),
+    ):
+        assert (await world.ask(request(target, fields=fields))).status == status
+    assert (len(pod.requests), len(server.requests)) == (3, 5)
+
+
+# -- fields of the server for the pod --------------------------------------------------------------
+
+NAMES = (b"x-auth-user", b"x-auth-groups")
+WHO = b"HTTP/1.1 200 OK\r\nX-Auth-User: ann\r\nX-Other: 1\r\nContent-Length: 0\r\n\r\n"
+FORGED = (
+    b"X-Auth-User: root\r\nx_auth_user: root\r\nX-AUTH_GROUPS: admin\r\nX.Auth.User: root\r\n"
+    b"X-Auth-Groups: admin\r\nX-Auth-Users: 1\r\n"
+)
+
+
+def identities(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return the fields that a server could take for fields of the authorization server."""
+    return [
+        (n.lower(), v) for n, v in headers if n.lower()[:6] in (b"x-auth", b"x_auth", b"x.auth")
+    ]
+
+
+async def test_a_pod_gets_the_fields_of_the_server_and_no_forged_ones(
+    world: World, authorizer: Authorizer, server: AuthServer
+) -> None:
+    """Whether the server decides, has decided before, or gets no sub-request, as a pod is free."""
+    server.answer = WHO
+    user, other = (b"x-auth-user", b"ann"), (b"x-auth-users", b"1")
+    for policies, expected, asked in (
+        (asking(server, always=True, headers=NAMES), [other, user], 2),
+        (asking(server, always=True, headers=NAMES, cache=60), [other, user], 1),
+        (asking(server, headers=NAMES), [other], 0),
+    ):
+        server.requests.clear()
+        pod = await world.serving(policies=policies)
+        for _ in range(2):
+            got = await world.ask(request(b"/", b"POST", FORGED, b"body"))
+            assert (got.status, got.get(b"x-auth-user")) == (200, None)
+        assert [identities(each.headers) for each in pod.requests] == [expected, expected]
+        assert [each.body for each in pod.requests] == [b"body", b"body"]
+        assert len(server.requests) == asked
+
+
+async def test_a_queued_request_has_the_fields_of_the_server(
+    world: World, authorizer: Authorizer, server: AuthServer
+) -> None:
+    server.answer = WHO
+    world.revise(policies=asking(server, headers=NAMES))
+    client = await world.client()
+    client.send(request(fields=FORGED + b"Connection: x-auth-user\r\n"))
+    await until(lambda: world.waiting == 1)
+    pod = await world.pod()
+    world.revise(pod, policies=asking(server, headers=NAMES))
+    assert (await client.answer()).status == 200
+    assert (b"x-auth-user", b"ann") in identities(pod.requests[0].headers)
+    assert b"root" not in b"".join(value for _, value in pod.requests[0].headers)
+
+
+async def test_trailers_cannot_forge_the_fields_of_the_server(
+    world: World, authorizer: Authorizer, server: AuthServer
+) -> None:
+    server.answer = WHO
+    head = request(
+        method=b"POST", fields=b"TE: trailers\r\nTrailer: X\r\nTransfer-Encoding: chunked\r\n"
+    )
+    trailers = b"0\r\nX-Auth-User: root\r\n\r\n"
+    for names, found in ((NAMES, []), ((), [(b"x-auth-user", b"root")])):
+        for pieces in ((head + trailers,), (head, b"1\r\na\r\n", trailers)):
+            pod = await world.serving(policies=asking(server, always=True, headers=names))
+            client = await world.client()
+            for piece in pieces:
+                client.send(piece)
+                await turns(50)
+            assert (await client.answer()).status == 200
+            assert [(n.lower(), v) for n, v in pod.requests[0].trailers] == found
 
 
 async def test_a_request_that_may_not_wake_is_not_asked_about(
@@ -427,11 +553,11 @@ class TestHttp2:
             assert answer.all(b"www-authenticate") == [b'Basic realm="a"']
         assert ever(http2.world) == 0
 
-    async def test_an_early_deadline_ends_one_request_of_a_shared_sub_request(
+    async def test_an_early_deadline_ends_one_request(
         self, http2: Http2World, authorizer: Authorizer, server: AuthServer
     ) -> None:
         server.answer = b""
-        http2.list(policies=asking(server, cache=60))
+        http2.list(policies=asking(server))
         client = await http2.client()
         early = client.ask(b"/", b"GET", (b"grpc-timeout", b"100m"))
         late = client.ask(b"/")
@@ -442,9 +568,8 @@ class TestHttp2:
         assert got.all(b"activator-reason")[0].startswith(b"not-authorized; ")
         assert http2.world.counters().outcomes["not-authorized"] == 1
         await until(lambda: authorizer.waiting == 1)
-        server.connections[0].transport.write(UNAUTHORIZED)
+        server.connections[-1].transport.write(UNAUTHORIZED)
         assert (await client.answer(late)).status == 401
-        assert len(server.requests) == 1
 
     async def test_grpc_gets_its_statuses(
         self, http2: Http2World, authorizer: Authorizer, server: AuthServer
@@ -452,10 +577,49 @@ class TestHttp2:
         http2.list(policies=asking(server))
         client = await http2.client()
         fields = (b"content-type", b"application/grpc")
-        for answer, status in ((UNAUTHORIZED, b"16"), (FORBIDDEN, b"7"), (b"x\r\n\r\n", b"14")):
+        for answer, status in (
+            (UNAUTHORIZED, b"16"),
+            (FORBIDDEN, b"7"),
+            (LOGIN, b"16"),  # a gRPC client follows no redirect
+            (PAGE, b"16"),
+            (b"x\r\n\r\n", b"14"),
+        ):
             server.answer = answer
             got = await client.answer(client.ask(b"/s/m", b"POST", fields))
             assert got.all(b"grpc-status") == [status]
+            assert got.all(b"content-type") == [b"application/grpc"]
+
+    async def test_a_login_page_passes_on_with_its_fields(
+        self, http2: Http2World, authorizer: Authorizer, server: AuthServer
+    ) -> None:
+        http2.list(policies=asking(server))
+        client = await http2.client()
+        for answer, status in ((LOGIN, 302), (PAGE, 401)):
+            server.answer = answer
+            got = await client.answer(client.ask(b"/a"))
+            assert (got.status, bytes(got.body)) == (status, b"Login")
+            assert got.all(b"set-cookie") == [b"csrf=1", b"state=2"]
+            assert got.all(b"location") == [b"https://login.example.com/?rd=%2Fa"]
+            assert got.all(b"activator-reason") == [b"denied"]
+            assert (got.all(b"x-hop"), got.all(b"connection")) == ([], [])
+
+    async def test_a_pod_gets_the_fields_of_the_server_and_no_forged_ones(
+        self, http2: Http2World, authorizer: Authorizer, server: AuthServer
+    ) -> None:
+        server.answer = WHO
+        forged = [
+            *((b"x-auth-user", b"root"), (b"x_auth_user", b"root"), (b"x-auth-groups", b"admin")),
+            (b"content-type", b"application/grpc"),
+        ]
+        for always, expected in ((True, [(b"x-auth-user", b"ann")]), (False, [])):
+            pod = await http2.serving(policies=asking(server, always=always, headers=NAMES))
+            client = await http2.client()
+            for _ in range(2):  # the second block is read from memory
+                await client.answer(client.ask(b"/s/m", b"POST", *forged))
+            for seen in pod.requests:
+                assert identities(seen.headers) == expected
+                assert seen.all(b"content-type") == [b"application/grpc"]
+                assert seen.all(b"k-original-host") == [b"example.com"]
 
     async def test_an_allowed_body_reaches_the_pod(
         self, http2: Http2World, authorizer: Authorizer, server: AuthServer

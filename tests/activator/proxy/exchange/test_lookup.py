@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from activator.proxy.exchange.lookup import contradiction, find
@@ -9,6 +11,8 @@ from activator.proxy.exchange.port import SHARED
 from activator.proxy.message.request import RequestLimits, read_request
 from throttler.errors import RevisionNotFound
 
+#: A client: only a field that names a Service needs its address.
+ANYBODY: Any = None
 HOST = b"rev.ns.svc.cluster.local"
 
 
@@ -28,7 +32,7 @@ def asking(fields: bytes, host: bytes = b"example.com"):
 )
 async def test_both_headers_or_the_host_name_a_revision(world, fields, host):
     world.revise()
-    found = find(world.driver.entries, asking(fields, host), SHARED)
+    found = find(world.driver.entries, asking(fields, host), SHARED, ANYBODY, None)
     assert found.throttler is world.revision()
 
 
@@ -44,7 +48,7 @@ async def test_both_headers_or_the_host_name_a_revision(world, fields, host):
 async def test_an_unknown_name_is_shown_in_the_error(world, fields, name):
     world.revise()
     with pytest.raises(RevisionNotFound, match=f'"{name}" not found'):
-        find(world.driver.entries, asking(fields), SHARED)
+        find(world.driver.entries, asking(fields), SHARED, ANYBODY, None)
 
 
 def test_two_names_contradict_and_one_twice_is_one():
