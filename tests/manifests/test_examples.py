@@ -173,6 +173,14 @@ def test_the_sleeping_deployment_is_what_its_service_selects() -> None:
     (takeover,) = objects("takeover.yaml")
     assert takeover["spec"] == service["spec"]
     assert asked(takeover).route is Route.TAKEOVER
+    front, pods = objects("front.yaml")
+    assert (asked(front).route, asked(front).pods_service) == (
+        Route.FRONT,
+        pods["metadata"]["name"],
+    )
+    assert "selector" not in front["spec"]
+    assert pods["spec"]["selector"] == service["spec"]["selector"]
+    assert pods["spec"]["ports"] == front["spec"]["ports"] == service["spec"]["ports"]
 
 
 def test_backends_are_the_activators_service_and_its_port(installed: dict[Any, Any]) -> None:
