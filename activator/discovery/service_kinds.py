@@ -13,9 +13,10 @@ from activator.discovery.dialect import Dialect, Kind, Scope
 from activator.discovery.sink import Sink, SystemSink
 from activator.knative.labels import SERVICE_TYPE_LABEL
 from activator.objects.fields import ObjectKey, root
-from activator.plain import allotments, service, slices, workloads
+from activator.plain import allotments, pods_service, service, slices, workloads
 from activator.plain.allotments import Allotment
 from activator.plain.annotations import ENABLED
+from activator.plain.pods_service import Selecting
 from activator.plain.service import PlainService
 from activator.plain.slices import Slice
 from activator.plain.state import Services
@@ -46,13 +47,18 @@ class ServicesState:
         self.services.settled(reads_workloads=set(workloads.KINDS).isdisjoint(unread))
 
 
-def _parse_service(key: ObjectKey, obj: object, scope: Scope) -> PlainService | None:
-    return service.parse(obj)
+#: A Service that opts in, or None; then its selector and ports, for Services of route ``front``.
+_Read = tuple[PlainService | None, Selecting | None]
+_GONE: Final[_Read] = (None, None)
 
 
-def _warn_service(obj: object, parsed: PlainService | None, scope: Scope) -> str:
+def _parse_service(key: ObjectKey, obj: object, scope: Scope) -> _Read:
+    return service.parse(obj), pods_service.parse(obj)
+
+
+def _warn_service(obj: object, parsed: _Read | None, scope: Scope) -> str:
     """Return that a Service of a folder does not opt in; in a cluster most Services do not."""
-    if parsed is not None or not scope.folder:
+    if not scope.folder or (parsed is not None and parsed[0] is not None):
         return ""
     found = root(obj, "Service")
     metadata, spec = found["metadata"], found["spec"]
@@ -64,10 +70,9 @@ def _warn_service(obj: object, parsed: PlainService | None, scope: Scope) -> str
 
 
 def _put_service(
-    state: ServicesState, key: ObjectKey, old: PlainService | None, new: PlainService | None
+    state: ServicesState, key: ObjectKey, old: _Read | None, new: _Read | None
 ) -> None:
-    if old is not None or new is not None:
-        state.services.put_service(key, new)
+    state.services.put_service(key, *(new or _GONE))
 
 
 def _parse_slice(key: ObjectKey, obj: object, scope: Scope) -> Slice | Allotment | None:

@@ -19,6 +19,7 @@ from activator.lab.scenarios import (
     other_port,
     plain_api_server_away,
     plain_cold_start,
+    plain_front,
     plain_kill,
     plain_late_probe,
     plain_rollout,
@@ -70,6 +71,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     admission.SCENARIO,
     event_stream.SCENARIO,
     adaptive_limit.SCENARIO,
+    plain_front.SCENARIO,
 )
 
 

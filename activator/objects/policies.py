@@ -27,13 +27,11 @@ HASH_KEY: Final = "activator.dev/hash-key"
 STICKY: Final = "activator.dev/sticky"
 STICKY_OVERFLOW: Final = "activator.dev/sticky-overflow"
 ADAPTIVE: Final = "activator.dev/adaptive-concurrency"
+#: The annotations about the pod of each request (``Policies.places_like``).
+PLACING: Final = (LOAD_BALANCING, HASH_KEY, STICKY, STICKY_OVERFLOW, ADAPTIVE)
 #: All annotations that select policies.
 ANNOTATIONS: Final = (
-    LOAD_BALANCING,
-    HASH_KEY,
-    STICKY,
-    STICKY_OVERFLOW,
-    ADAPTIVE,
+    *PLACING,
     *queue_order.ANNOTATIONS,
     *request_policies.ANNOTATIONS,
 )

@@ -1,4 +1,4 @@
-"""Reads the port that is allotted to a Service with route ``takeover``, from its takeover slice.
+"""Reads the port that is allotted to a Service, from the slice that the scaler writes for it.
 
 The program ``activator scale`` writes these slices, and every activator listens on the port.
 """
@@ -25,6 +25,7 @@ class Allotment(NamedTuple):
         service: the name of the Service, in the namespace of the slice.
         port: where the activators listen for this Service alone; 0 if the annotation is wrong.
         is_empty: whether the slice lists no activator, so that new connections reach the pods.
+            With route ``front`` it then lists the pods: each of them has a target.
         is_ipv6: the family of its addresses.
         activators: the addresses of activators that it lists.
     """
@@ -50,17 +51,19 @@ def parse(obj: object) -> Allotment | None:
     metadata = slice_["metadata"]
     if not is_takeover(metadata):
         return None
+    activators = frozenset(
+        ip_of(address)
+        for endpoint in slice_["endpoints"].items()
+        if endpoint["targetRef"].value is None
+        for address in endpoint["addresses"].items()
+    )
     return Allotment(
         metadata["creationTimestamp"].text(),
         metadata["labels"].at(SERVICE_LABEL).text(),
         port_of(metadata),
-        not slice_["endpoints"].sequence(),
+        not activators,
         slice_["addressType"].text() == "IPv6",
-        frozenset(
-            ip_of(address)
-            for endpoint in slice_["endpoints"].items()
-            for address in endpoint["addresses"].items()
-        ),
+        activators,
     )
 
 

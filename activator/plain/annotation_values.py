@@ -19,7 +19,8 @@ _MOST_HOSTS: Final = 256
 _HOST: Final = re.compile(
     r"(?=.{1,253}$)(\*\.)?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"
 )
-_PORT_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+#: The name of a port, or of a Service.
+_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _TARGET: Final = re.compile(
     r"(?:(?P<group>[a-z0-9][a-z0-9.-]{0,252})/(?P<version>v[a-z0-9]{1,62})/)?"
     r"(?P<kind>[A-Za-z][A-Za-z0-9]{0,62})/(?P<name>[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)"
@@ -42,11 +43,13 @@ class Route(Enum):
     """How requests get to the activator.
 
     SHARED: an ingress sends them to the activator's Service. TAKEOVER: the activator's addresses
-    are endpoints of the Service while its pods cannot take requests.
+    are endpoints of the Service while its pods cannot take requests. FRONT: the Service has no
+    selector, and all its endpoints come from the scaler: activators or pods, never both.
     """
 
     SHARED = "shared"
     TAKEOVER = "takeover"
+    FRONT = "front"
 
 
 class ReadinessPolicy(Enum):
@@ -152,9 +155,18 @@ def hosts(field: Field) -> tuple[str, ...] | None:
 
 def port(field: Field) -> str | None:
     """Read the name or the number of a port."""
+    return _label(field, "the name or the number of a port of the Service")
+
+
+def service(field: Field) -> str | None:
+    """Read the name of a Service in the same namespace."""
+    return _label(field, "the name of a Service in the same namespace")
+
+
+def _label(field: Field, allowed: str) -> str | None:
     text = text_of(field)
-    if text and not _PORT_NAME.fullmatch(text):
-        field.expected("the name or the number of a port of the Service")
+    if text and not _LABEL.fullmatch(text):
+        field.expected(allowed)
     return text or None
 
 

@@ -44,6 +44,7 @@ class Annotations:
         readiness: what makes a pod usable.
         probe: the activator's probe; None for the one of the container.
         route: how requests get to the activator.
+        pods_service: with route ``front``: the Service whose selector finds the pods.
         owner: what scales the workload.
         scale: the numbers of the autoscaler.
         policies: which pod gets a request, how many requests a pod gets, and which is next.
@@ -59,9 +60,20 @@ class Annotations:
     readiness: ReadinessPolicy = ReadinessPolicy.AUTO
     probe: ChosenProbe | None = None
     route: Route = Route.SHARED
+    pods_service: str = ""
     owner: Owner = Owner.SELF
     scale: Rules = Rules()  # noqa: RUF009  # frozen, so all may share it
     policies: Policies = NO_POLICIES
+
+    @property
+    def is_bypassed(self) -> bool:
+        """Whether clients connect to ready pods, so that the activators see no such request.
+
+        With route ``front`` they do, unless the activators must place each request at a pod.
+        """
+        if self.route is not Route.FRONT:
+            return self.route is Route.TAKEOVER
+        return not self.container_concurrency and self.policies.places_like(NO_POLICIES)
 
 
 def is_enabled(metadata: Field) -> bool:
@@ -203,6 +215,10 @@ TABLE: Final[Mapping[str, Row]] = {
     "route": Row(
         *("route", values.enum_of(Route), _words(Route), "`shared`"),
         "How requests get to the activator.",
+    ),
+    "pods-service": Row(
+        *("pods_service", values.service, "name of a Service in the namespace", ""),
+        "With route `front`: the Service whose selector finds the pods.",
     ),
     "owner": Row(
         *("owner", values.enum_of(Owner), _words(Owner), "`self`"),

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from activator.plain.matches import known_target
-from activator.plain.service import PlainService, Port
+from activator.plain.service import PlainService, Port, Refusal
 from activator.plain.slices import Slice
 from activator.plain.workloads import KINDS, SHORT_KINDS, Workload
 
@@ -21,15 +21,18 @@ _SHOWN: Final = 3
 class ProblemReason(StrEnum):
     """Why a Service does not work as its annotations ask.
 
-    REFUSED: the Service cannot be buffered at all. NO_SCALABLE_TARGET: no workload is found, so
+    REFUSED: the Service cannot be buffered at all. TAKEOVER_CANNOT_LIMIT, WRONG_PODS_SERVICE: the
+    same, with a word of its own (service.Refusal). NO_SCALABLE_TARGET: no workload is found, so
     none can be scaled. SEVERAL_TARGETS: more than one is found. UNKNOWN_TARGET_KIND: the annotation
-    names a kind that needs its group and version. HOST_CONFLICT: an older Service has
-    a host. PORT_CONFLICT: an older slice has the allotted port. NO_SUCH_PORT: slices list pods, but
-    not the buffered port. OWN_PORT: slices list the activator itself. LIMITED: an annotation has
-    no effect, or a field of the Service limits the activator.
+    names a kind that needs its group and version. HOST_CONFLICT: an older Service has a host.
+    PORT_CONFLICT: an older slice has the allotted port. NO_SUCH_PORT: slices list pods, but not the
+    buffered port. OWN_PORT: slices list the activator itself. LIMITED: an annotation has no effect,
+    or a field of the Service limits the activator.
     """
 
     REFUSED = "refused"
+    TAKEOVER_CANNOT_LIMIT = Refusal.TAKEOVER_CANNOT_LIMIT.value
+    WRONG_PODS_SERVICE = Refusal.WRONG_PODS_SERVICE.value
     NO_SCALABLE_TARGET = "no-scalable-target"
     SEVERAL_TARGETS = "several-targets"
     UNKNOWN_TARGET_KIND = "unknown-target-kind"
@@ -50,7 +53,7 @@ class Problem(NamedTuple):
 def of_service(service: PlainService) -> Iterator[Problem]:
     """Yield the problems of a Service's own fields."""
     if service.refused:
-        yield Problem(ProblemReason.REFUSED, service.refused)
+        yield Problem(ProblemReason(service.refusal or ProblemReason.REFUSED), service.refused)
     for text in service.warnings:
         yield Problem(ProblemReason.LIMITED, text)
 

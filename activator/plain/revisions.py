@@ -61,6 +61,9 @@ def revision_of(service: PlainService, port: Port, workload: Workload | None) ->
     """
     asks = service.asks
     choice = choose(asks.readiness, asks.probe, workload, port.target, tls=port.tls)
+    why = choice.why
+    if service.is_front:
+        why = f"{why} Service {service.pods.name} lists the pods."
     return Revision(
         revision_id(service.key),
         uid=service.uid,
@@ -71,7 +74,7 @@ def revision_of(service: PlainService, port: Port, workload: Workload | None) ->
         idle_timeout=asks.idle_timeout,
         readiness=choice.readiness,
         probe=probe_spec(choice.probe),
-        probe_why=choice.why,
+        probe_why=why,
         policies=asks.policies,
         behind_queue_proxy=False,
         tls=port.tls,

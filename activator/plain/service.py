@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from activator.objects import policies
@@ -15,10 +16,11 @@ from activator.objects.fields import Field, ObjectKey, Problems, identify, root
 from activator.plain.annotation_values import Route
 from activator.plain.annotations import PREFIX, Annotations, is_enabled, unknown
 from activator.plain.annotations import read as read_annotations
-from throttler.model import AppProtocol
+from throttler.model import NO_POLICIES, AppProtocol
 
 #: The annotation that chooses the buffered port.
 PORT: Final = f"{PREFIX}port"
+PODS_SERVICE: Final = f"{PREFIX}pods-service"
 _CONCURRENCY: Final = f"{PREFIX}container-concurrency"
 
 _MAX_PORT: Final = 65_535
@@ -31,10 +33,21 @@ _TLS: Final = frozenset({"https", "kubernetes.io/wss"})
 #: Kubernetes' own proxies leave a Service with this label to another one.
 PROXY_LABEL: Final = "service.kubernetes.io/service-proxy-name"
 _POLICIES: Final = ("externalTrafficPolicy", "internalTrafficPolicy")
-_TAKEOVER_TLS: Final = (
-    "route takeover needs a port without TLS, and appProtocol names TLS: clients would send the "
-    "activator a handshake, and it has no certificate of the Service; use route shared"
+_CANNOT_LIMIT: Final = (
+    f"route takeover cannot limit requests per pod, and {_CONCURRENCY} asks for it: clients "
+    f"connect to ready pods past the activators; use route front, or remove the limit"
 )
+
+
+class Refusal(StrEnum):
+    """Why a Service is refused, where people need a word of its own for it.
+
+    TAKEOVER_CANNOT_LIMIT: a limit of requests per pod with route ``takeover``.
+    WRONG_PODS_SERVICE: route ``front``, and no Service finds its pods.
+    """
+
+    TAKEOVER_CANNOT_LIMIT = "takeover-cannot-limit"
+    WRONG_PODS_SERVICE = "wrong-pods-service"
 
 
 class Port(NamedTuple):
@@ -62,12 +75,14 @@ class PlainService:
     Attributes:
         uid: identity of the object.
         created: ``creationTimestamp``, in RFC 3339.
-        selector: labels of its pods.
+        selector: labels of its pods. With route ``front`` the pods-service has them.
         asks: what its annotations ask for.
         port: the buffered port; None if the Service is refused.
         refused: why it cannot be buffered; empty if it can.
+        refusal: the word for that; None for the general one.
         warnings: sentences about what will not work as expected.
         local: the field that has traffic policy ``Local``; empty for none.
+        selects_beside: whether it has route ``front`` and a selector of its own.
         is_broken: whether its annotations or fields cannot be read, so that ``asks`` is empty.
         families: types of its addresses, as EndpointSlices name them.
         proxy: the proxy that serves it instead of Kubernetes' own; empty for that one.
@@ -85,6 +100,18 @@ class PlainService:
     proxy: str = ""
     is_broken: bool = False
     local: str = ""
+    refusal: Refusal | None = None
+    selects_beside: bool = False
+
+    @property
+    def is_front(self) -> bool:
+        """Whether the scaler writes all its endpoints."""
+        return self.asks.route is Route.FRONT
+
+    @property
+    def pods(self) -> ObjectKey:
+        """The Service whose slices list its pods."""
+        return self.key._replace(name=self.asks.pods_service) if self.is_front else self.key
 
 
 def parse(obj: object) -> PlainService | None:
@@ -111,16 +138,17 @@ def _parse(obj: object, asks: Annotations) -> PlainService:
     service = root(obj, "Service")
     metadata, spec = service["metadata"], service["spec"]
     selector = spec["selector"]
-    refused = _refused(spec, asks)
+    refusal, refused = _refused(service, asks)
     annotation = metadata["annotations"].at(PORT)
     port, unclear = (None, "") if refused else _port(spec["ports"], asks.port, annotation)
-    if port is not None and port.tls and asks.route is Route.TAKEOVER:
-        port, unclear = None, _TAKEOVER_TLS
+    if port is not None and port.tls and asks.route is not Route.SHARED:
+        port, unclear = None, _needs(asks, "a port without TLS", _TLS_WHY)
+    is_front = asks.route is Route.FRONT
     return PlainService(
         identify(obj, "Service"),
         metadata["uid"].text(),
         metadata["creationTimestamp"].text(),
-        {str(name): selector.at(str(name)).text() for name in selector.mapping()},
+        {} if is_front else labels(selector),
         asks,
         port,
         refused or unclear,
@@ -128,7 +156,18 @@ def _parse(obj: object, asks: Annotations) -> PlainService:
         _families(spec),
         metadata["labels"].at(PROXY_LABEL).text(),
         local=_local(spec),
+        refusal=refusal,
+        selects_beside=is_front and bool(selector.mapping()),
     )
+
+
+def labels(selector: Field) -> Mapping[str, str]:
+    """Return the labels of a selector.
+
+    Raises:
+        ManifestError: it is no object, or a label is no text.
+    """
+    return {str(name): selector.at(str(name)).text() for name in selector.mapping()}
 
 
 def _local(spec: Field) -> str:
@@ -142,17 +181,35 @@ def _families(spec: Field) -> tuple[str, ...]:
     return listed or ("IPv6" if ":" in spec["clusterIP"].text() else "IPv4",)
 
 
-def _refused(spec: Field, asks: Annotations) -> str:
+_TLS_WHY: Final = (
+    "appProtocol names TLS: clients would send the activator a handshake, and it has no "
+    "certificate of the Service"
+)
+_HEADLESS_WHY: Final = "the Service is headless: clients connect to the port of the pods"
+
+
+def _needs(asks: Annotations, what: str, why: str) -> str:
+    return f"route {asks.route.value} needs {what}, and {why}; use route shared"
+
+
+def _refused(service: Field, asks: Annotations) -> tuple[Refusal | None, str]:
+    """Return why a Service cannot be buffered, and the word for it."""
+    spec, name = service["spec"], service["metadata"]["name"].text()
     if spec["type"].text() == "ExternalName":
-        return "type ExternalName has no pods to balance over"
-    if not spec["selector"].mapping():
-        return "the Service has no selector, so no workload belongs to it"
-    if asks.route is Route.TAKEOVER and spec["clusterIP"].text() == "None":
-        return (
-            "route takeover needs a ClusterIP, and the Service is headless: clients connect to "
-            "the port of the pods; use route shared"
+        return None, "type ExternalName has no pods to balance over"
+    if asks.route is not Route.FRONT and not spec["selector"].mapping():
+        return None, "the Service has no selector, so no workload belongs to it"
+    if asks.route is not Route.SHARED and spec["clusterIP"].text() == "None":
+        return None, _needs(asks, "a ClusterIP", _HEADLESS_WHY)
+    if asks.route is Route.TAKEOVER and asks.container_concurrency:
+        return Refusal.TAKEOVER_CANNOT_LIMIT, _CANNOT_LIMIT
+    if asks.route is Route.FRONT and asks.pods_service in ("", name):
+        found = "which names the Service itself" if asks.pods_service else "which is missing"
+        return Refusal.WRONG_PODS_SERVICE, (
+            f"route front needs the annotation {PODS_SERVICE}, {found}: name another Service, "
+            f"whose selector finds the pods"
         )
-    return ""
+    return None, ""
 
 
 def _port(ports: Field, wanted: str, annotation: Field) -> tuple[Port | None, str]:
@@ -178,10 +235,15 @@ def _port(ports: Field, wanted: str, annotation: Field) -> tuple[Port | None, st
             f"none of the ports {', '.join(known)} is named {', '.join(_NAMES)}: choose one with "
             f"the annotation {PORT}"
         )
-    return (_read(found[0]), "") if found else (None, problem)
+    return (read_port(found[0]), "") if found else (None, problem)
 
 
-def _read(port: Field) -> Port:
+def read_port(port: Field) -> Port:
+    """Return a port of a Service.
+
+    Raises:
+        ManifestError: a field is wrong.
+    """
     number = port["port"].whole(minimum=1, maximum=_MAX_PORT, default=0)
     target = port["targetPort"]
     name, app_protocol = port["name"].text(), port["appProtocol"].text()
@@ -207,18 +269,21 @@ def _warnings(metadata: Field, spec: Field, asks: Annotations, port: Port | None
         found.append(text)
     if port is not None:
         found += _about_protocol(spec["ports"], port)
-    takeover = asks.route is Route.TAKEOVER
-    if takeover and (policy := _local(spec)):
+    if asks.route is not Route.SHARED and (policy := _local(spec)):
         found.append(
-            f"{policy} Local with route takeover: a node without an activator refuses the "
-            f"connections of a sleeping service, so the last pod stays while one of its nodes has "
-            f"no activator"
+            f"{policy} Local with route {asks.route.value}: a node without an activator refuses "
+            f"the connections of a sleeping service, so the last pod stays while one of its nodes "
+            f"has no activator"
         )
-    if takeover and spec["sessionAffinity"].text() == "ClientIP" and asks.container_concurrency:
+    if asks.route is Route.TAKEOVER and not asks.policies.places_like(NO_POLICIES):
+        given = metadata["annotations"].mapping()
+        names = ", ".join(name for name in policies.PLACING if given.get(name))
         found.append(
-            "sessionAffinity ClientIP with container-concurrency: a client stays with its pod "
-            "even when that pod is full"
+            f"route takeover with {names}: clients connect to ready pods past the activators, so "
+            f"that has no effect there; use route front"
         )
+    if asks.pods_service and asks.route is not Route.FRONT:
+        found.append(f"the annotation {PODS_SERVICE} has no effect without route front")
     return found
 
 

@@ -168,11 +168,18 @@ def _endpoint(entry: Field) -> Endpoint:
     ip = ip_of(addresses[0])
     if not may_be_pod(ip):
         addresses[0].expected("the address of a pod: not unspecified, link-local or multicast")
-    return Endpoint(ip, uid, _condition(entry["conditions"]))
+    return Endpoint(ip, uid, condition_of(entry["conditions"]))
 
 
-def _condition(conditions: Field) -> Condition:
-    """Return what a pod may take; an absent condition reads as the API defines it."""
+def condition_of(conditions: Field) -> Condition:
+    """Return what a pod may take; an absent condition reads as the API defines it.
+
+    Arguments:
+        conditions: of an endpoint.
+
+    Raises:
+        ManifestError: a condition is no boolean.
+    """
     ready = conditions["ready"].boolean(default=True)
     serving = conditions["serving"].boolean(default=ready)
     if conditions["terminating"].boolean(default=False):

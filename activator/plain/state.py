@@ -18,6 +18,7 @@ from activator.plain.allotments import Allotment
 from activator.plain.hosts import Claim, Hosts
 from activator.plain.matches import Matches, known_target
 from activator.plain.own_listeners import NO_LISTENERS, OwnListeners
+from activator.plain.pods_service import Fronts, Selecting
 from activator.plain.port_claims import PortClaims
 from activator.plain.problems import Problem
 from activator.plain.revisions import endpoints_of, revision_id, revision_of, route_of
@@ -64,18 +65,21 @@ class _Known:
     """The objects of one Service, and the values that the sink has of it.
 
     Attributes:
+        pods: the Service whose slices list the pods; None for a Service that does not opt in.
         port: the last buffered port. Pods of a deleted Service may finish requests behind it.
-        joined: the port whose endpoints the sink has; None if a slice has changed since.
+        joined: the port whose endpoints the sink has, with ``pods``; None if a slice has changed
+            since.
         revision, endpoints, activators, route: as last passed to the sink; None, an empty set and
             ``Route()`` for nothing.
         own: endpoints that lead back to this process, with the setting of each port.
     """
 
     service: PlainService | None = None
+    pods: RevisionID | None = None
     slices: dict[ObjectKey, Slice] = field(default_factory=dict)
     allotments: dict[ObjectKey, Allotment] = field(default_factory=dict)
     port: Port | None = None
-    joined: Port | None = None
+    joined: tuple[Port, RevisionID | None] | None = None
     revision: Revision | None = None
     endpoints: Mapping[AppProtocol, ListedEndpoints] | None = None
     activators: frozenset[str] = frozenset()
@@ -111,6 +115,7 @@ class Services:
         self._cluster_domain = cluster_domain
         self._own = own
         self._known: dict[RevisionID, _Known] = {}
+        self._fronts = Fronts()
         # A dict, not a set: it keeps the order of the changes.
         self._changed: dict[RevisionID, None] = {}
         self._matches: Matches[RevisionID] = Matches()
@@ -121,11 +126,26 @@ class Services:
 
     # -- objects ------------------------------------------------------------------------------
 
-    def put_service(self, key: ObjectKey, service: PlainService | None) -> None:
-        """Replace a Service; None if it is deleted, or does not opt in any more."""
-        id_ = revision_id(key)
-        known = self._known.setdefault(id_, _Known())
+    def put_service(
+        self, key: ObjectKey, service: PlainService | None, selecting: Selecting | None = None
+    ) -> None:
+        """Replace a Service.
+
+        Arguments:
+            service: None if it is deleted, or does not opt in any more.
+            selecting: what it selects; None if it is deleted.
+        """
+        known = self._known.setdefault(revision_id(key), _Known())
+        self._fronts.move(key, known.service, service)
         known.service = service
+        known.pods = None if service is None else revision_id(service.pods)
+        for each in (key, *self._fronts.select(key, selecting)):
+            self._follow(each)
+
+    def _follow(self, key: ObjectKey) -> None:
+        """Follow the workloads of a Service, and publish it again."""
+        id_ = revision_id(key)
+        service = self._resolved(self._known[id_])
         if service is None or service.port is None:
             self._matches.unfollow(id_)
         else:
@@ -136,6 +156,15 @@ class Services:
             self._matches.follow(id_, key.namespace, selector, named)
         self._changed[id_] = None
 
+    def _resolved(self, known: _Known) -> PlainService | None:
+        return None if known.service is None else self._fronts.resolve(known.service)
+
+    def _slices(self, known: _Known) -> Iterable[Slice]:
+        """Return the slices that list the pods of a Service."""
+        if known.pods is not None:
+            known = self._known.get(known.pods, _Known())
+        return known.slices.values()
+
     def put_slice(
         self, key: ObjectKey, old: Slice | Allotment | None, new: Slice | Allotment | None
     ) -> None:
@@ -143,16 +172,17 @@ class Services:
         for part in (old, new):
             if part is None:
                 continue
-            id_ = revision_id(ObjectKey("Service", key.namespace, part.service))
-            known = self._known.setdefault(id_, _Known())
-            known.joined = None
+            service = ObjectKey("Service", key.namespace, part.service)
+            known = self._known.setdefault(revision_id(service), _Known())
+            for each in map(revision_id, (service, *self._fronts.of.get(service))):
+                self._known[each].joined = None
+                self._changed[each] = None
             parts: dict[ObjectKey, Slice] | dict[ObjectKey, Allotment]
             parts = known.slices if isinstance(part, Slice) else known.allotments
             if part is new:
                 parts[key] = part  # type: ignore[assignment] # both are of one type
             else:
                 parts.pop(key, None)
-            self._changed[id_] = None
 
     def put_workload(self, key: ObjectKey, workload: Workload | None) -> None:
         """Replace a Deployment or a StatefulSet; None if it is deleted."""
@@ -176,7 +206,7 @@ class Services:
         return False
 
     def _publish(self, id_: RevisionID, known: _Known) -> None:
-        service = known.service
+        service = self._resolved(known)
         if service is None or service.port is None:
             self._withdraw(id_, known)
             self._report(id_, known, () if service is None else problems.of_service(service))
@@ -204,19 +234,22 @@ class Services:
             known.revision = revision
 
     def _set_endpoints(self, id_: RevisionID, known: _Known) -> None:
-        if known.port is None or known.joined == known.port:
+        if known.port is None or known.joined == (known.port, known.pods):
             return
-        pods = join(known.slices.values(), known.port.name, ipv6=self._ipv6)
-        known.own = self._own_addresses(known, known.port, pods)
+        slices = self._slices(known)
+        pods = join(slices, known.port.name, ipv6=self._ipv6)
+        known.own = self._own_addresses(slices, known.port, pods)
         endpoints = endpoints_of(pods, known.port, known.own)
         if known.endpoints != endpoints:
             self._sink.set_endpoints(id_, endpoints)
             known.endpoints = endpoints
-        known.joined = known.port
+        known.joined = known.port, known.pods
 
-    def _own_addresses(self, known: _Known, port: Port, pods: Iterable[str]) -> Mapping[str, str]:
+    def _own_addresses(
+        self, slices: Iterable[Slice], port: Port, pods: Iterable[str]
+    ) -> Mapping[str, str]:
         """Return the addresses that lead back to this process, with the setting of each port."""
-        numbers = {each.ports.get(port.name, 0) for each in known.slices.values()}
+        numbers = {each.ports.get(port.name, 0) for each in slices}
         return self._own.among(pods) if any(map(self._own.has_port, numbers)) else {}
 
     def _set_activators(self, id_: RevisionID, known: _Known, port: Port) -> None:
@@ -309,7 +342,7 @@ class Services:
             yield from problems.of_target(service, workloads)
         yield from problems.of_hosts(self._hosts.conflicts(Claim(service.created, str(id_))))
         yield from problems.of_port(*self._ports.refused(id_))
-        yield from problems.of_slices(service.port, known.slices.values())
+        yield from problems.of_slices(service.port, self._slices(known))
         yield from problems.of_own_ports(known.own)
 
     def _report(self, id_: RevisionID, known: _Known, found: Iterable[Problem]) -> None:

@@ -214,13 +214,13 @@ class ScaleSettings:
         SERVICE, "ACTIVATOR_ACTIVATORS", TAKEOVER,
         Derived("SYSTEM_NAMESPACE/activator-service", _own_activators),
         "The Service whose EndpointSlices list the activators. Their addresses become endpoints "
-        "of the Services with route `takeover`.",
+        "of the Services with route `takeover` or `front`.",
         "The Service of the manifests.",
     )
     takeover_ports: range = _setting(
         PORT_RANGE, "ACTIVATOR_TAKEOVER_PORTS", TAKEOVER,
         f"{DEFAULT_RANGE.start}-{DEFAULT_RANGE.stop - 1}",
-        "Ports of the activators, one for each Service with route `takeover`.",
+        "Ports of the activators, one for each Service with route `takeover` or `front`.",
         "Room for 1,000 Services, below the ports that the kernel gives to connections.",
     )
 

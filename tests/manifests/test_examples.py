@@ -181,6 +181,14 @@ def test_the_sleeping_deployment_is_what_its_service_selects() -> None:
     probe, waits = container["startupProbe"], service["metadata"]["annotations"]
     loads = probe["failureThreshold"] * probe["periodSeconds"]
     assert int(waits["activator.dev/wait-seconds"]) > loads
+    front, pods = objects("front.yaml")
+    assert (asked(front).route, asked(front).pods_service) == (
+        Route.FRONT,
+        pods["metadata"]["name"],
+    )
+    assert "selector" not in front["spec"]
+    assert pods["spec"]["selector"] == service["spec"]["selector"]
+    assert pods["spec"]["ports"] == front["spec"]["ports"] == service["spec"]["ports"]
 
 
 def test_backends_are_the_activators_service_and_its_port(installed: dict[Any, Any]) -> None:

@@ -96,9 +96,25 @@ async def play(kube: Cluster) -> None:
         await until(lambda: kube.calls("create", "endpointslices"), "a takeover slice")
         await kube.set_ready("web", 1)
         await until(lambda: kube.calls("patch", "endpointslices"), "a slice without endpoints")
+        await kube.annotate("web", route="front", pods_service="hello")
+        web = "/api/v1/namespaces/shop/services/web"
+        await kube.send("PATCH", web, {"spec": {"selector": None}})
+        await leave_behind(kube, "web")
+        await until(lambda: kube.calls("delete", "endpoints"), "no Endpoints")
         await kube.annotate("web", enabled=None)
         await until(lambda: kube.calls("delete", "endpointslices"), "no takeover slice")
         await until(lambda: kube.calls("patch", "events"), "an Event that is repeated")
+
+
+async def leave_behind(kube: Cluster, name: str) -> None:
+    """Leave what Kubernetes keeps of a Service without a selector."""
+    labels = {
+        "kubernetes.io/service-name": name,
+        "endpointslice.kubernetes.io/managed-by": "endpointslicemirroring-controller.k8s.io",
+    }
+    metadata = {"name": f"{name}-m", "namespace": "shop", "labels": labels}
+    body = {"metadata": metadata, "addressType": "IPv4", "ports": [], "endpoints": []}
+    await kube.send("POST", "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices", body)
 
 
 async def activators(kube: Cluster, address: str) -> None:

@@ -240,6 +240,7 @@ def test_the_scaler_writes_replicas_slices_events_and_nothing_of_pods(
         ("endpointslices", "", "patch"),
         ("endpointslices", "", "delete"),
         ("endpointslices/restricted", "", "create"),
+        ("endpoints", "", "delete"),
         ("events", "", "create"),
         ("events", "", "patch"),
         ("selfsubjectaccessreviews", "", "create"),

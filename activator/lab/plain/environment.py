@@ -123,7 +123,8 @@ class PlainEnvironment:
         Arguments:
             probe: the readiness probe; None for one that only connects.
             arguments: options of the pods' processes.
-            annotations: of the Service, without their prefix; ``enabled`` is set.
+            annotations: of the Service, without their prefix; ``enabled`` is set. The Service that
+                ``pods-service`` names is created, too.
         """
         switches = frozenset({"Ready"} if probe and "httpGet" in probe else ())
         handle = ServiceHandle(self, name, switches)
@@ -132,7 +133,13 @@ class PlainEnvironment:
         made = deployment(name, replicas=replicas, probe=probe or TCP_PROBE, arguments=arguments)
         self.cluster.create(DEPLOYMENTS, made)
         asked = {"enabled": "true", **(annotations or {})}
-        self.cluster.create(SERVICES, service(name, annotations=asked))
+        found = service(name, annotations=asked)
+        if front := asked.get("pods-service"):
+            handle.pods_service = front
+            behind = service(front)
+            behind["spec"]["selector"] = found["spec"].pop("selector")
+            self.cluster.create(SERVICES, behind)
+        self.cluster.create(SERVICES, found)
         await handle.until_listed(replicas)
         await handle.until_view(
             "the activator knows the Service",

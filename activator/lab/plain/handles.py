@@ -22,6 +22,8 @@ class ServiceHandle:
         Arguments:
             switches: the switches of its pods that have an effect.
         """
+        #: The Service whose slices list the pods.
+        self.pods_service = name
         self._environment = environment
         self._name = name
         self._switches = switches
@@ -84,7 +86,7 @@ class ServiceHandle:
         """Return when Kubernetes lists so many pods as ready, and no others."""
 
         def is_so() -> bool:
-            listed = self._environment.cluster.listed(self._name)
+            listed = self._environment.cluster.listed(self.pods_service)
             ready = [each for each in listed if each["conditions"]["ready"] and "targetRef" in each]
             return len(ready) == count == len(listed)
 

@@ -109,6 +109,10 @@ ADVICE: Final[Mapping[str, Advice]] = {
         "Run an activator on each node, as a DaemonSet does, or use route shared.",
         (_ACTIVATORS, f"{_ANNOTATE}route=shared"),
     ),
+    Reason.TAKEOVER_CANNOT_LIMIT.value: _event("Use route front, or remove the limit."),
+    Reason.WRONG_PODS_SERVICE.value: _event("Name a Service that has the selector of the pods."),
+    Reason.FRONT_HAS_SELECTOR.value: _event("Remove spec.selector: the Event has the command."),
+    Reason.STALE_SLICES.value: _event("The scaler deletes them, as does the Event's command."),
     Reason.SERVICE_WARNING.value: _event("The Service works, with this limit."),
     Reason.OWNER_UNREADABLE.value: _event("Add the missing rule, which the Event shows."),
     Reason.HPA_CANNOT_WAKE.value: Advice(

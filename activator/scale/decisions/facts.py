@@ -16,7 +16,7 @@ def read(joined: Joined, rights: Rights) -> Facts:
     """Return the facts about a Service, without the findings of the parts."""
     service, found, ready = joined
     if service.refused:
-        reason = reasons.SERVICE_REFUSED
+        reason = service.refusal or reasons.SERVICE_REFUSED
         return Facts(service, None, None, ready, reason, service.refused)
     if found.look_up is not None:
         found = _looked_up(service, found, rights)

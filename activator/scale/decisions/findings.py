@@ -5,11 +5,13 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from activator.plain.service import Refusal
+
 
 class Reason(Enum):
     """Why something is not as a Service asks for it; the value is the word that people read."""
 
-    # The route takeover.
+    # The routes takeover and front.
     PORTS_EXHAUSTED = "ports-exhausted"
     PORT_CONFLICT = "port-conflict"
     SLICE_FORBIDDEN = "slice-forbidden"
@@ -18,7 +20,11 @@ class Reason(Enum):
     SLICE_CONTESTED = "slice-contested"
     NO_ACTIVATORS = "no-activators"
     NODE_WITHOUT_ACTIVATOR = "node-without-activator"
+    FRONT_HAS_SELECTOR = "front-has-selector"
+    STALE_SLICES = "stale-slices"
     # The Service itself.
+    TAKEOVER_CANNOT_LIMIT = Refusal.TAKEOVER_CANNOT_LIMIT.value
+    WRONG_PODS_SERVICE = Refusal.WRONG_PODS_SERVICE.value
     SERVICE_REFUSED = "service-refused"
     SERVICE_WARNING = "service-warning"
     # Other components that write replicas.

@@ -73,8 +73,8 @@ class Seen(NamedTuple):
         ready: pods that Kubernetes lists as ready.
         other_owner: an HPA or ScaledObject of the same workload, as in ``HPA shop/hello``; empty
             if there is none, or if the annotation names it as the owner.
-        slice_since: with route ``takeover``: since when the activators have been endpoints of the
-            Service, as the API server has confirmed; None if they are not.
+        slice_since: with the routes ``takeover`` and ``front``: since when the activators have been
+            endpoints of the Service, as the API server has confirmed; None if they are not.
         lease: seconds for which the Service counts as active after a cold start and after each
             request.
         decides: whether its rules decide about the workload: the oldest of its Services decides.
@@ -102,9 +102,10 @@ class Plan(NamedTuple):
         why: the rule behind the number of replicas, also where nothing is to be done; None where
             another owner decides.
         hold: why replicas stay as they are although a rule wants others.
-        takes_over: whether the takeover slice lists the activators.
-        active: whether KEDA and HPA must keep the workload awake. With route ``takeover`` the
-            activators first observe for a while that no request comes.
+        takes_over: whether the activators are endpoints of the Service. If not, route ``front``
+            lists the pods, and route ``takeover`` nothing.
+        active: whether KEDA and HPA must keep the workload awake. If requests bypass the
+            activators, these first observe for a while that no request comes.
         phase: see Phase.
         next: when to decide again at the latest, in seconds.
     """
@@ -268,7 +269,7 @@ class Planner:
         """
         has_pods = seen.replicas > 0 or seen.ready > 0
         is_idle = wanted == 0 or (_reads_load(asks) and self._is_unused(asks, seen, now))
-        closes = asks.route is Route.TAKEOVER and is_idle and has_pods
+        closes = asks.route is not Route.SHARED and is_idle and has_pods
         if not closes:
             if self._closing_since is not None and seen.current > 0 and _reads_load(asks):
                 # Other requests bypass the activators: the next observation is later.
@@ -279,7 +280,7 @@ class Planner:
 
     def _is_unused(self, asks: Annotations, seen: Seen, now: float) -> bool:
         """Return whether pods are ready, and the activators have seen no request for a while."""
-        is_blind = self._ready_since is not None and not asks.container_concurrency
+        is_blind = self._ready_since is not None and asks.is_bypassed
         return is_blind and not seen.current and not self._is_leased(seen, now)
 
     def _closes_at(self, asks: Annotations, seen: Seen) -> float:
@@ -292,8 +293,7 @@ class Planner:
             return _FOREVER
         if not seen.ready:
             return seen.slice_since
-        blind = not asks.container_concurrency
-        wait = min(asks.scale.idle, OBSERVATION) if blind else 0.0
+        wait = min(asks.scale.idle, OBSERVATION) if asks.is_bypassed else 0.0
         begins = max(self._closing_since, seen.slice_since)
         return max(begins, self._ready_since or begins) + max(wait, PROPAGATION)
 
@@ -309,9 +309,9 @@ class Planner:
 
         They stay for a moment after pods are ready: the proxies may not have the pods yet.
         """
-        if asks.route is not Route.TAKEOVER:
+        if asks.route is Route.SHARED:
             return False
-        if asks.container_concurrency or self._closing_since is not None:
+        if not asks.is_bypassed or self._closing_since is not None:
             return True
         return self._ready_since is None or now < self._ready_since + PROPAGATION
 

@@ -52,7 +52,7 @@ class Facts(NamedTuple):
     @property
     def is_settled(self) -> bool:
         """Whether they stay as they are until an object changes."""
-        return not (self.reason or self.findings or self.service.asks.route is Route.TAKEOVER)
+        return not (self.reason or self.findings) and self.service.asks.route is Route.SHARED
 
 
 class Record:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, final
 
+from activator.plain.service import Refusal
 from activator.scale.decisions import reasons
 from activator.scale.decisions.effects import Decided
 from activator.scale.decisions.findings import Reason
@@ -19,7 +20,7 @@ from activator.scale.workloads.targets import TargetProblem
 #: cluster or ends by itself; findings have the rest.
 LASTING: Final = frozenset(
     {
-        reasons.SERVICE_REFUSED,
+        *(reasons.SERVICE_REFUSED, *Refusal),
         *(problem.value for problem in TargetProblem),
         *(each.value for each in (Problem.FORBIDDEN, Problem.MISSING, Problem.REFUSED)),
         Problem.CONFLICT.value,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, final
 
 from activator.objects.fields import Field, ObjectKey, root
-from activator.plain.annotation_values import Owner
+from activator.plain.annotation_values import Owner, Route
 from activator.scale.decisions.findings import Finding, Reason
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.workloads.actuator import Target
@@ -165,14 +165,14 @@ class Owners:
         return min(max((each.polls for each in objects), default=0.0), _MOST_POLLS)
 
     def findings(
-        self, owner: Owner, target: Target, service: str, *, is_bypassed: bool = False
+        self, owner: Owner, target: Target, service: str, bypass: Route | None = None
     ) -> Sequence[Finding]:
         """Return what a user must know of the components that scale a workload.
 
         Arguments:
             owner: as for ``other_owner``.
             service: the name of the Service.
-            is_bypassed: whether requests to ready pods bypass the activators.
+            bypass: the route by which requests to ready pods bypass the activators.
         """
         hpas, objects = self._of(target)
         found = []
@@ -185,9 +185,9 @@ class Owners:
             found += _about_keda(objects, target, service)
         elif owner is Owner.HPA:
             found += _about_hpa(hpas, target)
-        if is_bypassed and owner in (Owner.KEDA, Owner.HPA):
+        if bypass and owner in (Owner.KEDA, Owner.HPA):
             mine: Sequence[_Hpa | _ScaledObject] = objects if owner is Owner.KEDA else hpas
-            found += [_load_unseen(each) for each in mine[:1] if not each.measures]
+            found += [_load_unseen(each, bypass) for each in mine[:1] if not each.measures]
         return found
 
 
@@ -206,12 +206,13 @@ def _unreadable(owner: Owner, kind: str, rule: str) -> str:
     return f"owner is {owner.value}, and {kind}s cannot be read; the scaler's role lacks {rule}"
 
 
-def _load_unseen(found: _Hpa | _ScaledObject) -> Finding:
+def _load_unseen(found: _Hpa | _ScaledObject, route: Route) -> Finding:
     kind = "metric" if isinstance(found, _Hpa) else "trigger"
     note = (
-        f"with route takeover, requests to ready pods bypass the activators, so their load asks "
-        f"for no second replica; add a {kind} of the pods' own load to {found.key.kind} "
-        f"{found.key.name}, as cpu, or set activator.dev/container-concurrency"
+        f"with route {route.value}, requests to ready pods bypass the activators, so their load "
+        f"asks for no second replica; add a {kind} of the pods' own load to {found.key.kind} "
+        f"{found.key.name}, as cpu, or use route front "
+        f"with activator.dev/container-concurrency"
     )
     return Finding(Reason.LOAD_UNSEEN, note)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import final
 
-from activator.plain.annotation_values import Route
+from activator.plain.index import Index
 from activator.plain.service import PlainService
-from activator.scale.cluster.index import Index
 from activator.scale.decisions.effects import Decided
 from activator.scale.decisions.findings import Finding
 from activator.scale.owners.flapping import Flapping
@@ -87,8 +86,8 @@ def make(context: Context) -> Part:
         if record is None or target is None:
             return
         asks = record.facts.service.asks
-        is_bypassed = asks.route is Route.TAKEOVER and not asks.container_concurrency
-        yield from owners.findings(asks.owner, target, name.name, is_bypassed=is_bypassed)
+        bypass = asks.route if asks.is_bypassed else None
+        yield from owners.findings(asks.owner, target, name.name, bypass)
         if (found := flapping.finding(scaled(target))) is not None:
             yield found
 

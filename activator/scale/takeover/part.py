@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import final
 
 from activator.objects.fields import ObjectKey
@@ -11,8 +11,7 @@ from activator.scale.decisions.effects import Decided
 from activator.scale.decisions.plan import Phase, Plan
 from activator.scale.part import Context, Part
 from activator.scale.reports.load import Name
-from activator.scale.takeover.activators import Activators
-from activator.scale.takeover.pod_nodes import PodNodes
+from activator.scale.takeover.pods import Pods, usable
 from activator.scale.takeover.ports import Ports
 from activator.scale.takeover.slice_writer import SliceWriter
 from activator.scale.takeover.takeovers import Takeovers
@@ -20,10 +19,12 @@ from activator.scale.takeover.takeovers import Takeovers
 
 @final
 class Slices:
-    """Reads takeover slices, and the slices of the activators (objects.View).
+    """Reads the slices of all Services, and so the addresses of the activators (objects.View).
 
     Arguments:
-        takeovers, activators, pod_nodes: get each slice.
+        takeovers, pods: get each slice.
+        activators: the Service whose endpoints are the activators.
+        with_fronts: returns a Service and its fronts, as far as they opt in.
         clock: seconds, monotonic.
         changed: called with a Service whose takeover slice has changed.
         poke: called after each change.
@@ -32,35 +33,40 @@ class Slices:
     def __init__(
         self,
         takeovers: Takeovers,
-        activators: Activators,
-        pod_nodes: PodNodes,
+        pods: Pods,
+        activators: ObjectKey,
+        with_fronts: Callable[[Name], Iterable[Name]],
         clock: Callable[[], float],
         changed: Callable[[Name], object],
         poke: Callable[[], object],
     ) -> None:
         self._takeovers = takeovers
         self._activators = activators
-        self._pod_nodes = pod_nodes
+        self._pods = pods
+        self._with_fronts = with_fronts
         self._clock = clock
         self._changed = changed
         self._poke = poke
 
     def put(self, key: ObjectKey, obj: object) -> None:
         """See objects.View."""
-        self._pod_nodes.put(key, obj)
-        if self._activators.observe(obj):
-            self._takeovers.set_activators(self._activators.by_family)
-            self._poke()
+        self._note_pods(self._pods.put(key, obj))
         self._note(self._takeovers.observe(obj, self._clock()))
 
     def remove(self, key: ObjectKey) -> None:
         """See objects.View."""
-        self._pod_nodes.remove(key)
+        self._note_pods(self._pods.remove(key))
         obj = {"metadata": {"namespace": key.namespace, "name": key.name}}
-        if self._activators.deleted(obj):
-            self._takeovers.set_activators(self._activators.by_family)
-            self._poke()
         self._note(self._takeovers.deleted(obj, self._clock()))
+
+    def _note_pods(self, services: Iterable[ObjectKey]) -> None:
+        for key in services:
+            if key == self._activators:
+                self._takeovers.set_activators(usable(self._pods.of(key)))
+                self._poke()
+            for name in self._with_fronts(Name(key.namespace, key.name)):
+                self._takeovers.touch(name, self._clock())
+                self._poke()
 
     def _note(self, name: Name | None) -> None:
         if name is not None:
@@ -70,7 +76,7 @@ class Slices:
 
 @final
 class TakingOver:
-    """Carries out the route ``takeover`` of each decision (effects.Effect)."""
+    """Carries out the routes ``takeover`` and ``front`` of each decision (effects.Effect)."""
 
     def __init__(self, takeovers: Takeovers, writer: SliceWriter) -> None:
         self._takeovers = takeovers
@@ -84,16 +90,14 @@ class TakingOver:
         if service.is_broken:
             self._takeovers.keep(name)
             return
-        if service.port is None or not (
-            service.asks.route is Route.TAKEOVER or self._is_needed(name, plan)
-        ):
+        is_shared = service.asks.route is Route.SHARED
+        if service.port is None or (is_shared and not self._is_needed(name, plan)):
             self.remove(name, now)
             return
         self._names.add(name)
         # Without a plan nothing wakes the workload, but clients get the reason.
         takes_over = plan.takes_over if plan is not None else not decided.ready
-        takes_over = takes_over or service.asks.route is not Route.TAKEOVER
-        self._takeovers.put(service, now, takes_over=takes_over)
+        self._takeovers.put(service, now, takes_over=takes_over or is_shared)
         self._poke()
 
     def _is_needed(self, name: Name, plan: Plan | None) -> bool:
@@ -131,9 +135,9 @@ class TakingOver:
 def make(context: Context) -> Part:
     """Return the part that writes takeover slices."""
     settings = context.settings
-    pod_nodes = PodNodes()
-    takeovers = Takeovers(Ports(settings.takeover_ports), pod_nodes)
-    activators = Activators(*settings.activators)
+    pods = Pods()
+    takeovers = Takeovers(Ports(settings.takeover_ports), pods)
+    activators = ObjectKey("Service", *settings.activators)
 
     def changed(name: Name) -> None:
         context.changed([name])
@@ -144,7 +148,8 @@ def make(context: Context) -> Part:
     return Part(
         views={
             "EndpointSlice": Slices(
-                takeovers, activators, pod_nodes, context.clock, changed, writer.poke
+                *(takeovers, pods, activators, context.services.with_fronts),
+                *(context.clock, changed, writer.poke),
             )
         },
         effect=TakingOver(takeovers, writer),

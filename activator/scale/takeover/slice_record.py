@@ -31,12 +31,14 @@ _MOST_KEPT: Final = CONTESTED_PAUSES[0][0]
 class Holder(Enum):
     """What the API server has under the name of the slice.
 
-    ABSENT: nothing. SCALER: a slice of the scaler. FOREIGN: a slice of another component.
+    ABSENT: nothing. SCALER: a slice of the scaler. FOREIGN: a slice of another component. STALE:
+    one of Kubernetes, which no controller updates.
     """
 
     ABSENT = "absent"
     SCALER = "scaler"
     FOREIGN = "foreign"
+    STALE = "stale"
 
 
 @final
@@ -45,6 +47,7 @@ class SliceRecord:
 
     Arguments:
         owner: the Service that the name belongs to.
+        holder: as far as known.
 
     Attributes:
         seen: the object; None if it does not exist.
@@ -67,10 +70,10 @@ class SliceRecord:
         "writes",
     )
 
-    def __init__(self, owner: Name, family: Family) -> None:
+    def __init__(self, owner: Name, family: Family, holder: Holder = Holder.ABSENT) -> None:
         self.owner = owner
         self.family = family
-        self.holder = Holder.ABSENT
+        self.holder = holder
         self.seen: Stored | None = None
         self.listed: dict[str, float] = {}
         self.writes = False
@@ -110,6 +113,9 @@ class SliceRecord:
 
     def gone(self, now: float) -> None:
         """Record that the object does not exist."""
+        if self.holder is Holder.STALE:  # until the watch confirms it
+            self._pause(now)
+            return
         if self.seen is not None and not self.writes:
             self._edited(now)
         self.seen, self.holder, self.listed = None, Holder.ABSENT, {}
@@ -142,8 +148,8 @@ class SliceRecord:
         name = slice_name(self.owner.name, self.family)
         if self.holder is Holder.FOREIGN:
             note = (
-                f"EndpointSlice {name} belongs to another component, and route takeover needs the "
-                f"name; delete it, or use route shared"
+                f"EndpointSlice {name} belongs to another component, and the Service's route needs "
+                f"the name; delete it, or use route shared"
             )
             return [Finding(Reason.SLICE_NAME_TAKEN, note)]
         found = [self._finding] if self._finding else []

@@ -1,4 +1,4 @@
-"""Requests that create, change and delete takeover slices, and the meaning of their responses.
+"""Requests that create, change and delete slices of Services, and the meaning of their responses.
 
 Pure. Sources: discovery.k8s.io/v1 EndpointSlice in the Kubernetes API reference. Statuses and texts
 were seen on API server 1.36; ``endpointslices/restricted`` is OpenShift's admission plugin
@@ -23,6 +23,7 @@ _RULE: Final = (
     '{apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], '
     'verbs: ["create", "patch", "delete"]}'
 )
+_ENDPOINTS_RULE: Final = '{apiGroups: [""], resources: ["endpoints"], verbs: ["delete"]}'
 _RESTRICTED: Final = (
     '{apiGroups: ["discovery.k8s.io"], resources: ["endpointslices/restricted"], verbs: ["create"]}'
 )
@@ -80,14 +81,19 @@ def change(wanted: Mapping[str, Any], known: Stored) -> Request:
     return Request("PATCH", path, _encode(body), MERGE_PATCH)
 
 
-def delete(namespace: str, name: str, known: Stored) -> Request:
+def delete(namespace: str, name: str, uid: str) -> Request:
     """Return the request that deletes a slice, unless it is another object meanwhile."""
     body = {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
-        "preconditions": {"uid": known.uid} if known.uid else {},
+        "preconditions": {"uid": uid} if uid else {},
     }
     return Request("DELETE", f"{collection(namespace)}/{name}", _encode(body))
+
+
+def delete_endpoints(namespace: str, name: str) -> Request:
+    """Return the request that deletes the Endpoints object of a Service."""
+    return Request("DELETE", f"/api/v1/namespaces/{namespace}/endpoints/{name}", _encode({}))
 
 
 def _encode(body: Mapping[str, Any]) -> bytes:
@@ -130,4 +136,5 @@ def finding(found: Outcome, status: int, message: str) -> Finding | None:
             Reason.SLICE_FORBIDDEN,
             f"{said}; OpenShift also requires this rule in the scaler's ClusterRole: {_RESTRICTED}",
         )
-    return Finding(Reason.SLICE_FORBIDDEN, f"{said}; the scaler's ClusterRole must have {_RULE}")
+    rule = _ENDPOINTS_RULE if message.startswith("endpoints ") else _RULE
+    return Finding(Reason.SLICE_FORBIDDEN, f"{said}; the scaler's ClusterRole must have {rule}")

@@ -28,9 +28,6 @@ class SliceWriter:
         clock: seconds, monotonic.
         is_leader: returns whether this process decides; others write nothing.
         changed: called with a Service after each response for one of its slices.
-
-    Attributes:
-        written, failed: how many requests succeeded, and how many did not.
     """
 
     def __init__(
@@ -50,8 +47,6 @@ class SliceWriter:
         self._changed = changed
         self._in_flight = 0
         self._timer: asyncio.TimerHandle | None = None
-        self.written = 0
-        self.failed = 0
 
     def poke(self) -> None:
         """Send the requests that are due. Call it after each event that ``Takeovers`` gets."""
@@ -101,10 +96,8 @@ class SliceWriter:
     def _note(self, write: Write, response: ApiResponse, message: str) -> None:
         method, key = write.request.method, write.key
         if response.is_ok:
-            self.written += 1
             logger.info("EndpointSlice %s/%s: %s", key.namespace, key.name, method)
         else:
-            self.failed += 1
             level = logging.DEBUG if response.status == 409 else logging.WARNING
             logger.log(
                 level, "EndpointSlice %s/%s: %s failed: %s", *key, method, message or "no text"

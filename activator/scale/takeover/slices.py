@@ -1,11 +1,12 @@
-"""Makes the EndpointSlice by which the activators take over a Service.
+"""Makes the EndpointSlice that lists the activators, or the pods of a Service with route ``front``.
 
 Pure. The rules were seen on a real control plane (Kubernetes 1.36) and in its consumers: each
-endpoint has all three conditions, a node, no target (Istio ambient skips pods) and no hints.
+activator has all three conditions, a node, no target (Istio ambient skips pods) and no hints.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -39,8 +40,15 @@ class Activator(NamedTuple):
     node: str
 
 
+class Listing(NamedTuple):
+    """The pods of one family, as an EndpointSlice lists them."""
+
+    ports: Sequence[Any]
+    endpoints: Sequence[Any]
+
+
 class Stored(NamedTuple):
-    """A takeover slice that exists.
+    """A slice of the scaler that exists.
 
     Attributes:
         port: the allotted port; 0 if the annotation is missing or wrong.
@@ -114,27 +122,16 @@ def content_of(slice_: Field) -> int:
                 for owner in metadata["ownerReferences"].items()
             ),
             slice_["addressType"].text(),
-            tuple(_port_content(port) for port in slice_["ports"].items()),
-            frozenset(map(_endpoint_content, slice_["endpoints"].items())),
-            len(slice_["endpoints"].sequence()),
+            *map(_text, slice_["ports"].sequence()),
+            *sorted(map(_text, slice_["endpoints"].sequence())),
         )
     )
 
 
-def _port_content(port: Field) -> object:
-    number = port["port"].whole(minimum=0, maximum=2**31 - 1, default=0)
-    return port["name"].text(), number, port["protocol"].text(default="TCP")
-
-
-def _endpoint_content(endpoint: Field) -> object:
-    conditions = endpoint["conditions"].mapping()
-    return (
-        tuple(address.text() for address in endpoint["addresses"].items()),
-        *(conditions.get(name) is wanted for name, wanted in _CONDITIONS.items()),
-        endpoint["nodeName"].text(),
-        endpoint["targetRef"].value is None,
-        endpoint["hints"].value is None,
-    )
+def _text(value: object) -> str:
+    """Return a port or an endpoint as text, equal for equal ones; a null is no field."""
+    fields = value.items() if isinstance(value, dict) else ()
+    return json.dumps({name: each for name, each in fields if each is not None}, sort_keys=True)
 
 
 def slice_object(
@@ -142,16 +139,21 @@ def slice_object(
     family: Family,
     port: int,
     activators: Sequence[Activator],
+    pods: Listing | None = None,
 ) -> Mapping[str, Any]:
-    """Return the takeover slice of a Service.
+    """Return the slice of a Service.
 
     Arguments:
         service: not refused, so it has a buffered port.
         port: the allotted port.
         activators: the activators of this family that take its requests now; none while its
             pods do.
+        pods: the pods to list instead, with route ``front``.
     """
     assert service.port is not None
+    if pods is None:
+        ports = [{"name": service.port.name, "port": port, "protocol": "TCP"}]
+        pods = Listing(ports, [_endpoint(each) for each in sorted(set(activators))])
     name, namespace = service.key.name, service.key.namespace
     labels = {SERVICE_LABEL: name, MANAGED_BY_LABEL: OURS}
     if service.proxy:
@@ -170,13 +172,11 @@ def slice_object(
             ],
         },
         "addressType": family.value,
-        "ports": [{"name": service.port.name, "port": port, "protocol": "TCP"}],
-        "endpoints": [
-            {
-                "addresses": [each.ip],
-                "conditions": dict(_CONDITIONS),
-                **({"nodeName": each.node} if each.node else {}),
-            }
-            for each in sorted(set(activators))[:MOST_ENDPOINTS]
-        ],
+        "ports": pods.ports,
+        "endpoints": pods.endpoints[:MOST_ENDPOINTS],
     }
+
+
+def _endpoint(activator: Activator) -> Mapping[str, Any]:
+    node = {"nodeName": activator.node} if activator.node else {}
+    return {"addresses": [activator.ip], "conditions": dict(_CONDITIONS), **node}

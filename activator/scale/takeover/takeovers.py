@@ -1,8 +1,9 @@
-"""Keeps what the takeover slices of all Services are, and decides what to write next.
+"""Keeps what the scaler's slices of all Services are, and decides what to write next.
 
 Pure: events and the time go in, requests come out. A slice exists as long as its Service has route
-``takeover``; it lists the activators while they take its requests. Only the slices store the
-allotted ports, so a restart reads them back.
+``takeover`` or ``front``; it lists the activators while they take its requests. Else it is empty,
+or lists the pods of a ``front``. Only the slices store the allotted ports, so a restart reads them
+back.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from activator.scale.decisions.findings import Finding, Reason
 from activator.scale.reports.load import Name
 from activator.scale.takeover import slice_requests
 from activator.scale.takeover.agenda import Agenda
-from activator.scale.takeover.pod_nodes import PodNodes, lonely, lonely_finding
+from activator.scale.takeover.pods import MIRROR, Kept, Pods, about_front, lonely, lonely_finding
 from activator.scale.takeover.port_shares import PortShares
 from activator.scale.takeover.ports import Ports
 from activator.scale.takeover.slice_record import Holder, SliceRecord
@@ -32,7 +33,7 @@ ORPHAN_STAYS: Final = 10.0
 
 
 class _Wish(NamedTuple):
-    """A Service with route ``takeover``."""
+    """A Service with route ``takeover`` or ``front``."""
 
     service: PlainService
     families: tuple[Family, ...]
@@ -41,16 +42,16 @@ class _Wish(NamedTuple):
 
 @final
 class Takeovers:
-    """The takeover slices of all Services. Times are seconds, monotonic.
+    """The scaler's slices of all Services. Times are seconds, monotonic.
 
     Arguments:
         ports: allots the ports.
-        pod_nodes: knows the nodes of pods.
+        pods: knows the pods of all Services.
     """
 
-    def __init__(self, ports: Ports | None = None, pod_nodes: PodNodes | None = None) -> None:
+    def __init__(self, ports: Ports | None = None, pods: Pods | None = None) -> None:
         self._ports = PortShares(ports or Ports())
-        self._pod_nodes = pod_nodes or PodNodes()
+        self._pods = pods or Pods()
         self._wishes: dict[Name, _Wish] = {}
         self._kept: set[Name] = set()
         self._slices: dict[Key, SliceRecord] = {}
@@ -87,7 +88,7 @@ class Takeovers:
             self._check(key, each, now)
 
     def put(self, service: PlainService, now: float, *, takes_over: bool) -> None:
-        """Record what a Service with route ``takeover`` needs.
+        """Record what a Service with route ``takeover`` or ``front`` needs.
 
         Arguments:
             service: not refused.
@@ -103,16 +104,16 @@ class Takeovers:
                 self._slices.setdefault(key_of(name, family), SliceRecord(name, family))
             for family in Family:
                 self._orphans.pop(key_of(name, family), None)
-            self._touch(name, now)
+            self.touch(name, now)
 
     def remove(self, name: Name, now: float) -> None:
-        """Record that a Service is deleted, or does not have route ``takeover`` any more."""
+        """Record that a Service is deleted, or does not have such a route any more."""
         self._kept.discard(name)
         self._ports.remove_findings(name)
         self._wishes.pop(name, None)
         for family in Family:
             self._orphans.pop(key_of(name, family), None)
-        self._touch(name, now)
+        self.touch(name, now)
 
     def keep(self, name: Name) -> None:
         """Leave the slices of a Service as they are: its annotations cannot be read."""
@@ -120,6 +121,8 @@ class Takeovers:
 
     def set_activators(self, activators: Mapping[Family, Sequence[Activator]]) -> None:
         """Record the activators that can take requests; none of a family changes no slice."""
+        if self._activators == activators:
+            return
         self._activators = activators
         self._agenda.sweep(self._wishes)
 
@@ -159,8 +162,9 @@ class Takeovers:
         agenda = self._agenda
         agenda.advance(now)
         for name in agenda.take_names():
-            if (wish := self._wishes.get(name)) is not None and wish.takes_over:
-                self._touch(name, now)
+            wish = self._wishes.get(name)
+            if wish is not None and (wish.takes_over or wish.service.is_front):
+                self.touch(name, now)
         for key in agenda.take_keys() if self._started else ():
             record = self._slices.get(key)
             if record is None or record.writes:
@@ -169,7 +173,11 @@ class Takeovers:
                 agenda.add_at(record.not_before, key)
             elif (stays := self._stays(key, record, now)) > now:
                 agenda.add_at(stays, key)
-            elif write := write_of(key, record.seen, self._wanted(record, now)):
+            elif write := (
+                self._delete_stale(key, record.owner)
+                if record.holder is Holder.STALE
+                else write_of(key, record.seen, self._wanted(record, now))
+            ):
                 record.writes = True
                 return write
             elif (lacks_until := self._ports.lacks_until(record.owner)) is not None:
@@ -246,6 +254,11 @@ class Takeovers:
         if wish is None:
             return ()
         found = self._ports.findings(name)
+        stale = self._stale(name)
+        found += about_front(wish.service, stale)
+        found += [
+            one for key in stale.keys() & self._slices for one in self._slices[key].findings()
+        ]
         if nodes := self._lonely_nodes(name, wish):
             found.append(lonely_finding(wish.service.local, nodes))
         for family in wish.families:
@@ -265,7 +278,7 @@ class Takeovers:
         if not wish.service.local:
             return ()
         each_family = (self._activators.get(family, ()) for family in wish.families)
-        return lonely(self._pod_nodes.of(name), each_family)
+        return lonely(self._pods.nodes(wish.service.pods), each_family)
 
     def _observe(self, slice_: Field, now: float) -> Name | None:
         metadata = slice_["metadata"]
@@ -284,7 +297,7 @@ class Takeovers:
             self._orphans[key] = now
         if record.observe(stored(slice_.value), now, is_own=is_own):
             self._note_port(record, now)
-            self._check(key, record, now)
+            self.touch(owner, now)
         return owner
 
     def _note_port(self, record: SliceRecord, now: float) -> None:
@@ -294,7 +307,7 @@ class Takeovers:
             return
         if not self._started or self._ports.of(owner) in (None, seen.port):
             for name in self._ports.put(owner, seen.created, seen.port, now):
-                self._touch(name, now)
+                self.touch(name, now)
 
     def _stays(self, key: Key, record: SliceRecord, now: float) -> float:
         """Return until when a slice must not be deleted."""
@@ -305,12 +318,41 @@ class Takeovers:
             since = self._orphans[key] = now
         return since + ORPHAN_STAYS
 
-    def _touch(self, name: Name, now: float) -> None:
+    def touch(self, name: Name, now: float) -> None:
         """Compare the slices of a Service as soon as possible."""
         for family in Family:
             key = key_of(name, family)
             if (record := self._slices.get(key)) is not None:
                 self._check(key, record, now)
+        for key in self._stale(name):
+            record = SliceRecord(name, Family.IPV4, Holder.STALE)
+            self._check(key, self._slices.setdefault(key, record), now)
+
+    def _stale(self, name: Name) -> Mapping[Key, Kept]:
+        """Return the slices of a front that Kubernetes wrote before it lost its selector.
+
+        Controllers do nothing about a Service without a selector, so the scaler deletes them.
+        """
+        wish = self._wishes.get(name)
+        if wish is None or not wish.service.is_front or wish.service.selects_beside:
+            return {}
+        return self._pods.of_controllers(wish.service.key)
+
+    def _delete_stale(self, key: Key, owner: Name) -> Write | None:
+        """Return the request that deletes a stale slice, when the scaler's have endpoints.
+
+        Each proxy sees the changes of slices in their order, so it has those endpoints by then.
+        """
+        kept = self._stale(owner).get(key)
+        if kept is None:
+            del self._slices[key]
+            return None
+        families = self._wishes[owner].families
+        if not all(self._slices[key_of(owner, family)].listed for family in families):
+            return None
+        if kept.manager == MIRROR:  # the copy goes with the original
+            return Write(key, slice_requests.delete_endpoints(*owner))
+        return Write(key, slice_requests.delete(*key, kept.uid))
 
     def _check(self, key: Key, record: SliceRecord, now: float) -> None:
         """Compare a slice as soon as possible; remove the record of one that nothing needs."""
@@ -327,7 +369,7 @@ class Takeovers:
         if any(key_of(name, family) in self._slices for family in Family):
             return
         for lacking in self._ports.release(name, now):
-            self._touch(lacking, now)
+            self.touch(lacking, now)
 
     def _wanted(self, record: SliceRecord, now: float) -> Mapping[str, Any] | Leave:
         """Return the wanted state of a slice."""
@@ -336,14 +378,19 @@ class Takeovers:
             return Leave.AS_IS
         if wish is None or record.family not in wish.families:
             return Leave.ABSENT
-        activators = self._activators.get(record.family, ()) if wish.takes_over else ()
-        if wish.takes_over and not activators and record.seen is not None:
+        service, pods, takes_over = wish.service, None, wish.takes_over
+        assert service.port is not None
+        if service.is_front and not takes_over:
+            pods = self._pods.listing(service.pods, record.family, service.port.name)
+            takes_over = pods is None
+        activators = self._activators.get(record.family, ()) if takes_over else ()
+        if takes_over and not activators and record.seen is not None:
             return Leave.AS_IS
         created = record.seen.created if record.seen else ""
         port = self._ports.allot(name, now, created)
         if port is None:
             return Leave.AS_IS
-        return slice_object(wish.service, record.family, port, activators)
+        return slice_object(service, record.family, port, activators, pods)
 
 
 def _key_of(metadata: Field) -> Key:

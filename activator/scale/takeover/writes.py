@@ -53,7 +53,7 @@ def write_of(key: Key, seen: Stored | None, wanted: Mapping[str, Any] | Leave) -
         seen: the slice; None if it does not exist.
     """
     if wanted is Leave.ABSENT and seen is not None:
-        return Write(key, slice_requests.delete(*key, seen))
+        return Write(key, slice_requests.delete(*key, seen.uid))
     if isinstance(wanted, Leave):
         return None
     content = content_of(root(wanted, "EndpointSlice"))

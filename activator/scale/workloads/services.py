@@ -12,8 +12,10 @@ from sys import intern
 from typing import NamedTuple, TypeVar, final
 
 from activator.objects.fields import ManifestError, ObjectKey, root
+from activator.plain import pods_service
 from activator.plain import service as services
 from activator.plain.annotations import Annotations
+from activator.plain.pods_service import Fronts, Selecting
 from activator.plain.service import PlainService
 from activator.scale.cluster.objects import View
 from activator.scale.reports.load import Name
@@ -47,20 +49,31 @@ class Services:
     def __init__(self, changed: Callable[[Name], object] = lambda name: None) -> None:
         self._changed = changed
         self._services: dict[Name, PlainService] = {}
+        self._fronts = Fronts()
         self.readiness = Readiness(self._part_changed)
         self.workloads = Workloads(self._part_changed)
 
     def put(self, key: ObjectKey, obj: object) -> None:
         """See objects.View. A broken Service is known as well, so that people see the reason."""
+        self._select(key, _shared(pods_service.parse(obj)))
         try:
             found = services.parse(obj)
         except ManifestError as error:
             self._set(key, self._broken(key, obj, str(error)))
             raise
         if found is None:
-            self.remove(key)
+            self._leave(key)
         else:
             self._set(key, found)
+
+    def _select(self, key: ObjectKey, selecting: Selecting | None) -> None:
+        """Record what a Service selects, and renew the fronts before it."""
+        for front in self._fronts.select(key, selecting):
+            self._renew(Name(front.namespace, front.name))
+
+    def _renew(self, name: Name) -> None:
+        self.workloads.follow(name, self._fronts.resolve(self._services[name]))
+        self._changed(name)
 
     def _broken(self, key: ObjectKey, obj: object, problem: str) -> PlainService:
         """Return the last good state of a Service with a warning; or one that is refused."""
@@ -81,15 +94,22 @@ class Services:
             asks=_shared(found.asks),
             port=_shared(found.port),
         )
-        if self._services.get(name) != found:
+        if (before := self._services.get(name)) != found:
+            self._fronts.move(key, before, found)
             self._services[name] = found
-            self.workloads.follow(name, found)
-            self._changed(name)
+            self._renew(name)
 
     def remove(self, key: ObjectKey) -> None:
         """See objects.View."""
+        self._select(key, None)
+        self._leave(key)
+
+    def _leave(self, key: ObjectKey) -> None:
+        """Record that a Service does not opt in any more."""
         name = Name(key.namespace, key.name)
-        if self._services.pop(name, None) is not None:
+        service = self._services.pop(name, None)
+        if service is not None:
+            self._fronts.move(key, service, None)
             self.workloads.leave(name)
             self._changed(name)
 
@@ -98,7 +118,10 @@ class Services:
         service = self._services.get(name)
         if service is None:
             return None
-        ready = 0 if service.port is None else self.readiness.ready(name, service.port.name)
+        service, ready = self._fronts.resolve(service), 0
+        if service.port is not None:
+            pods = Name(service.pods.namespace, service.pods.name)
+            ready = self.readiness.ready(pods, service.port.name)
         return Joined(service, self.workloads.find(service), ready)
 
     def views(self) -> Mapping[str, View]:
@@ -116,9 +139,15 @@ class Services:
     def __len__(self) -> int:
         return len(self._services)
 
+    def with_fronts(self, name: Name) -> Iterator[Name]:
+        """Yield the Services that opt in among a Service and its fronts."""
+        for key in (ObjectKey("Service", *name), *self._fronts.of.get(ObjectKey("Service", *name))):
+            if (each := Name(key.namespace, key.name)) in self._services:
+                yield each
+
     def _part_changed(self, name: Name) -> None:
-        if name in self._services:
-            self._changed(name)
+        for each in self.with_fronts(name):
+            self._changed(each)
 
 
 @lru_cache(maxsize=1024)

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple, final
 
 from activator.objects.fields import ObjectKey, root
 from activator.plain.annotation_values import Target as Wanted
+from activator.plain.index import Index
 from activator.plain.service import PlainService
 from activator.plain.workloads import KINDS
-from activator.scale.cluster.index import Index
 from activator.scale.reports.load import Name
 from activator.scale.workloads.actuator import Target
 from activator.scale.workloads.subresource import KNOWN, MOST_REPLICAS

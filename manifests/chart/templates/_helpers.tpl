@@ -73,7 +73,7 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{/* The first and the last port of takeovers, as the scaler's setting has them. */}}
+{{/* The first and the last port of takeovers and fronts, as the scaler's setting has them. */}}
 {{- define "activator.takeoverPorts" -}}
 {{ dig "ACTIVATOR_TAKEOVER_PORTS" "10000-10999" .Values.scaler.settings }}
 {{- end }}

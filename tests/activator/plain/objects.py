@@ -27,6 +27,12 @@ def service(annotations: Any = None, **spec: Any) -> Any:
     }
 
 
+def front(annotations: Any = None, **spec: Any) -> Any:
+    """Return the Service shop/hello with route ``front``, before hello-pods."""
+    texts = {"route": "front", "pods_service": "hello-pods"} | (annotations or {})
+    return service(texts, **{"selector": None} | spec)
+
+
 def named(obj: Any, name: str, **metadata: Any) -> Any:
     """Return the same object under another name, perhaps with other metadata."""
     return obj | {"metadata": obj["metadata"] | {"name": name} | metadata}
@@ -36,6 +42,11 @@ def endpoint(ip: str = "10.0.0.1", uid: str = "", **conditions: bool) -> Any:
     """Return an endpoint, ready if no condition is given; each address is a pod of its own."""
     states = {"ready": True, "serving": True, "terminating": False} | conditions
     return {"addresses": [ip], "conditions": states, "targetRef": {"uid": uid or f"uid-{ip}"}}
+
+
+def activator(ip: str) -> Any:
+    """Return an endpoint that is no pod: it has no target."""
+    return {name: value for name, value in endpoint(ip).items() if name != "targetRef"}
 
 
 def slice_of(*endpoints: Any, of: str = "hello", name: str = "", **fields: Any) -> Any:
@@ -61,7 +72,7 @@ def takeover_slice(
     *ips: str, of: str = "hello", port: str = "10000", created: str = "2026-02-01T00:00:00Z"
 ) -> Any:
     """Return the takeover slice of a Service, which lists these activators."""
-    obj = slice_of(*map(endpoint, ips), of=of, name=f"{of}-activator")
+    obj = slice_of(*map(activator, ips), of=of, name=f"{of}-activator")
     labels = obj["metadata"]["labels"] | {"endpointslice.kubernetes.io/managed-by": "activator.dev"}
     annotations = {"activator.dev/port": port}
     return named(

@@ -18,6 +18,9 @@ from throttler.model import AppProtocol
 HTTP1, H2C = AppProtocol.HTTP1, AppProtocol.H2C
 
 
+FRONT = {"route": "front", "pods_service": "hello-pods"}
+
+
 def parsed(annotations: Any = None, **spec: Any) -> PlainService:
     found = parse(service(annotations, **spec))
     assert found is not None
@@ -110,11 +113,14 @@ def test_the_port_of_the_pods(target: Any, expected: str | int) -> None:
         ({}, {"selector": None}, "the Service has no selector"),
         ({}, {"selector": {}}, "the Service has no selector"),
         ({"route": "takeover"}, {"clusterIP": "None"}, "route takeover needs a ClusterIP"),
+        (FRONT, {"clusterIP": "None"}, "route front needs a ClusterIP"),
         (
             {"route": "takeover"},
             {"ports": [port(appProtocol="https")]},
             "route takeover needs a port without TLS",
         ),
+        (FRONT, {"ports": [port(appProtocol="https")]}, "route front needs a port without TLS"),
+        (FRONT, {"type": "ExternalName"}, "type ExternalName has no pods"),
         ({}, {"ports": []}, "the Service has no TCP port"),
         ({}, {"ports": [port("d", 53, protocol="UDP")]}, "the Service has no TCP port"),
         ({}, {"ports": [port("a", 1), port("b", 2)]}, "none of the ports a, b is named http,"),
@@ -124,6 +130,42 @@ def test_a_service_that_cannot_be_buffered(annotations: Any, spec: Any, reason: 
     found = parsed(annotations, **spec)
     assert found.refused.startswith(reason)
     assert found.port is None
+
+
+@pytest.mark.parametrize(
+    ("annotations", "refusal", "text"),
+    [
+        (
+            {"route": "takeover", "container_concurrency": "1"},
+            "takeover-cannot-limit",
+            "route takeover cannot limit requests per pod, and activator.dev/container-concurrency "
+            "asks for it: clients connect to ready pods past the activators; use route front, or "
+            "remove the limit",
+        ),
+        (
+            {"route": "front"},
+            "wrong-pods-service",
+            "route front needs the annotation activator.dev/pods-service, which is missing: name "
+            "another Service, whose selector finds the pods",
+        ),
+        (
+            {"route": "front", "pods_service": "hello"},
+            "wrong-pods-service",
+            "route front needs the annotation activator.dev/pods-service, which names the Service "
+            "itself: name another Service, whose selector finds the pods",
+        ),
+    ],
+)
+def test_a_refusal_with_a_word_of_its_own(annotations: Any, refusal: str, text: str) -> None:
+    found = parsed(annotations)
+    assert (found.refusal, found.refused, found.port) == (refusal, text, None)
+
+
+@pytest.mark.parametrize(("selector", "beside"), [(None, False), ({}, False), ({"a": "b"}, True)])
+def test_a_front_needs_no_selector_and_has_none_of_its_own(selector: Any, beside: bool) -> None:
+    found = parsed(FRONT, selector=selector)
+    assert (found.refused, found.pods.name, found.selector) == ("", "hello-pods", {})
+    assert found.selects_beside is beside
 
 
 @pytest.mark.parametrize(
@@ -160,10 +202,17 @@ def test_a_headless_service_can_be_shared() -> None:
         ({}, {"ports": [port(appProtocol="mqtt")]}, "appProtocol mqtt is unknown"),
         ({"route": "takeover"}, {"externalTrafficPolicy": "Local"}, "externalTrafficPolicy Local"),
         ({"route": "takeover"}, {"internalTrafficPolicy": "Local"}, "internalTrafficPolicy Local"),
+        (FRONT, {"internalTrafficPolicy": "Local"}, "internalTrafficPolicy Local with route front"),
         (
-            {"route": "takeover", "container_concurrency": "1"},
-            {"sessionAffinity": "ClientIP"},
-            "sessionAffinity ClientIP with container-concurrency",
+            {"route": "takeover", "sticky": "cookie", "hash_key": "path"},
+            {},
+            "route takeover with activator.dev/hash-key, activator.dev/sticky: clients connect to "
+            "ready pods past the activators, so that has no effect there; use route front",
+        ),
+        (
+            {"pods_service": "hello-pods"},
+            {},
+            "the annotation activator.dev/pods-service has no effect without route front",
         ),
         (
             {"adaptive_concurrency": "observe", "container_concurrency": "5"},

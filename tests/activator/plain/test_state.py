@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from itertools import permutations
 from typing import Any
 
 import pytest
 
 from activator.objects.fields import ObjectKey, identify
-from activator.plain import allotments, service, slices, workloads
+from activator.plain import allotments, pods_service, service, slices, workloads
 from activator.plain.own_listeners import NO_LISTENERS, OwnListener, OwnListeners
 from activator.plain.state import Services
 from tests.activator.plain.objects import (
     container,
     deployment,
     endpoint,
+    front,
     named,
     slice_of,
     takeover_slice,
@@ -84,7 +86,8 @@ class World:
     def _put(self, kind: str, named: Any, obj: Any) -> None:
         key = identify(named, kind)
         if kind == "Service":
-            self.services.put_service(key, obj and service.parse(obj))
+            read = (service.parse(obj), pods_service.parse(obj)) if obj else (None, None)
+            self.services.put_service(key, *read)
         elif kind == "EndpointSlice":
             new = obj and (allotments.parse(obj) or slices.parse(obj))
             old, self._objects[key] = self._objects.get(key), new
@@ -325,6 +328,69 @@ def test_the_activator_itself_is_no_pod_and_the_service_has_the_reason() -> None
     )
     world.put(slice_of(endpoint("10.0.0.1")))
     assert list(world.services.problems()) == []
+
+
+# -- route front ----------------------------------------------------------------------------------
+
+PODS_SERVICE = named(service_object({"enabled": "false"}, clusterIP="None"), "hello-pods")
+PODS = slice_of(endpoint(), of="hello-pods")
+
+
+def test_a_front_finds_its_pods_and_its_workload_by_its_pods_service() -> None:
+    objects = [front(), PODS_SERVICE, PODS, deployment(container(readinessProbe=HTTP))]
+    for order in permutations((*objects, takeover_slice("10.1.0.1"))):
+        world = World()
+        world.put(*order)
+        assert world.ready() == ["10.0.0.1:8080"]
+        assert world.revisions[HELLO].probe.kind is ProbeKind.HTTP
+        assert world.revisions[HELLO].probe_why == (
+            "This is the readiness probe of container app. Service hello-pods lists the pods."
+        )
+        assert world.routes[HELLO][2:] == (10_000, False)
+        assert world.reasons() == []
+
+
+def test_a_front_follows_its_pods_service(world: World) -> None:
+    world.put(front(), PODS_SERVICE, PODS, deployment())
+    world.put(slice_of(endpoint("10.0.0.2"), of="hello-pods"))
+    assert world.ready() == ["10.0.0.2:8080"]
+    world.put(slice_of(endpoint("10.0.0.3"), of="others"))
+    world.put(named(service_object({"enabled": "false"}), "others"))
+    world.put(front({"pods_service": "others"}))
+    assert world.ready() == ["10.0.0.3:8080"]
+    world.put(named(service_object({"enabled": "false"}, selector={"app": "x"}), "others"))
+    assert world.reasons() == ["no-scalable-target"]
+    world.delete(named(service_object(), "others"))
+    assert world.reasons() == ["wrong-pods-service"]
+    assert world.revisions == {}
+    world.put(service_object({"route": "takeover"}), slice_of(endpoint("10.0.0.4")))
+    assert world.ready() == ["10.0.0.4:8080"]
+
+
+def test_slices_that_kubernetes_leaves_behind_a_front_are_ignored(world: World) -> None:
+    world.put(front(), PODS_SERVICE, PODS, deployment(), slice_of(endpoint("10.0.0.9")))
+    assert world.ready() == ["10.0.0.1:8080"]
+    world.put(front(selector={"app": "hello"}))
+    assert world.ready() == ["10.0.0.1:8080"]
+    assert world.reasons() == []
+
+
+def test_a_front_that_opts_out_leaves_nothing(world: World) -> None:
+    world.put(front(), PODS_SERVICE, PODS, deployment())
+    world.delete(front())
+    assert (world.revisions, world.ready()) == ({}, [])
+
+
+@pytest.mark.parametrize(
+    ("lists", "reconnect"), [(takeover_slice("10.1.0.1"), False), (PODS, True)]
+)
+def test_clients_of_an_activator_reconnect_when_a_front_lists_the_pods(
+    world: World, lists: Any, reconnect: bool
+) -> None:
+    world.put(front(), PODS_SERVICE, PODS, takeover_slice() | {"endpoints": lists["endpoints"]})
+    assert world.routes[HELLO].reconnect is reconnect
+    (activators,) = world.activators.values() or [{AppProtocol.HTTP1: frozenset()}]
+    assert activators[AppProtocol.HTTP1] == (frozenset() if reconnect else {"10.1.0.1"})
 
 
 # -- cost of an event -----------------------------------------------------------------------------

@@ -94,6 +94,19 @@ class Cluster:
         body = {"metadata": {"name": name, "namespace": "shop"}, "spec": spec}
         await self.send("POST", "/apis/apps/v1/namespaces/shop/deployments", body)
 
+    async def list_activators(self, *addresses: str) -> None:
+        """List the activators of the cluster."""
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
+        labels = {"kubernetes.io/service-name": "activator-service"}
+        metadata = {"name": "activator-service-1", "namespace": NAMESPACE, "labels": labels}
+        body = {
+            "metadata": metadata,
+            "addressType": "IPv4",
+            "ports": [{"name": "http", "port": 8012}],
+            "endpoints": [{"addresses": [each], "nodeName": "node-1"} for each in addresses],
+        }
+        await self.send("POST", path, body)
+
     async def annotate(self, name: str = "hello", /, **annotations: str | None) -> None:
         """Change annotations of a Service."""
         asked = {

@@ -24,6 +24,8 @@ from activator.scale.decisions.plan import (
     Planner,
     Seen,
 )
+from throttler.model import AdaptiveMode, HashKey, KeyKind, Policies, QueueOrder
+from throttler.request_policies import RequestPolicies
 
 SHARED = Annotations()
 TAKEOVER = Annotations(route=Route.TAKEOVER)
@@ -186,10 +188,23 @@ def test_the_activators_take_over_while_no_pod_is_ready_and_a_moment_longer() ->
     assert planner.decide(TAKEOVER, seen(0, 1, 0, busy=3), 9).takes_over
 
 
-def test_with_a_concurrency_limit_the_activators_stay() -> None:
-    limited = Annotations(route=Route.TAKEOVER, container_concurrency=1)
+@pytest.mark.parametrize(
+    ("more", "stay"),
+    [
+        ({"route": Route.TAKEOVER}, False),
+        ({"route": Route.FRONT}, False),
+        ({"route": Route.FRONT, "container_concurrency": 1}, True),
+        ({"route": Route.FRONT, "policies": Policies(load_balancing="random-choice-2")}, True),
+        ({"route": Route.FRONT, "policies": Policies(adaptive=AdaptiveMode.OBSERVE)}, True),
+        ({"route": Route.FRONT, "policies": Policies(sticky=HashKey(kind=KeyKind.COOKIE))}, True),
+        # These decide about requests without a pod, and then the activators are endpoints.
+        ({"route": Route.FRONT, "policies": Policies(order=QueueOrder())}, False),
+        ({"route": Route.FRONT, "policies": Policies(requests=RequestPolicies())}, False),
+    ],
+)
+def test_the_activators_stay_if_each_request_needs_them(more: Any, stay: bool) -> None:
     planner = Planner(0, ready=1)
-    assert planner.decide(limited, seen(1, 1, busy=50), 50).takes_over
+    assert planner.decide(Annotations(**more), seen(1, 1, busy=50), 50).takes_over is stay
 
 
 def test_the_activators_take_over_before_the_last_pod_goes() -> None:
@@ -212,11 +227,15 @@ def test_the_activators_take_over_before_the_last_pod_goes() -> None:
     [
         ({"scale": Rules(idle=300)}, OBSERVATION),
         ({"scale": Rules(idle=0)}, PROPAGATION),
-        ({"scale": Rules(idle=300), "container_concurrency": 1}, PROPAGATION),
+        ({"scale": Rules(idle=300), "route": Route.FRONT}, OBSERVATION),
+        (
+            {"scale": Rules(idle=300), "route": Route.FRONT, "container_concurrency": 1},
+            PROPAGATION,
+        ),
     ],
 )
 def test_how_long_the_activators_watch_for_requests(more: Any, wait: float) -> None:
-    asked = Annotations(route=Route.TAKEOVER, **more)
+    asked = Annotations(**{"route": Route.TAKEOVER} | more)
     planner = Planner(0, ready=1)
     assert planner.decide(asked, seen(0, 1), 300).replicas is None
     assert planner.decide(asked, seen(0, 1), 299.9 + wait).replicas is None
@@ -339,11 +358,12 @@ def test_a_request_while_closing_keeps_the_pods_and_restarts_the_idle_time() -> 
     assert planner.decide(asked, seen(0, 1, busy=25), 45).phase is Phase.CLOSING
 
 
+@pytest.mark.parametrize("route", [Route.TAKEOVER, Route.FRONT])
 @pytest.mark.parametrize("owner", [Owner.KEDA, Owner.HPA])
 def test_another_owner_ends_the_last_pod_only_after_the_activators_saw_no_request(
-    owner: Owner,
+    owner: Owner, route: Route
 ) -> None:
-    asked = Annotations(owner=owner, route=Route.TAKEOVER, scale=Rules(idle=100))
+    asked = Annotations(owner=owner, route=route, scale=Rules(idle=100))
     planner = Planner(0)
     assert planner.decide(asked, seen(1, 0, busy=1), 1).replicas == 1
     assert planner.decide(asked, seen(1, 1, 0, busy=2), 2).active
@@ -411,7 +431,7 @@ def test_any_walk_keeps_the_promises(route: Route, seed: int) -> None:
             slice_since = now if chance.random() > 0.2 else None  # the write has failed
         elif not plan.takes_over:
             slice_since = None
-        if route is Route.TAKEOVER and not ready:
+        if route is not Route.SHARED and not ready:
             assert plan.takes_over
         waits = waits + 0.5 if load and not replicas else 0.0
         assert waits < 20, "a request waits, and no replica is asked for"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from activator.objects.fields import ManifestError, ObjectKey
-from activator.plain.annotation_values import Owner
+from activator.plain.annotation_values import Owner, Route
 from activator.scale.decisions.findings import Reason
 from activator.scale.owners.owners import HPA, SCALED_OBJECT, Owners, Scaled, scaled
 from activator.scale.workloads.actuator import Target
@@ -206,9 +206,12 @@ def test_a_broken_object_is_an_error_and_the_last_state_stays(key: ObjectKey, ob
 def test_a_metric_of_the_activators_alone_misses_requests_that_bypass_them(
     owner: Owner, found: tuple[ObjectKey, Any], is_seen: bool
 ) -> None:
-    def reasons(is_bypassed: bool) -> list[Reason]:
-        every = known(found).findings(owner, HELLO, "hello", is_bypassed=is_bypassed)
-        return [each.reason for each in every]
+    def notes(bypass: Route | None) -> list[str]:
+        every = known(found).findings(owner, HELLO, "hello", bypass)
+        return [each.note for each in every if each.reason is Reason.LOAD_UNSEEN]
 
-    assert (Reason.LOAD_UNSEEN in reasons(is_bypassed=True)) is not is_seen
-    assert Reason.LOAD_UNSEEN not in reasons(is_bypassed=False)
+    for route in (Route.TAKEOVER, Route.FRONT):
+        assert [note.split(",")[0] for note in notes(route)] == [f"with route {route.value}"] * (
+            not is_seen
+        )
+    assert notes(None) == []

@@ -8,25 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.activator.scale.world import NAMESPACE, Cluster, cluster, elapse, leader, scaler, until
+from tests.activator.scale.world import Cluster, cluster, elapse, leader, scaler, until
 
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices"
-
-
-async def list_activators(kube: Cluster, *addresses: str) -> None:
-    """List the activators of the cluster."""
-    body = {
-        "metadata": {
-            "name": "activator-service-1",
-            "namespace": NAMESPACE,
-            "labels": {"kubernetes.io/service-name": "activator-service"},
-        },
-        "addressType": "IPv4",
-        "ports": [{"name": "http", "port": 8012}],
-        "endpoints": [{"addresses": [each], "nodeName": "node-1"} for each in addresses],
-    }
-    path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
-    await kube.send("POST", path, body)
 
 
 async def find(kube: Cluster, name: str = "hello") -> Any:
@@ -44,7 +28,7 @@ async def addresses(kube: Cluster) -> list[str]:
 
 async def test_the_activators_take_over_while_no_pod_is_ready(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube:
-        await list_activators(kube, "10.1.0.1", "10.1.0.2")
+        await kube.list_activators("10.1.0.1", "10.1.0.2")
         await kube.add(route="takeover", idle_seconds="10")
         async with leader(kube) as running, running.activator() as activator:
             await elapse(2)
@@ -68,7 +52,7 @@ async def test_the_activators_take_over_while_no_pod_is_ready(tmp_path: Path) ->
 
 async def test_the_slice_stays_during_a_cold_start_if_the_route_changes(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube:
-        await list_activators(kube, "10.1.0.1")
+        await kube.list_activators("10.1.0.1")
         await kube.add(route="takeover")
         async with leader(kube) as running, running.activator() as activator:
             await activator.report(1)
@@ -104,7 +88,7 @@ async def test_a_restart_keeps_the_port_and_removes_the_slice_of_a_former_servic
     tmp_path: Path,
 ) -> None:
     async with cluster(tmp_path) as kube:
-        await list_activators(kube, "10.1.0.1")
+        await kube.list_activators("10.1.0.1")
         await kube.add("first", route="takeover")
         await kube.add("hello", route="takeover")
         async with leader(kube, "scale-1"):
@@ -119,7 +103,7 @@ async def test_a_restart_keeps_the_port_and_removes_the_slice_of_a_former_servic
 
 async def test_a_follower_writes_no_slice_and_a_leader_repairs_one(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube:
-        await list_activators(kube, "10.1.0.1")
+        await kube.list_activators("10.1.0.1")
         async with leader(kube, "scale-1"), scaler(kube, "scale-2"):
             await kube.add(route="takeover")
             await elapse(5)
@@ -132,7 +116,7 @@ async def test_a_follower_writes_no_slice_and_a_leader_repairs_one(tmp_path: Pat
 @pytest.mark.parametrize("annotation", ["enabled", "route"])
 async def test_a_service_that_opts_out_loses_its_slice(tmp_path: Path, annotation: str) -> None:
     async with cluster(tmp_path) as kube:
-        await list_activators(kube, "10.1.0.1")
+        await kube.list_activators("10.1.0.1")
         await kube.add(route="takeover")
         async with leader(kube):
             await elapse(2)
@@ -146,7 +130,7 @@ async def test_a_change_of_the_leader_leaves_a_sleeping_service_its_endpoints(
     tmp_path: Path,
 ) -> None:
     async with cluster(tmp_path) as kube:
-        await list_activators(kube, "10.1.0.1")
+        await kube.list_activators("10.1.0.1")
         for name in ("hello", "other"):
             await kube.add(name, route="takeover")
         async with leader(kube, "scale-1"):
@@ -169,7 +153,7 @@ async def test_a_service_that_cannot_be_read_after_a_restart_keeps_its_slice(
     tmp_path: Path,
 ) -> None:
     async with cluster(tmp_path) as kube:
-        await list_activators(kube, "10.1.0.1")
+        await kube.list_activators("10.1.0.1")
         await kube.add(route="takeover")
         async with leader(kube, "scale-1"):
             await elapse(5)

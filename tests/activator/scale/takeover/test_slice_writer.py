@@ -56,7 +56,6 @@ async def test_slices_are_written_and_each_write_is_reported() -> None:
     await world.tasks.finish(5)
     assert {name for _, name in world.api.slices} == {f"s{n}-activator" for n in range(3)}
     assert sorted(world.changed) == [Name("shop", f"s{n}") for n in range(3)]
-    assert (world.writer.written, world.writer.failed) == (3, 0)
 
 
 async def test_a_change_of_all_slices_is_a_few_requests_at_a_time() -> None:
@@ -85,7 +84,6 @@ async def test_a_failed_write_is_repeated_without_another_event(failure: Any) ->
     world.writer.poke()
     await world.written(1)
     assert world.clock() == 0.5 + 1
-    assert (world.writer.written, world.writer.failed) == (1, 2)
     assert world.changed == [Name("shop", "s0")] * 3
 
 

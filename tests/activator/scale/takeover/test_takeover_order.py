@@ -15,16 +15,18 @@ from typing import Any
 import pytest
 
 from activator.kpa.rules import Rules
+from activator.objects.fields import ObjectKey
 from activator.plain.annotation_values import Route
 from activator.plain.annotations import Annotations
 from activator.plain.service import parse as parse_service
 from activator.scale.decisions.engine import NEW_LEADER
 from activator.scale.decisions.plan import PROPAGATION, Hold, Planner, Seen
 from activator.scale.reports.load import Name
+from activator.scale.takeover.pods import Pods
 from activator.scale.takeover.slices import Activator, Family
 from activator.scale.takeover.takeovers import Takeovers
 from activator.scale.takeover.writes import Write
-from tests.activator.plain.objects import service
+from tests.activator.plain.objects import endpoint, service, slice_of
 from tests.activator.scale.takeover.slice_api import SliceApi
 from tests.rows import naming
 
@@ -46,7 +48,7 @@ class Scaler:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.takeovers = Takeovers()
+        self.takeovers = Takeovers(pods=world.kept)
         self.planner = Planner(world.now, world.ready)
         for obj in world.api.slices.values():
             self.takeovers.observe(obj, world.now)
@@ -86,14 +88,19 @@ class World:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.now = 0.0
-        limit = self.chance.choice((0, 0, 5))
+        #: All endpoints of a front are in the scaler's slice.
+        self.is_front = self.chance.random() < 0.5
+        limit = self.chance.choice((0, 0, 5)) if self.is_front else 0
         idle = self.chance.choice((1.0, 5.0, 20.0))
+        route = Route.FRONT if self.is_front else Route.TAKEOVER
         self.asks = Annotations(
-            route=Route.TAKEOVER, container_concurrency=limit, scale=Rules(10, idle=idle)
+            route=route, container_concurrency=limit, scale=Rules(10, idle=idle)
         )
-        found = parse_service(service({"route": "takeover"}))
+        found = parse_service(service({"route": route.value, "pods_service": "hello-pods"}))
         assert found is not None
         self.service = found
+        #: What the watch of the scaler has of the pods.
+        self.kept = Pods()
         self.api = SliceApi()
         self.load = 0.0
         self.replicas = self.ready = 0
@@ -200,6 +207,12 @@ class World:
             self.api.edit("shop", "hello-activator", lambda obj: obj.update(endpoints=[]))
             self.excuse()
 
+    def list_pods(self) -> None:
+        """List the ready pods, as Kubernetes does for the pods-service."""
+        pods = slice_of(*(endpoint(f"10.0.0.{n}") for n in range(self.ready)), of="hello-pods")
+        self.kept.put(ObjectKey("EndpointSlice", "shop", "hello-pods-1"), pods)
+        self.scaler.takeovers.touch(HELLO, self.now)
+
     def check(self) -> None:
         """Assert that no proxy has an empty Service."""
         slice_ = self.api.slices.get(("shop", "hello-activator"), {})
@@ -211,7 +224,9 @@ class World:
         self.pods.append(self.ready)
         self.listed.append(listed)
         serving = {each.ip for each in self.activators}
-        is_without_pods = not self.ready or not all(self.pods)
+        is_without_pods = self.is_front or not self.ready or not all(self.pods)
+        if self.is_front:
+            serving |= {f"10.0.0.{n}" for n in range(min(self.pods))}
         is_without_activators = not all(listed & serving for listed in self.listed)
         if not (is_without_pods and is_without_activators):
             self.empty_since = None
@@ -225,6 +240,7 @@ class World:
         for _ in range(steps):
             self.now += STEP
             self.happen()
+            self.list_pods()
             self.scaler.tick()
             self.serve()
             self.check()

@@ -12,7 +12,7 @@ from activator.plain.service import PlainService
 from activator.plain.service import parse as parse_service
 from activator.scale.decisions.findings import Reason
 from activator.scale.reports.load import Name
-from activator.scale.takeover.pod_nodes import PodNodes
+from activator.scale.takeover.pods import Pods
 from activator.scale.takeover.ports import REST, Ports
 from activator.scale.takeover.slice_record import (
     CONTESTED_PAUSES,
@@ -49,7 +49,7 @@ class World:
         self,
         api: SliceApi | None = None,
         ports: Ports | None = None,
-        pod_nodes: PodNodes | None = None,
+        pod_nodes: Pods | None = None,
     ) -> None:
         self.api = api or SliceApi()
         self.takeovers = Takeovers(ports, pod_nodes)
@@ -624,7 +624,7 @@ def test_of_two_slices_with_one_port_the_older_wins_and_the_other_moves() -> Non
 
 
 def test_with_policy_local_each_node_of_a_pod_needs_an_activator() -> None:
-    nodes = PodNodes()
+    nodes = Pods()
     world = World(pod_nodes=nodes).started().put(True, externalTrafficPolicy="Local")
     world.settle()
     assert world.in_place_since() == 100
