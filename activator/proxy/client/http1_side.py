@@ -87,7 +87,7 @@ class Http1Side(ClientSide):
         """Return whether the client leaves by the end of its sending side.
 
         So does a proxy of HTTP/1.0, such as nginx, which names its connection. Other clients of
-        HTTP/1.0 may await their response; a 100 tests those of HTTP/1.1.
+        HTTP/1.0 may await their response; a 100 tests clients of HTTP/1.1.
         """
         return self.version is HTTP_1_0 and self.names_connection
 

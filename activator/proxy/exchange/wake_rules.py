@@ -27,7 +27,7 @@ def may_wake(rules: WakeRules, request: Request, method: bytes) -> bool:
 
 
 def is_prefetch(waiting: WhileWaiting | None, request: Request) -> bool:
-    """Return whether a browser loads a page that nobody has opened, of a service with a page.
+    """Return whether a browser loads a page in advance, of a service with a waiting page.
 
     Arguments:
         waiting: the policy of the revision; None without one.

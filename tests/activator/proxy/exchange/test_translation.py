@@ -538,12 +538,15 @@ async def test_a_client_of_http1_that_leaves_resets_the_pods_stream(http2):
 
 
 async def test_no_protocol_is_changed_to_one_of_a_pod_of_http2(http2):
-    await http2_pod(http2)
+    pod = await http2_pod(http2)
     world = http2.world
     fields = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
     answer = await world.ask(request(fields=fields))
-    assert answer.status == 502
-    assert dict(answer.headers)[b"activator-reason"].endswith(b"the pod speaks only HTTP/2")
+    text = f"{pod.endpoint.address}: the pod speaks only HTTP/2, which has no Upgrade".encode()
+    assert (answer.status, answer.body) == (501, text + b"\n")
+    assert answer.get(b"activator-reason") == b"no-upgrade; " + text
+    assert world.counters().outcomes["refused"] == 1
+    assert world.revision().statistics().healthy == 1
     world.errors.clear()  # the library objects to the request in HTTP/1
 
 
