@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -179,8 +180,8 @@ class Runtime:
     def _make_pools(self) -> ConnectionPools:
         settings = self.settings
         limits = PoolLimits(
-            max_idle=settings.max_idle_proxy_conns,
-            max_idle_per_pod=settings.max_idle_proxy_conns_per_host,
+            max_idle=settings.max_idle_proxy_conns or sys.maxsize,
+            kept_per_pod=settings.max_idle_proxy_conns_per_host,
             connect_timeout=settings.connect_timeout,
         )
         unread = UnreadBytes(settings.unread_bytes)

@@ -15,6 +15,9 @@ from benchmarks.process import CannotMeasure, cpu_seconds, free_port
 from benchmarks.report import Row, middle
 
 CONNECTIONS = 64
+#: Clients of one pod, more than the idle connections that the activator always keeps, and the most
+#: that a request may cost then, as a multiple of its cost with CONNECTIONS clients.
+CROWD, CROWD_GOAL = 512, 1.4
 #: A limit that is never reached: the activator counts requests, but none waits.
 CONTAINER_CONCURRENCY = 100
 
@@ -46,14 +49,19 @@ LOADS = (
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """Something that forwards requests, by its port and the process that does it."""
+    """Something that forwards requests, by its port and the process that does it.
+
+    Attributes:
+        connections: clients in one turn, each with one request at a time.
+    """
 
     port: int
     pid: int
+    connections: int = CONNECTIONS
 
 
 def measure(folder: Path, rounds: int, seconds: float, itself: bool) -> Iterator[Row]:
-    """Yield one row for each kind of request.
+    """Yield one row for each kind of request, and one for many clients of one pod.
 
     Arguments:
         rounds: how often each proxy has its turn.
@@ -80,6 +88,25 @@ def measure(folder: Path, rounds: int, seconds: float, itself: bool) -> Iterator
 
             row = compare(load.what, load.goal, ours, beside, rounds, run)
             yield replace(row, what=f"{row.what} [nginx itself]", met=None) if itself else row
+        if not itself:
+            yield _crowd(folder / "crowd", wrk, rounds, seconds)
+
+
+def _crowd(folder: Path, wrk: str, rounds: int, seconds: float) -> Row:
+    """Return the row of requests by many clients at a time to one pod, compared with few."""
+    folder.mkdir()
+    script = folder / "load.lua"
+    script.touch()
+    with candidate(folder, ips=nginx.POD_IPS[:1], container_concurrency=0) as few:
+        return compare(
+            f"GET, {CROWD} clients of one pod",
+            CROWD_GOAL,
+            replace(few, connections=CROWD),
+            few,
+            rounds,
+            lambda proxy: _turn(wrk, proxy, script, seconds),
+            name=f"{CONNECTIONS} clients",
+        )
 
 
 #: One turn of a proxy: CPU seconds per request, and requests per second.
@@ -123,7 +150,7 @@ def compare(
 
 def _turn(wrk: str, proxy: Proxy, script: Path, seconds: float) -> tuple[float, float]:
     """Return the CPU seconds per request, and requests per second, of one turn."""
-    command = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{seconds:g}s", "-s", str(script)]
+    command = [wrk, "-t1", f"-c{proxy.connections}", f"-d{seconds:g}s", "-s", str(script)]
     command += ["-H", f"Host: {activator.HOST}", f"http://127.0.0.1:{proxy.port}/"]
     before = cpu_seconds(proxy.pid)
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -144,17 +171,24 @@ def _nginx(folder: Path) -> Iterator[Proxy]:
 
 
 @contextmanager
-def candidate(folder: Path, *, h2c: bool = False) -> Iterator[Proxy]:
+def candidate(
+    folder: Path,
+    *,
+    h2c: bool = False,
+    ips: tuple[str, ...] = nginx.POD_IPS,
+    container_concurrency: int = CONTAINER_CONCURRENCY,
+) -> Iterator[Proxy]:
     """Provide the activator in front of the pods of `benchmarks.nginx`.
 
     Arguments:
         h2c: the pods accept HTTP/2.
+        ips: of the pods.
+        container_concurrency: of their revision; 0 for no limit.
     """
     manifests = folder / "manifests"
     pods = [
-        PodAddress(ip, nginx.POD_PORT, uid=f"uid-{ip}", name=f"pod-{ip}", ready=True)
-        for ip in nginx.POD_IPS
+        PodAddress(ip, nginx.POD_PORT, uid=f"uid-{ip}", name=f"pod-{ip}", ready=True) for ip in ips
     ]
-    activator.write_revision(manifests, pods, container_concurrency=CONTAINER_CONCURRENCY, h2c=h2c)
+    activator.write_revision(manifests, pods, container_concurrency=container_concurrency, h2c=h2c)
     with activator.running(manifests) as found:
         yield Proxy(found.port, found.pid)

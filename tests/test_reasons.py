@@ -88,6 +88,7 @@ def test_a_row_has_whole_sentences_and_steps_for_clusters_and_folders(row: Row) 
         own_responses.too_many_heads(),
         own_responses.timed_out(Reason.RESPONSE_LATE, "timeoutSeconds"),
         own_responses.upstream_failed("closed"),
+        own_responses.no_upgrade("10.0.0.1:8080: the pod speaks only HTTP/2"),
         own_responses.draining("no pod was free in time"),
     ],
     ids=lambda reply: reply.why,

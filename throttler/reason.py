@@ -30,6 +30,7 @@ class Reason(Enum):
     RESPONSE_LATE = "response-late"
     UPSTREAM_FAILED = "upstream-failed"
     NO_EVENT_STREAM = "no-event-stream"
+    NO_UPGRADE = "no-upgrade"
     DRAINING = "draining"
     ASLEEP = "asleep"
     DENIED = "denied"
@@ -275,6 +276,15 @@ TABLE: Final[tuple[Row, ...]] = (
         "The client had the head of an event stream, and the pod responded with something else.",
         advice="Find out why the application responded so; the detail names the pod, its status "
         "and its content type.",
+    ),
+    Row(
+        Reason.NO_UPGRADE,
+        _ENDED,
+        501,
+        "The request changes the protocol, as a WebSocket does, and its pod speaks only HTTP/2.",
+        advice="Serve WebSockets from a port of HTTP/1.1, which is not named or declared as h2c.",
+        service_advice="Serve WebSockets from a port of the Service with appProtocol "
+        "kubernetes.io/ws, and not from one for h2c.",
     ),
     Row(
         Reason.DRAINING,

@@ -442,8 +442,9 @@ class Settings:
     )
     max_idle_proxy_conns_per_host: int = setting(
         values.count(1), "MAX_IDLE_PROXY_CONNS_PER_HOST", PODS, "100",
-        "Limit of idle connections to one pod.",
-        "Knative's default.",
+        "Idle connections to one pod that stay open for 90 s. Above this number stay as many as "
+        "requests used in the last 15 to 30 s.",
+        "Knative's default, there a limit.",
     )
     connect_timeout: float = setting(
         values.duration(), "ACTIVATOR_CONNECT_TIMEOUT", PODS, "1s",

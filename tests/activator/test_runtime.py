@@ -24,6 +24,7 @@ from activator.settings.config import Settings, load
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer
 from tests.activator.plain import objects as plain
 from tests.activator.proxy.tls_world import free_address, secret
+from tests.activator.proxy.world import until
 from tests.activator.telemetry.records import record
 from tests.conftest import on_uvloop
 from tests.process import PATIENCE
@@ -337,6 +338,25 @@ async def test_probes_that_a_new_mesh_mode_brings_about_are_asked_in_its_way(
             await came.wait()
     assert b"K-Passthrough-Lb: true" not in heads[0]
     assert b"K-Passthrough-Lb: true" in heads[1]
+
+
+async def test_without_a_limit_connections_to_pods_stay_open(tmp_path: Path) -> None:
+    """The first one carries a probe. Knative's 0 means no limit, too."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nqueue")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        pod = PodAddress("127.0.0.1", port, uid="u", ready=True)
+        write_object(tmp_path, revision("hello"))
+        write_object(tmp_path, private_endpoints("hello", [pod]))
+        runtime = Runtime(settings(tmp_path, max_idle_proxy_conns="0"))
+        async with runtime.lifespan():
+            await until(lambda: runtime.pools.idle == 1)
 
 
 async def test_no_pod_passes_a_probe_in_plaintext_before_encryption_is_set_up(

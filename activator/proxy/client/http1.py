@@ -128,9 +128,10 @@ class Http1Client(Http1Connection):
         if self._reader.state is READING_BODY:
             self.refuse(FramingError("the body is shorter than announced"))
             return True
-        if self._side.version is HTTP_1_0:
-            return False  # it understands no 100, see _check_client, and does not half-close
-        # Once a response has begun, no 100 may be sent. Then TCP keep-alive finds a lost client.
+        if self._side.leaves_by_end():
+            return False
+        # A client of HTTP/1.0 gets no 100, and none may follow the beginning of a response. Then
+        # TCP keep-alive finds a lost client.
         peer_socket.probe_half_closed(self.base.transport)
         self._client_check().restart()
         self._check_client(self.base.proxy.clock())
@@ -175,6 +176,8 @@ class Http1Client(Http1Connection):
         reader.state = BEGINNING
         side.version = request.version
         side.keep_alive = request.keep_alive
+        if request.version is HTTP_1_0:
+            side.names_connection = head.lower().find(b"\nconnection:") >= 0
         side.writer = None
         if request.has_body:
             reader.body = body_of(request)
@@ -413,6 +416,9 @@ class Http1Client(Http1Connection):
 
     def is_there(self, now: float) -> bool:
         """See Http1Connection."""
+        if self._side.leaves_by_end():
+            self.base.transport.abort()
+            return False
         liveness = self._client_check()
         send_interim = None if self._side.version is HTTP_1_0 else self._side.send_continue
         is_there = liveness.may_send(self._reader.missing(), send_interim, now)

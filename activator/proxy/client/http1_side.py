@@ -33,6 +33,7 @@ class Http1Side(ClientSide):
     Attributes:
         services: the objects that all exchanges share.
         version: the HTTP version of the last request.
+        names_connection: whether the last request of HTTP/1.0 had the field Connection.
         keep_alive: whether another request may follow the current one.
         writer: writes the current response; None if it passes unchanged.
     """
@@ -41,6 +42,7 @@ class Http1Side(ClientSide):
         "_base",
         "_connection",
         "keep_alive",
+        "names_connection",
         "services",
         "version",
         "writer",
@@ -52,6 +54,7 @@ class Http1Side(ClientSide):
         self.services = base.proxy.services
         self.version: Version = HTTP_1_1
         self.keep_alive = True
+        self.names_connection = False
         self.writer: ResponseWriter | None = None
 
     # -- the client -----------------------------------------------------------------------------
@@ -79,6 +82,14 @@ class Http1Side(ClientSide):
     def may_send(self, now: float) -> bool:
         """See ClientSide. Called right before a pod gets the request."""
         return not peer_socket.has_ended(self._base.transport) or self._connection.is_there(now)
+
+    def leaves_by_end(self) -> bool:
+        """Return whether the client leaves by the end of its sending side.
+
+        So does a proxy of HTTP/1.0, such as nginx, which names its connection. Other clients of
+        HTTP/1.0 may await their response; a 100 tests clients of HTTP/1.1.
+        """
+        return self.version is HTTP_1_0 and self.names_connection
 
     def is_gone(self) -> bool:
         """See ClientSide."""

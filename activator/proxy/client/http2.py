@@ -300,15 +300,15 @@ class Http2Client(ConnectionSide):
         owner = stream.owner
         if isinstance(owner, ClientStream):
             owner.on_data(payload, trailers)
-        elif not stream.closed:
+        elif not stream.closed or self._context.blocked.discard(stream, len(payload)):
             stream.credit(len(payload))
 
     def on_half_closed(self, stream: Stream) -> None:
         """See ConnectionSide: the response is complete, and the rest of the request not needed.
 
-        RFC 9113 section 8.1 allows to reset the stream at once. But a client may lose a response if
-        the reset arrives with it. curl 7.88 loses one in six with small POSTs. A TCP reset does the
-        same in HTTP/1. So the request may end by itself, within the limits of ``linger``.
+        RFC 9113 section 8.1 allows to reset the stream at once. But httpx drops a response if the
+        reset arrives before its request has ended, and curl 7.88 drops one that arrives with the
+        reset. So the client may send the rest, within the limits of ``linger``.
         """
         self.base.arm(self._context.blocked.watch(stream, self.proxy.clock()))
 

@@ -280,9 +280,8 @@ class ClientStream(ClientSide):
 
     def _done(self) -> None:
         stream = self._stream
-        if not stream.closed:  # the client may read the response only after sending its request
-            stream.credit(self._uncredited)
-            self._uncredited = 0
+        # The client may read the response only after sending its request.
+        stream.credit(self._uncredited)
         stream.on_sent = None
         del self.exchange  # see cancel
         self._context.exchange_done(stream)

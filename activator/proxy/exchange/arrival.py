@@ -14,7 +14,7 @@ from activator.proxy.exchange.early_stream import EarlyStream
 from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.exchange.request_copies import with_fields
 from activator.proxy.exchange.states import AUTHORIZING, DONE, State
-from activator.proxy.exchange.wake_rules import is_awake, may_wake
+from activator.proxy.exchange.wake_rules import is_awake, is_prefetch, may_wake
 from activator.proxy.http2.stream import STREAM_WINDOW
 from activator.proxy.message import grpc, own_responses
 from activator.proxy.message.own_responses import OwnResponse
@@ -82,6 +82,8 @@ def _response_of_sleeping(
     request, wake = exchange.request, policies.wake
     if is_awake(exchange.entry.throttler):
         return None
+    if is_prefetch(policies.waiting, request):
+        return _asleep(exchange, 503)  # a browser would show a good response later
     if policies.profile is Profile.OPENAI and model_list.starts_no_pod(request):
         is_stream = isinstance(exchange.client, EarlyStream)
         kept = None if is_stream else model_list.response_to(exchange, policies, now)

@@ -209,9 +209,13 @@ class Attempts:
     def misunderstood(self, exchange: Retrying, error: str) -> None:
         """Send a request in the other version of HTTP, because its pod does not speak this one.
 
-        Once at most for each pod, since it may understand neither. gRPC needs HTTP/2.
+        Once at most for each pod, since it may understand neither. gRPC needs HTTP/2, and a change
+        of the protocol HTTP/1.
         """
         pod, body = pod_of(exchange.ticket), exchange.body
+        if exchange.request.upgrade:
+            exchange.stop(error_responses.no_upgrade(pod), "refused")
+            return
         if self._crossed is pod or not body.replayable or is_grpc(exchange.request.fields):
             self._pass_on(exchange, error)
             return

@@ -73,6 +73,12 @@ def too_large(pod: PodTracker, error: FramingError) -> OwnResponse:
     return own_responses.refused(error.status, f"{pod.address}: {error}")
 
 
+def no_upgrade(pod: PodTracker) -> OwnResponse:
+    """Return the response to a request that changes the protocol, and whose pod cannot do that."""
+    text = f"{pod.address}: the pod speaks only HTTP/2, which has no Upgrade"
+    return own_responses.no_upgrade(text)
+
+
 def failed(pod: PodTracker, error: str) -> OwnResponse:
     """Return the response that names a failed pod; ``error`` is for people."""
     return own_responses.upstream_failed(f"{pod.address}: {error}")

@@ -64,7 +64,8 @@ class RequestBody:
 
         Arguments:
             may_return: whether the pod may return a request of any method unprocessed. In HTTP/2 it
-                may (RFC 9113 section 8.7), and a pod may not speak this version of HTTP.
+                may (RFC 9113 section 8.7), and so may queue-proxy. A pod may not speak this version
+                of HTTP.
         """
         self._keeps = keeps = may_return or self._idempotent
         if self.size > self._limit or (self.size and not keeps):

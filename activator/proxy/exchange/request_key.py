@@ -160,6 +160,12 @@ def bounded(value: bytes) -> bytes:
     return value if len(value) <= _LONGEST_KEY else blake2b(value, digest_size=32).digest()
 
 
+def is_forwarded_https(request: Request) -> bool:
+    """Return whether a proxy reports that the client's connection to it is encrypted."""
+    scheme = request.value_of(b"x-forwarded-proto").partition(b",")[0]
+    return scheme.strip(b" \t").lower() == b"https"
+
+
 def cookie_line(token: bytes, *, secure: bool) -> bytes:
     """Return the field line that sets the cookie (RFC 6265 section 4.1), preceded by its CRLF.
 

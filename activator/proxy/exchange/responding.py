@@ -8,7 +8,12 @@ from activator.proxy.exchange.attempts import Attempts
 from activator.proxy.exchange.early_response import has_early_head, may_follow, stop_stream
 from activator.proxy.exchange.ending import finish
 from activator.proxy.exchange.record import ExchangeRecord, attempts_of
-from activator.proxy.exchange.request_key import COOKIE_KIND, bounded, cookie_line
+from activator.proxy.exchange.request_key import (
+    COOKIE_KIND,
+    bounded,
+    cookie_line,
+    is_forwarded_https,
+)
 from activator.proxy.exchange.states import RESPONDING
 from activator.proxy.exchange.translation import trailers_of
 from activator.proxy.http2.fields import ResponseFields
@@ -96,7 +101,8 @@ def stick(exchange: ExchangeRecord, sticky: Sticky, response: Response | Respons
         return
     if key.kind is COOKIE_KIND:
         if token := sticky.cookie_for(ticket):
-            exchange.added_lines += cookie_line(token, secure=exchange.client.is_secure())
+            secure = exchange.client.is_secure() or is_forwarded_https(exchange.request)
+            exchange.added_lines += cookie_line(token, secure=secure)
     elif key.header and not ticket.key:
         sticky.began_session(bounded(response.value_of(key.header)), ticket)
 

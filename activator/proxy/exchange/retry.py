@@ -171,17 +171,17 @@ def refused(refusals: int, *, half_open: bool) -> Failure:
 def may_repeat(request: Request, body: RequestBody, failure: Failure) -> bool:
     """Return whether a request that a pod may have seen can be sent to a pod again.
 
-    It can if its method is idempotent and its body is buffered from the start. A request to change
-    the protocol can only if no application has received it.
+    Its body must be buffered from the start. If the application may have received the request, its
+    method must be idempotent, and it must not change the protocol.
 
     Arguments:
         request: the client's request.
         body: its body.
         failure: how the attempt failed.
     """
-    if request.upgrade and failure is not Failure.UNTOUCHED:
-        return False
-    return request.method in IDEMPOTENT and body.replayable
+    if failure is Failure.UNTOUCHED:
+        return body.replayable
+    return request.method in IDEMPOTENT and body.replayable and not request.upgrade
 
 
 def may_be_lost(request: Request) -> bool:

@@ -126,7 +126,8 @@ def _sent_body(exchange: ExchangeRecord, body: RequestBody, side: PodSide, to_ht
     """Record that a pod has the buffered part of the body; read the rest from the client."""
     if exchange.translation is not None:
         exchange.translation.sent(sum(map(len, body.pieces)))
-    body.sent(may_return=to_http2 or not side.is_understood())
+    may_return = to_http2 or exchange.entry.throttler.revision.behind_queue_proxy
+    body.sent(may_return=may_return or not side.is_understood())
     if not body.complete:
         exchange.ticket.sent = inf
         exchange.client.regulate()

@@ -6,7 +6,7 @@ Pure. Knative has no counterpart: there each request wakes its revision.
 from __future__ import annotations
 
 from activator.proxy.message.request import Request
-from throttler.request_policies import WakeRules
+from throttler.request_policies import WaitMode, WakeRules, WhileWaiting
 from throttler.revision import RevisionThrottler
 
 
@@ -24,6 +24,19 @@ def may_wake(rules: WakeRules, request: Request, method: bytes) -> bool:
         and not _is_from(request, rules.not_user_agents)
         and (not rules.required_header or _has(request, rules.required_header))
     )
+
+
+def is_prefetch(waiting: WhileWaiting | None, request: Request) -> bool:
+    """Return whether a browser loads a page in advance, of a service with a waiting page.
+
+    Arguments:
+        waiting: the policy of the revision; None without one.
+        request: the client's request.
+    """
+    if waiting is None or WaitMode.PAGE not in waiting.modes:
+        return False
+    purpose = request.value_of(b"sec-purpose") or request.value_of(b"purpose")
+    return purpose.lower().startswith(b"prefetch")
 
 
 def is_awake(throttler: RevisionThrottler) -> bool:

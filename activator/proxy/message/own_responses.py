@@ -281,6 +281,11 @@ def no_event_stream(text: str, error: bytes) -> OwnResponse:
     return replace(response, body=error) if error else response
 
 
+def no_upgrade(text: str) -> OwnResponse:
+    """Return the response to a request for another protocol that its pod cannot get."""
+    return _error(501, text, Reason.NO_UPGRADE, text)
+
+
 def draining(detail: str) -> OwnResponse:
     """Return the response to a request that the drain ends; another activator can serve it."""
     return _error(503, "draining", Reason.DRAINING, detail, retry_after=0)

@@ -72,7 +72,7 @@ class Template:
             "default-src 'none'; connect-src 'self'; img-src data:; font-src data:; "
             f"script-src {' '.join(sorted(scripts))}; "
             f"style-src {' '.join(sorted(styles)) or chr(39) + 'none' + chr(39)}; "
-            "base-uri 'none'; form-action 'none'"
+            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
         self._pieces: Final = tuple(pieces)
 

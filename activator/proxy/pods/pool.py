@@ -128,14 +128,13 @@ class Pool(OwningPool):
     def put(self, side: PodSide) -> None:
         """See OwningPool."""
         assert isinstance(side, Http1Pod)
-        resources, idle = self.resources, self.idle
-        limits = resources.limits
-        if self.gone or len(idle) >= limits.max_idle_per_pod or resources.idle >= limits.max_idle:
+        resources = self.resources
+        if self.gone or resources.idle >= resources.limits.max_idle:
             side.transport.close()
             return
         side.reused = True
         side.idle_since = resources.now
-        idle.append(side)
+        self.idle.append(side)
         resources.idle += 1
         if side.reads_slowly:
             side.expect_slow_reading(False)
@@ -253,7 +252,14 @@ class Pool(OwningPool):
         for connection in list(self.shared):
             if connection.is_idle_since(before):
                 connection.close()
-        while self.idle and self.idle[0].idle_since < before:
+        self.close_spare(before, 0)
+
+    def close_spare(self, before: float, keep: int) -> None:
+        """Close HTTP/1 connections that are idle since before a time, except the newest ``keep``.
+
+        The pool uses the newest first. So the others were not needed since then.
+        """
+        while len(self.idle) > keep and self.idle[0].idle_since < before:
             self.idle.pop(0).transport.close()
             self.resources.idle -= 1
 

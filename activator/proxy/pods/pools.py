@@ -26,6 +26,8 @@ __all__ = ["IDLE_TIMEOUT", "ConnectionPools", "PoolLimits"]
 
 #: Seconds until an idle connection closes (Knative and Go: 90).
 IDLE_TIMEOUT: Final = 90.0
+#: The same for a connection above ``PoolLimits.kept_per_pod``, at the first look after it.
+SPARE_TIMEOUT: Final = 20.0
 #: The TLS of all pods of plain Services.
 UNVERIFIED: Final = UnverifiedTls()
 
@@ -151,11 +153,12 @@ class ConnectionPools(PodPools):
                 pool.drain()
 
     def close_expired(self) -> None:
-        """Close connections that were idle for IDLE_TIMEOUT; the caller repeats this."""
+        """Close connections that were idle for their time; the caller repeats this."""
         resources = self.resources
         resources.now = resources.clock()
         for pool in self._all():
             pool.close_idle(resources.now - IDLE_TIMEOUT)
+            pool.close_spare(resources.now - SPARE_TIMEOUT, resources.limits.kept_per_pod)
 
     def close(self) -> None:
         """Close all idle connections."""

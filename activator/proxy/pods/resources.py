@@ -16,12 +16,13 @@ class PoolLimits:
 
     Attributes:
         max_idle: idle connections to all pods (Knative: 1,000).
-        max_idle_per_pod: idle connections to one pod (Knative: 100).
+        kept_per_pod: idle connections to one pod that stay although requests did not need them
+            lately (Knative keeps at most 100).
         connect_timeout: seconds.
     """
 
     max_idle: int = 1000
-    max_idle_per_pod: int = 100
+    kept_per_pod: int = 100
     connect_timeout: float = 1.0
 
 

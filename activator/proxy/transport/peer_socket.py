@@ -219,8 +219,8 @@ class ClientCheck:
             return ClientState.GONE
         if _state(transport) != _TCP_CLOSE_WAIT:
             return ClientState.HERE
-        if send is None:
-            return ClientState.GONE
+        if send is None:  # no test is possible, and a half-close is legal
+            return ClientState.HERE
         if now >= self._sent_at + ACKNOWLEDGE_WITHIN:  # an older acknowledgement proves nothing now
             self._sent_at = now
             send()

@@ -12,7 +12,16 @@ import pytest
 from activator.proxy.pods import target as target_module
 from activator.proxy.pods.dial import connect
 from activator.proxy.transport.peer_socket import ACKNOWLEDGE_WITHIN
-from tests.activator.proxy.world import PATIENCE, Pod, World, own_world, request, turns, until
+from tests.activator.proxy.world import (
+    PATIENCE,
+    Pod,
+    World,
+    answer_whole,
+    own_world,
+    request,
+    turns,
+    until,
+)
 from tests.conftest import both_loops, in_virtual_time
 
 pytestmark = both_loops
@@ -169,12 +178,53 @@ async def test_a_client_that_leaves_while_a_connection_is_opened(world, sockets,
 
 
 @pytest.mark.parametrize("moment", ["same", "turns", 0.06])
-async def test_in_http_1_0_the_end_of_sending_is_the_end(world, sockets, moment):
+@pytest.mark.parametrize("option", [b"close", b"keep-alive"])
+async def test_in_http_1_0_the_end_of_sending_of_a_proxy_is_the_end(world, sockets, moment, option):
+    """Such as nginx, which ends a connection when its own client has left."""
     pod = await world.pod()
     world.revise()
-    client = await waiting(world, sockets, request().replace(b"HTTP/1.1", b"HTTP/1.0"))
+    data = request(fields=b"Connection: %b\r\n" % option).replace(b"HTTP/1.1", b"HTTP/1.0")
+    client = await waiting(world, sockets, data)
     client.shutdown(socket.SHUT_WR)
     await passes(world, moment)
+    world.list(pod)
+
+    await is_served_alone(world, pod)
+
+
+@pytest.mark.parametrize("moment", ["same", "turns", 0.06])
+@pytest.mark.parametrize("late", [False, True], ids=["at-once", "late"])
+async def test_in_http_1_0_a_client_without_connection_field_gets_its_response(
+    world, sockets, moment, late
+):
+    pod = await world.pod()
+    pod.on_data = (lambda connection: None) if late else pod.on_data
+    world.revise()
+    data = request(b"/", b"POST", body=b"x" * 10).replace(b"HTTP/1.1", b"HTTP/1.0")
+    client = await waiting(world, sockets, data)
+    client.shutdown(socket.SHUT_WR)
+    await passes(world, moment)
+    world.list(pod)
+    await until(lambda: pod.requests and pod.requests[0].whole)
+    if late:
+        await world.clock_moves(1.0)
+        answer_whole(pod.connections[0])
+
+    data = await received(client)
+    assert data.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert data.endswith(b"hello")
+
+
+@in_virtual_time
+async def test_in_http_1_0_a_client_that_breaks_its_half_closed_connection_is_gone(world, sockets):
+    pod = await world.pod()
+    world.revise(timeout=1000.0)
+    client = await waiting(world, sockets, request().replace(b"HTTP/1.1", b"HTTP/1.0"))
+    client.shutdown(socket.SHUT_WR)
+    await world.clock_moves(1.0)
+    assert world.waiting == 1
+    reset(client)
+    await world.clock_moves(5.0)
     world.list(pod)
 
     await is_served_alone(world, pod)

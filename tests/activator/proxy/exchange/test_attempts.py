@@ -70,8 +70,13 @@ def test_the_responses_of_these_tests_are_classified_as_meant() -> None:
 @pytest.mark.parametrize("answer", [NOT_THERE, FULL], ids=["not-there", "full"])
 @pytest.mark.parametrize(
     "wire",
-    [request(b"/x"), request(b"/x", b"PUT", body=b"small body")],
-    ids=["get", "put"],
+    [
+        request(b"/x"),
+        request(b"/x", b"PUT", body=b"small body"),
+        request(b"/x", b"POST", body=b"small body"),
+        request(b"/x", b"POST", b"Transfer-Encoding: chunked\r\n") + b"5\r\nsmall\r\n0\r\n\r\n",
+    ],
+    ids=["get", "put", "post", "chunks"],
 )
 async def test_what_queue_proxy_gives_back_untouched_another_pod_serves(world, wire, answer):
     bare, other = await pods_of(world, 2)
@@ -89,11 +94,12 @@ async def test_what_queue_proxy_gives_back_untouched_another_pod_serves(world, w
     assert states(world) == ["healthy", "probing"]
 
 
-async def test_a_post_that_was_sent_gets_the_response_unchanged_and_its_pod_is_ejected(world):
+async def test_a_post_that_is_held_no_more_gets_the_response_and_its_pod_is_ejected(new_world):
+    world = await new_world(hold_bytes=1000)
     bare, other = await pods_of(world, 2)
     bare.answer = NOT_THERE
 
-    got = await world.ask(request(b"/x", b"POST", body=b"x"), b"POST")
+    got = await world.ask(request(b"/x", b"POST", body=bytes(2000)), b"POST")
 
     assert (got.status, got.body) == (502, NOT_THERE.partition(b"\r\n\r\n")[2])
     assert attempts(got) is None

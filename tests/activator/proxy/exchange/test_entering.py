@@ -82,6 +82,16 @@ async def test_a_client_gets_a_cookie_that_leads_to_its_pod(world):
     assert {pod.requests[0].body for pod in pods if pod.requests} == {b""}
 
 
+@pytest.mark.parametrize(
+    ("scheme", "secure"),
+    [(b"https", True), (b"HTTPS, http", True), (b"http", False), (b"http, https", False)],
+)
+async def test_behind_an_ingress_with_tls_the_cookie_is_secure(world, scheme, secure):
+    await sticky_pods(world, 1, COOKIE)
+    first = await world.ask(request(fields=b"X-Forwarded-Proto: %b\r\n" % scheme))
+    assert first.get(b"set-cookie").endswith(b"; Secure") is secure
+
+
 async def test_a_cookie_for_a_pod_that_is_gone_is_replaced(world):
     pods = await sticky_pods(world, 2, COOKIE)
     first = await world.ask()

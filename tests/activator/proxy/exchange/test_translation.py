@@ -87,6 +87,38 @@ async def test_a_pod_of_http1_gets_a_request_of_http2(http2):
     assert not seen.all(b"knative-serving-revision")
 
 
+def refuse_upload(peer: Peer, stream: int, message: Message) -> None:
+    """Respond to an upload before its end."""
+    if not message.ended and not message.body:
+        peer.headers(stream, [(b":status", b"413")])
+        peer.data(stream, b"too large", end=True)
+
+
+@pytest.mark.parametrize("pod", ["HTTP/2", "HTTP/1", "none"])
+async def test_a_client_may_send_the_rest_of_its_upload_at_once_behind_an_early_response(
+    http2, pod
+):
+    """httpx reads a response only after the whole request, and fails if its stream is reset."""
+    if pod == "HTTP/2":
+        (await http2.serving()).on_message = refuse_upload
+    elif pod == "HTTP/1":
+        refusal = ok(b"too large").replace(b"200 OK", b"413 Content Too Large")
+        await http1_pod(http2, on_data=lambda connection: connection.write(refusal))
+    client = await http2.client()
+    nobody = ((b"knative-serving-revision", b"nobody"),) if pod == "none" else ()
+    stream = client.ask(b"/", b"POST", *nobody, end=False)
+    client.data(stream, bytes(100))
+    await until(lambda: stream in client.messages and client.messages[stream].over)
+    started = http2.world.now()
+
+    client.data(stream, bytes(LARGE), end=True)
+
+    await until(lambda: stream not in client.unsent)
+    assert (await client.answer(client.ask())).status == (404 if pod == "none" else 413)
+    assert client.messages[stream].reset is None
+    assert http2.world.now() - started < 0.1
+
+
 async def test_what_a_pod_speaks_is_remembered(http2):
     pod = await http1_pod(http2)
     client = await http2.client()
@@ -506,12 +538,15 @@ async def test_a_client_of_http1_that_leaves_resets_the_pods_stream(http2):
 
 
 async def test_no_protocol_is_changed_to_one_of_a_pod_of_http2(http2):
-    await http2_pod(http2)
+    pod = await http2_pod(http2)
     world = http2.world
     fields = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
     answer = await world.ask(request(fields=fields))
-    assert answer.status == 502
-    assert dict(answer.headers)[b"activator-reason"].endswith(b"the pod speaks only HTTP/2")
+    text = f"{pod.endpoint.address}: the pod speaks only HTTP/2, which has no Upgrade".encode()
+    assert (answer.status, answer.body) == (501, text + b"\n")
+    assert answer.get(b"activator-reason") == b"no-upgrade; " + text
+    assert world.counters().outcomes["refused"] == 1
+    assert world.revision().statistics().healthy == 1
     world.errors.clear()  # the library objects to the request in HTTP/1
 
 

@@ -15,7 +15,7 @@ from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.world import Client, World, about, answer_whole, ok, request, until
 from tests.conftest import in_virtual_time
 from throttler.model import AppProtocol, Policies
-from throttler.request_policies import RequestPolicies, WaitMode, WhileWaiting
+from throttler.request_policies import RequestPolicies, WaitMode, WakeRules, WhileWaiting
 
 NAVIGATION = b"Sec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n"
 PAGE, REFUSE, HOLD = WaitMode.PAGE, WaitMode.REFUSE, WaitMode.HOLD
@@ -81,6 +81,7 @@ async def test_the_page_has_no_resource_and_its_policy_allows_its_own_code_alone
     policy = field(page, b"content-security-policy").decode()
     assert policy.startswith("default-src 'none'; ")
     assert "unsafe" not in policy
+    assert policy.endswith("; frame-ancestors 'none'")
     for tag in ("script", "style"):
         (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", page.body.decode(), re.DOTALL)
         digest = b64encode(sha256(text.encode()).digest()).decode()
@@ -137,6 +138,30 @@ async def test_other_requests_wait_as_ever(world: World, data: bytes) -> None:
     answer = await client.answer(data.partition(b" ")[0])
     assert answer.status == 200
     client.close()
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    "fields", [b"Sec-Purpose: prefetch;prerender\r\n", b"Purpose: Prefetch\r\n"]
+)
+async def test_a_page_that_nobody_has_opened_yet_wakes_nothing(world: World, fields: bytes) -> None:
+    waiting = WhileWaiting((PAGE,), page_after=0)
+    wake = WakeRules(asleep_status=200)  # a browser would show that empty page
+    world.revise(policies=Policies(requests=RequestPolicies(waiting=waiting, wake=wake)))
+    answer = await world.ask(request(fields=NAVIGATION + fields))
+    assert (answer.status, field(answer, b"activator-reason")) == (503, b"asleep")
+    assert cold_starts(world) == []
+    pod = await world.pod()
+    world.list(pod)
+    await until(lambda: world.revision().statistics().healthy == 1)
+    assert (await world.ask(request(fields=NAVIGATION + fields))).status == 200
+
+
+@in_virtual_time
+async def test_without_the_page_a_prefetch_waits_as_ever(world: World) -> None:
+    world.revise(policies=policies(HOLD))
+    client = await waiter(world, request(fields=NAVIGATION + b"Sec-Purpose: prefetch\r\n"))
+    client.abort()
 
 
 @in_virtual_time

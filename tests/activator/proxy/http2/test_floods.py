@@ -188,7 +188,8 @@ async def test_ends_of_requests_with_an_early_response_are_no_flood(http2, monke
 async def test_more_than_the_windows_of_streams_that_are_over_is_a_flood(http2):
     """Such a window costs nothing, with frames of any size."""
     client = await raw(http2, BEGIN)
-    client.send(nobody(1) + crumbs(1, MANY, STREAM_WINDOW // MANY))
+    malformed = frames.headers(1, line(b":method", b"POST"), ended=False)  # gets no more window
+    client.send(malformed + crumbs(1, MANY, STREAM_WINDOW // MANY))
     client.send(crumbs(1, 1, STREAM_WINDOW % MANY) + frames.ping(b"received", ack=False))
     await until(lambda: b"received" in client.received)
     assert not goaways(client.received)

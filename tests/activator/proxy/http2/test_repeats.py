@@ -113,7 +113,7 @@ def begin_and_die(peer: Peer, stream: int) -> None:
 TABLE: dict[Failure, list[tuple[Script, bool, bool]]] = {
     Failure.NEW_LOST: [(at_end(die), True, False)],
     Failure.REFUSED: [(at_end(refuse), True, True), (at_end(leave), True, True)],
-    Failure.UNTOUCHED: [(NOT_THERE, True, False), (FULL, True, False)],
+    Failure.UNTOUCHED: [(NOT_THERE, True, True), (FULL, True, True)],
     Failure.APPLICATION_LOST: [(CUT_OFF, True, False)],
     Failure.STREAM_LOST: [(at_end(give_up), True, False)],
     Failure.RESPONSE_LOST: [(at_end(begin_and_die), False, False)],
@@ -273,10 +273,10 @@ async def test_a_requeued_request_keeps_its_body(http2):
     assert states(http2.world) == ["healthy", "probing"]
 
 
-async def test_a_post_gets_the_response_unchanged_and_its_pod_is_ejected(http2):
+async def test_a_post_that_is_held_no_more_gets_the_response_and_its_pod_is_ejected(http2):
     first, second = await pods_of(http2, 2)
     first.on_message = NOT_THERE
-    answer = await ask(http2, b"POST", b"x")
+    answer = await ask(http2, b"POST", bytes(100_000))
     assert (answer.status, answer.body) == (502, REFUSED)
     assert not answer.all(b"activator-reason")
     assert not second.requests

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from activator.proxy.client.linger import MAX_SECONDS
+from activator.proxy.client.linger import LONGEST_SECONDS, MAX_BYTES, MAX_SECONDS
 from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import MAX_BACKLOG
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.frames import FrameType
 from activator.proxy.http2.hpack import line
+from activator.proxy.http2.stream import STREAM_WINDOW
 from tests.activator.proxy.client.test_http2 import (
     BEGIN,
     HEAD,
@@ -216,13 +217,30 @@ async def test_a_short_request_ends_by_itself_behind_its_response(http2):
     assert not resets(client.received)
 
 
-async def test_a_long_request_gets_no_more_room_behind_its_response(http2):
+async def test_a_request_without_end_is_discarded_up_to_a_limit_behind_its_response(http2):
     client = await answered_early(http2)
-    for _ in range(4):
-        client.send(frames.data_head(1, 16_000, ended=False) + bytes(16_000))
-    client.send(frames.ping(b"is it ok", ack=False))
-    await until(lambda: pings(client.received) == [b"is it ok"])
-    assert (FrameType.WINDOW_UPDATE, 1) not in [each[:2] for each in cut(client.received)]
+    piece = frames.data_head(1, 16_000, ended=False) + bytes(16_000)
+    room, sent = STREAM_WINDOW, 0
+    while count := room // 16_000:
+        client.received.clear()
+        client.send(count * piece + frames.ping(b"is it ok", ack=False))
+        sent += count * 16_000
+        await until(lambda: pings(client.received))
+        got = [each for each in cut(client.received) if each[:2] == (FrameType.WINDOW_UPDATE, 1)]
+        room += sum(int.from_bytes(each[2], "big") for each in got) - count * 16_000
+    assert MAX_BYTES - STREAM_WINDOW <= sent <= MAX_BYTES + STREAM_WINDOW
+    await resets_it(http2, client, ErrorCode.NO_ERROR, after=MAX_SECONDS)
+
+
+@in_virtual_time
+async def test_a_request_that_ends_slowly_behind_its_response_has_some_minutes(http2):
+    client = await answered_early(http2)
+    started = http2.world.now()
+    while not resets(client.received):
+        client.send(frames.data_head(1, 1, ended=False) + b"x")
+        await http2.world.clock_moves(MAX_SECONDS / 4)
+        assert http2.world.now() < started + LONGEST_SECONDS + 5
+    assert http2.world.now() > started + LONGEST_SECONDS - 5
     assert not goaways(client.received)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from activator.proxy.pods.pools import PoolLimits
+from activator.proxy.pods.pools import SPARE_TIMEOUT, PoolLimits
 from activator.proxy.pods.resources import Resources
 from activator.proxy.transport.unread import UnreadBytes
-from tests.activator.proxy.world import ok, request, turns, until
+from tests.activator.proxy.world import answer_whole, ok, request, turns, until
 
 
-async def test_no_more_are_kept_idle_than_the_limits_say(new_world):
-    world = await new_world(pool=PoolLimits(max_idle=3, max_idle_per_pod=2))
+async def test_no_more_are_kept_idle_than_the_limit_of_all_pods_says(new_world):
+    world = await new_world(pool=PoolLimits(max_idle=5))
     pod = await world.serving()
     other = await world.pod()
     world.revise(other, name="other")
@@ -27,9 +27,45 @@ async def test_no_more_are_kept_idle_than_the_limits_say(new_world):
         for client in clients:
             assert (await client.answer()).status == 200
     await turns(20)
-    assert len(pod.open) == 2
+    assert len(pod.open) == 4
     assert len(other.open) == 1
-    assert world.pools.idle == world.pools.connections == 3
+    assert world.pools.idle == world.pools.connections == 5
+
+
+async def test_a_pod_keeps_as_many_idle_as_were_used_in_the_last_seconds(new_world):
+    world = await new_world(pool=PoolLimits(kept_per_pod=2))
+    pod = await world.serving()
+
+    async def serve(count: int) -> None:
+        """Serve so many requests at a time."""
+        pod.on_data = lambda connection: None
+        before = len(pod.requests)
+        clients = [await world.client() for _ in range(count)]
+        for client in clients:
+            client.send(request())
+        await until(lambda: len(pod.requests) == before + count)
+        for connection in pod.open:
+            connection.answered = len(connection.requests) - 1
+            pod.on_data = answer_whole
+            answer_whole(connection)
+        for client in clients:
+            assert (await client.answer()).status == 200
+
+    for _ in range(3):
+        await serve(20)
+        world.pools.close_expired()
+    assert len(pod.connections) == len(pod.open) == 20, "no request needs a new connection"
+    for _ in range(6):
+        await serve(5)
+        await world.clock_moves(SPARE_TIMEOUT / 4)
+        world.pools.close_expired()
+    await until(lambda: len(pod.open) == 5)
+    await world.clock_moves(SPARE_TIMEOUT + 1)
+    world.pools.close_expired()
+    world.pools.close_expired()
+    await until(lambda: len(pod.open) == 2)
+    assert world.pools.idle == 2
+    assert len(pod.connections) == 20
 
 
 class Idle:
