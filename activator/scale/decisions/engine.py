@@ -181,7 +181,7 @@ class Engine:
         yield from self._deciding(due)
         if now >= self._next_prune:
             self._next_prune = now + _PRUNE
-            self._loads.prune(self._records.keys(), now)
+            self._loads.prune(now)
 
     def _deciding(self, due: Sequence[tuple[Name, Record]]) -> Iterator[None]:
         """Decide about Services in steps; skip each Service that is gone meanwhile."""

@@ -25,10 +25,13 @@ from activator.scale.reports.load import Loads, Name, Report
 
 logger = logging.getLogger(__name__)
 
-#: Bytes of a frame: a report about 10,000 Services has less than 1 MiB.
-MOST_BYTES: Final = 16 << 20
+#: Bytes of a frame: a report about 10,000 Services with long names has 2.2 MiB.
+MOST_BYTES: Final = 3 << 20
 #: Connections at a time; each activator has one.
-MOST_CONNECTIONS: Final = 10_000
+MOST_CONNECTIONS: Final = 1000
+#: Concurrent requests of one Service at one activator, at most: a hundred full queues.
+#: The sums of a window stay far below 64 bits.
+_MOST_LOAD: Final = 1e6
 #: Close code by which a peer knows that it should connect again (RFC 6455 section 7.4).
 _RESTARTING: Final = 1012
 #: How the User-Agent of kubelet's probes begins.
@@ -79,6 +82,7 @@ class StatServer:
             process_request=self._admit,
             compression=None,
             max_size=MOST_BYTES,
+            max_queue=1,
             ping_interval=_PING,
             ping_timeout=_PING,
             close_timeout=1.0,
@@ -152,5 +156,5 @@ class StatServer:
 
 
 def _amount(concurrency: float) -> float:
-    """Return a load; a value that is no positive number below 1e9 counts as 0."""
-    return concurrency if 0 < concurrency < 1e9 else 0.0
+    """Return a load; a value that is no positive number below a million counts as 0."""
+    return concurrency if 0 < concurrency < _MOST_LOAD else 0.0

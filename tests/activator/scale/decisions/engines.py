@@ -41,8 +41,8 @@ class EngineWorld:
         self.clock = loop.time
         self.api = FakeApi(**replicas)
         self.tasks = Tasks()
-        self.loads = Loads()
         self.services = Services()
+        self.loads = Loads(lambda name: name in self.services)
         self.hold = Hold.NONE
         rights = Rights(
             NoReviews(),

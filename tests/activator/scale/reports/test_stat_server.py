@@ -13,12 +13,12 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from activator.autoscaler.concurrency import Stat
-from activator.autoscaler.wire import STEP, encode
+from activator.autoscaler.wire import MOST_STATS, STEP, encode
 from activator.scale.reports.load import Loads, Name
 from activator.scale.reports.stat_server import StatServer
 from throttler.model import RevisionID
 
-HELLO = RevisionID("shop", "hello")
+HELLO, OTHER = RevisionID("shop", "hello"), RevisionID("shop", "other")
 
 
 class World:
@@ -79,6 +79,22 @@ def test_a_large_report_with_a_wrong_part_counts_as_no_report() -> None:
             await connection.send(encode([Stat(HELLO, 1.0, 1)], "activator-1"))
             assert await world.busy.get() == [Name("shop", "hello")]
             assert world.server.garbled == 1
+
+    play(scene)
+
+
+def test_loads_that_overflow_and_frames_with_too_many_stats_close_no_connection() -> None:
+    async def scene(world: World) -> None:
+        async with connect(world.url) as connection:
+            for load in (1e300, 999e6, 999e3):
+                stats = [Stat(HELLO, load, 10**300)] * MOST_STATS
+                await connection.send(encode(stats, "activator-1"))
+            await connection.send((2 * MOST_STATS) * b"\n\x00")
+            await connection.send(encode([Stat(OTHER, 1.0, 1)], "activator-1"))
+            while await world.busy.get() != [Name(*OTHER[:2])]:
+                pass
+            assert world.server.garbled == 1
+            assert 0 <= world.loads.current(Name("shop", "hello"), 10) < 1e6
 
     play(scene)
 
