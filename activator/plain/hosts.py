@@ -97,6 +97,18 @@ class Hosts(Generic[Service]):
         }
 
 
+def is_of_cluster(host: str, domain: str) -> bool:
+    """Return whether a host is a name in the cluster's domain, or a wildcard that covers such names.
+
+    Arguments:
+        host: in lower case; ``*.`` may come first.
+        domain: of the cluster, as in ``cluster.local``.
+    """
+    bare = host.removeprefix(_WILDCARD)
+    covers = bare != host and f".{domain}".endswith(f".{bare}")
+    return covers or f".{bare}".endswith((".svc", f".{domain}"))
+
+
 def _winner(host: str, claims: Iterable[tuple[str, str]]) -> tuple[str, str]:
     """Return the claim that wins a host: the Service whose name it is, else the least one."""
     return min(claims, key=lambda claim: (not _is_own(host, claim[1]), claim))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
 from activator.knative.probes import KUBELET_AGENT
 from activator.objects.fields import ObjectKey
 from activator.plain.allotments import Allotment
+from activator.plain.hosts import is_of_cluster
 from activator.plain.probe_choice import choose
 from activator.plain.probes import ContainerProbe, Handler
 from activator.plain.service import PlainService, Port
@@ -138,15 +139,27 @@ def endpoints_of(
 def route_of(
     service: PlainService, allotments: Iterable[Allotment], port: int, cluster_domain: str
 ) -> Route:
-    """Return how requests reach a Service.
+    """Return how requests reach a Service. Names in the cluster belong to their own Service alone.
 
     Arguments:
         allotments: its takeover slices.
         port: the port on which the activator listens for it alone; 0 for none.
         cluster_domain: the suffix of its name in the cluster.
     """
-    name = f"{service.key.name}.{service.key.namespace}"
-    own = (name, f"{name}.svc", f"{name}.svc.{cluster_domain}")
-    hosts = tuple(dict.fromkeys((*own, *service.asks.hosts)))
+    foreign = foreign_hosts(service, cluster_domain)
+    hosts = dict.fromkeys((*_own_names(service, cluster_domain), *service.asks.hosts))
     reconnect = bool(port) and all(each.is_empty for each in allotments)
-    return Route(service.created, hosts, port, reconnect)
+    named = tuple(host for host in hosts if host not in foreign)
+    return Route(service.created, named, port, reconnect)
+
+
+def foreign_hosts(service: PlainService, cluster_domain: str) -> Sequence[str]:
+    """Return the hosts of an annotation that are other names in the cluster's domain."""
+    own = _own_names(service, cluster_domain)
+    claimed = (host for host in service.asks.hosts if host not in own)
+    return [host for host in claimed if is_of_cluster(host, cluster_domain)]
+
+
+def _own_names(service: PlainService, cluster_domain: str) -> Sequence[str]:
+    name = f"{service.key.name}.{service.key.namespace}"
+    return name, f"{name}.svc", f"{name}.svc.{cluster_domain}"

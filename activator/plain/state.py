@@ -20,7 +20,13 @@ from activator.plain.matches import Matches, known_target
 from activator.plain.own_listeners import NO_LISTENERS, OwnListeners
 from activator.plain.port_claims import PortClaims
 from activator.plain.problems import Problem
-from activator.plain.revisions import endpoints_of, revision_id, revision_of, route_of
+from activator.plain.revisions import (
+    endpoints_of,
+    foreign_hosts,
+    revision_id,
+    revision_of,
+    route_of,
+)
 from activator.plain.service import PlainService, Port
 from activator.plain.slices import Slice, join
 from activator.plain.workloads import Workload
@@ -307,7 +313,8 @@ class Services:
         yield from problems.of_service(service)
         if workloads or self._reads_workloads:
             yield from problems.of_target(service, workloads)
-        yield from problems.of_hosts(self._hosts.conflicts(Claim(service.created, str(id_))))
+        conflicts = self._hosts.conflicts(Claim(service.created, str(id_)))
+        yield from problems.of_hosts(conflicts, foreign_hosts(service, self._cluster_domain))
         yield from problems.of_port(*self._ports.refused(id_))
         yield from problems.of_slices(service.port, known.slices.values())
         yield from problems.of_own_ports(known.own)
