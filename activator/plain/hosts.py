@@ -98,7 +98,7 @@ class Hosts(Generic[Service]):
 
 
 def is_of_cluster(host: str, domain: str) -> bool:
-    """Return whether a host is a name in the cluster's domain, or a wildcard that covers such names.
+    """Return whether a host is a name in the cluster's domain, or a wildcard over such names.
 
     Arguments:
         host: in lower case; ``*.`` may come first.

@@ -23,10 +23,10 @@ class ProblemReason(StrEnum):
 
     REFUSED: the Service cannot be buffered at all. NO_SCALABLE_TARGET: no workload is found, so
     none can be scaled. SEVERAL_TARGETS: more than one is found. UNKNOWN_TARGET_KIND: the annotation
-    names a kind that needs its group and version. HOST_CONFLICT: a host is an older
-    Service's, or a name in the cluster. PORT_CONFLICT: an older slice has the allotted port. NO_SUCH_PORT: slices list pods, but
-    not the buffered port. OWN_PORT: slices list the activator itself. LIMITED: an annotation has
-    no effect, or a field of the Service limits the activator.
+    names a kind that needs its group and version. HOST_CONFLICT: a host is an older Service's, or
+    a name in the cluster. PORT_CONFLICT: an older slice has the allotted port. NO_SUCH_PORT: slices
+    list pods, but not the buffered port. OWN_PORT: slices list the activator itself. LIMITED: an
+    annotation has no effect, or a field of the Service limits the activator.
     """
 
     REFUSED = "refused"

@@ -9,6 +9,7 @@ from typing import Final, final
 from activator.plain.annotation_values import Route
 from activator.plain.annotations import Annotations
 from activator.scale.decisions.effects import Guard
+from activator.scale.decisions.findings import Reason
 from activator.scale.decisions.plan import Hold, Seen
 from activator.scale.decisions.record import Facts, Record
 from activator.scale.decisions.sharing import Sharing
@@ -63,6 +64,7 @@ class Observer:
         return Seen(
             *(current, stable, panic, last_busy, frozen, facts.replicas, facts.ready),
             *(other, slice_since, facts.lease, decides),
+            paused=any(each.reason is Reason.SCALED_OBJECT_PAUSED for each in facts.findings),
         )
 
     def asks(self, facts: Facts, seen: Seen) -> Annotations:

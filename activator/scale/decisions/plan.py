@@ -59,6 +59,7 @@ class Hold(Enum):
     NEW_LEADER = "new-leader"
     CLOSING = "taking-over"
     RETRY = "waiting-to-retry"
+    PAUSED = "scaled-object-paused"
 
 
 class Seen(NamedTuple):
@@ -79,6 +80,7 @@ class Seen(NamedTuple):
             request.
         decides: whether its rules decide about the workload: the oldest of its Services decides.
             The others scale it only from zero, for a request.
+        paused: whether the ScaledObject that owns the workload must not add replicas.
     """
 
     current: float
@@ -92,6 +94,7 @@ class Seen(NamedTuple):
     slice_since: float | None = None
     lease: float = ACTIVATION_LEASE
     decides: bool = True
+    paused: bool = False
 
 
 class Plan(NamedTuple):
@@ -256,6 +259,8 @@ class Planner:
         wanted = max(asks.scale.initial_scale, asks.scale.min_scale, 1)
         if asks.scale.max_scale:
             wanted = min(wanted, asks.scale.max_scale)
+        if seen.paused:
+            return wanted, Why.COLD_START, Hold.PAUSED
         is_early = now < self._cold_start_at + RETRY_COLD_START
         return wanted, Why.COLD_START, Hold.RETRY if is_early else Hold.NONE
 

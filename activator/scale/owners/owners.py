@@ -20,7 +20,17 @@ SCALED_OBJECT: Final = "ScaledObject"
 
 #: The kind of the component that an owner stands for.
 _KINDS: Final = {Owner.HPA: HPA, Owner.KEDA: SCALED_OBJECT}
-_PAUSED: Final = ("autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-replicas")
+#: Annotations by which a ScaledObject keeps its workload from more replicas, and the effect. KEDA
+#: reads each but the first as a boolean (apis/keda/v1alpha1/scaledobject_types.go).
+_PAUSED_REPLICAS: Final = "autoscaling.keda.sh/paused-replicas"
+_PAUSED: Final = {
+    _PAUSED_REPLICAS: "scales nothing",
+    "autoscaling.keda.sh/paused": "scales nothing",
+    "autoscaling.keda.sh/paused-scale-out": "adds no replica",
+}
+_PAUSED_SCALE_IN: Final = "autoscaling.keda.sh/paused-scale-in"
+#: How Go's strconv.ParseBool writes false. KEDA takes each other text as true.
+_FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 _PUSH: Final = ("external-push", "external")
 #: KEDA's default ``pollingInterval``, in seconds, and the longest one that a lease follows.
 _POLLS: Final = 30
@@ -58,7 +68,8 @@ class _ScaledObject(NamedTuple):
 
     Attributes:
         services: the Services of its triggers of this scaler.
-        paused: the annotation that pauses it; empty for none.
+        paused: the annotation that keeps it from adding replicas; empty for none.
+        keeps: whether an annotation keeps it from removing replicas alone.
         polls: seconds between two of KEDA's polls.
         measures: triggers of other scalers.
     """
@@ -67,6 +78,7 @@ class _ScaledObject(NamedTuple):
     target: Scaled
     services: frozenset[str]
     paused: str
+    keeps: bool
     polls: float
     measures: int
 
@@ -230,8 +242,17 @@ def _about_keda(
         )
         found.append(Finding(Reason.KEDA_TRIGGER_MISSING, note))
     if mine.paused:
-        note = f"ScaledObject {mine.key.name} has the annotation {mine.paused}: KEDA scales nothing"
+        note = (
+            f"ScaledObject {mine.key.name} has the annotation {mine.paused}: KEDA "
+            f"{_PAUSED[mine.paused]}, and the scaler starts no pod for a request"
+        )
         found.append(Finding(Reason.SCALED_OBJECT_PAUSED, note))
+    if mine.keeps:
+        note = (
+            f"ScaledObject {mine.key.name} has the annotation {_PAUSED_SCALE_IN}: KEDA removes no "
+            f"replica, so {target.resource.kind} {target.name} does not sleep"
+        )
+        found.append(Finding(Reason.SCALE_IN_PAUSED, note))
     return found
 
 
@@ -270,7 +291,8 @@ def _hpa(key: ObjectKey, obj: object) -> _Hpa:
 def _scaled_object(key: ObjectKey, obj: object) -> _ScaledObject:
     scaled_object = root(obj, SCALED_OBJECT)
     annotations = scaled_object["metadata"]["annotations"]
-    paused = [name for name in _PAUSED if annotations.at(name).text() not in ("", "false")]
+    paused = [name for name in _PAUSED if _is_set(annotations, name)]
+    keeps = _is_set(annotations, _PAUSED_SCALE_IN)
     spec = scaled_object["spec"]
     services = frozenset(
         trigger["metadata"][SERVICE_KEY].text()
@@ -282,7 +304,14 @@ def _scaled_object(key: ObjectKey, obj: object) -> _ScaledObject:
     target = _target(key.namespace, spec["scaleTargetRef"])
     polls = spec["pollingInterval"].whole(minimum=0, maximum=2**31 - 1, default=_POLLS)
     pause = paused[0] if paused else ""
-    return _ScaledObject(key, target, services, pause, float(polls), measures)
+    return _ScaledObject(key, target, services, pause, keeps, float(polls), measures)
+
+
+def _is_set(annotations: Field, name: str) -> bool:
+    field = annotations.at(name)
+    if field.value is None:
+        return False
+    return name == _PAUSED_REPLICAS or field.text() not in _FALSE
 
 
 def _target(namespace: str, ref: Field) -> Scaled:

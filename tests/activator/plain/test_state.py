@@ -264,9 +264,8 @@ def test_a_name_in_the_cluster_belongs_to_its_own_service_alone(world: World, ho
         []
         if CLAIMS[host]
         else [
-            f"the host {host} is in the domain of the cluster, "
-            "where each name belongs to its own Service, so the annotation activator.dev/hosts does "
-            "not count for it"
+            f"the host {host} is in the domain of the cluster, where each name belongs to its own "
+            "Service, so the annotation activator.dev/hosts does not count for it"
         ]
     )
     assert world.reasons() == len(texts) * ["host-conflict"]
