@@ -89,14 +89,14 @@ def of_target(service: PlainService, workloads: Sequence[Workload]) -> Iterator[
         )
 
 
-def of_hosts(conflicts: Mapping[str, str], foreign: Iterable[str] = ()) -> Iterator[Problem]:
+def of_hosts(conflicts: Mapping[str, str], others: Iterable[str] = ()) -> Iterator[Problem]:
     """Yield each host that an older Service has, and each name of the cluster.
 
     Arguments:
         conflicts: the hosts, each with the name of the older Service.
-        foreign: names in the cluster's domain that are not the Service's own.
+        others: names of other Services in the cluster.
     """
-    for host in foreign:
+    for host in others:
         yield Problem(
             ProblemReason.HOST_CONFLICT,
             f"the host {host} is in the domain of the cluster, where each name belongs to its own "

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from activator.knative.probes import KUBELET_AGENT
 from activator.objects.fields import ObjectKey
 from activator.plain.allotments import Allotment
-from activator.plain.hosts import is_of_cluster
+from activator.plain.hosts import names_of_others
 from activator.plain.probe_choice import choose
 from activator.plain.probes import ContainerProbe, Handler
 from activator.plain.service import PlainService, Port
@@ -146,20 +146,10 @@ def route_of(
         port: the port on which the activator listens for it alone; 0 for none.
         cluster_domain: the suffix of its name in the cluster.
     """
-    foreign = foreign_hosts(service, cluster_domain)
-    hosts = dict.fromkeys((*_own_names(service, cluster_domain), *service.asks.hosts))
-    reconnect = bool(port) and all(each.is_empty for each in allotments)
-    named = tuple(host for host in hosts if host not in foreign)
-    return Route(service.created, named, port, reconnect)
-
-
-def foreign_hosts(service: PlainService, cluster_domain: str) -> Sequence[str]:
-    """Return the hosts of an annotation that are other names in the cluster's domain."""
-    own = _own_names(service, cluster_domain)
-    claimed = (host for host in service.asks.hosts if host not in own)
-    return [host for host in claimed if is_of_cluster(host, cluster_domain)]
-
-
-def _own_names(service: PlainService, cluster_domain: str) -> Sequence[str]:
     name = f"{service.key.name}.{service.key.namespace}"
-    return name, f"{name}.svc", f"{name}.svc.{cluster_domain}"
+    own = (name, f"{name}.svc", f"{name}.svc.{cluster_domain}")
+    hosts = dict.fromkeys((*own, *service.asks.hosts))
+    for other in names_of_others(hosts, str(revision_id(service.key)), cluster_domain):
+        del hosts[other]
+    reconnect = bool(port) and all(each.is_empty for each in allotments)
+    return Route(service.created, tuple(hosts), port, reconnect)

@@ -15,18 +15,12 @@ from typing import Final, Protocol
 from activator.objects.fields import ObjectKey
 from activator.plain import problems
 from activator.plain.allotments import Allotment
-from activator.plain.hosts import Claim, Hosts
+from activator.plain.hosts import Claim, Hosts, names_of_others
 from activator.plain.matches import Matches, known_target
 from activator.plain.own_listeners import NO_LISTENERS, OwnListeners
 from activator.plain.port_claims import PortClaims
 from activator.plain.problems import Problem
-from activator.plain.revisions import (
-    endpoints_of,
-    foreign_hosts,
-    revision_id,
-    revision_of,
-    route_of,
-)
+from activator.plain.revisions import endpoints_of, revision_id, revision_of, route_of
 from activator.plain.service import PlainService, Port
 from activator.plain.slices import Slice, join
 from activator.plain.workloads import Workload
@@ -314,7 +308,8 @@ class Services:
         if workloads or self._reads_workloads:
             yield from problems.of_target(service, workloads)
         conflicts = self._hosts.conflicts(Claim(service.created, str(id_)))
-        yield from problems.of_hosts(conflicts, foreign_hosts(service, self._cluster_domain))
+        others = names_of_others(service.asks.hosts, str(id_), self._cluster_domain)
+        yield from problems.of_hosts(conflicts, others)
         yield from problems.of_port(*self._ports.refused(id_))
         yield from problems.of_slices(service.port, known.slices.values())
         yield from problems.of_own_ports(known.own)

@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeVarTuple
 
 from activator.scale.decisions.changes import Changes
 from activator.scale.decisions.conclusions import conclude, log_reason
-from activator.scale.decisions.effects import Effect, Guard, NoGuard
+from activator.scale.decisions.effects import Effect, Guard
 from activator.scale.decisions.facts import read
 from activator.scale.decisions.observing import Observer
 from activator.scale.decisions.plan import Hold, Plan
@@ -94,7 +94,7 @@ class Engine:
         frozen: Callable[[float], Hold],
         call_at: Timer,
         clock: Callable[[], float],
-        guard: Guard | None = None,
+        guard: Guard,
         effects: Sequence[Effect] = (),
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -106,7 +106,7 @@ class Engine:
         self._is_frozen = frozen
         self._call_at = call_at
         self._clock = clock
-        self._guard = guard or NoGuard()
+        self._guard = guard
         self._effects = effects
         self._changes = Changes(self.counters, clock, wall)
         self._records: dict[Name, Record] = {}
@@ -119,11 +119,6 @@ class Engine:
         self._next_prune = 0.0
 
     # -- whether to decide -------------------------------------------------------------------------
-
-    def start(self, now: float) -> None:
-        """Begin to decide, as ``starting`` does, in one step."""
-        for _ in self.starting(now):
-            pass
 
     def starting(self, now: float) -> Iterator[None]:
         """Begin to decide, in steps: this process leads, and all objects have been listed.
@@ -161,11 +156,6 @@ class Engine:
             effect.stop(now)
 
     # -- events ------------------------------------------------------------------------------------
-
-    def tick(self, now: float) -> None:
-        """Decide about all Services that may need it, as ``ticking`` does, in one step."""
-        for _ in self.ticking(now):
-            pass
 
     def ticking(self, now: float) -> Iterator[None]:
         """Decide about all Services that may need it, in steps; other tasks may run between them.

@@ -20,15 +20,20 @@ SCALED_OBJECT: Final = "ScaledObject"
 
 #: The kind of the component that an owner stands for.
 _KINDS: Final = {Owner.HPA: HPA, Owner.KEDA: SCALED_OBJECT}
-#: Annotations by which a ScaledObject keeps its workload from more replicas, and the effect. KEDA
-#: reads each but the first as a boolean (apis/keda/v1alpha1/scaledobject_types.go).
+#: Annotations of a ScaledObject that pause it, each with the effect. KEDA reads all but the first
+#: as a boolean (apis/keda/v1alpha1/scaledobject_types.go).
 _PAUSED_REPLICAS: Final = "autoscaling.keda.sh/paused-replicas"
-_PAUSED: Final = {
-    _PAUSED_REPLICAS: "scales nothing",
-    "autoscaling.keda.sh/paused": "scales nothing",
-    "autoscaling.keda.sh/paused-scale-out": "adds no replica",
+_STARTS_NONE: Final = "and the scaler starts no pod for a request"
+_PAUSES: Final = {
+    _PAUSED_REPLICAS: (Reason.SCALED_OBJECT_PAUSED, f"scales nothing, {_STARTS_NONE}"),
+    "autoscaling.keda.sh/paused": (Reason.SCALED_OBJECT_PAUSED, f"scales nothing, {_STARTS_NONE}"),
+    "autoscaling.keda.sh/paused-scale-out": (
+        *(Reason.SCALED_OBJECT_PAUSED, f"adds no replica, {_STARTS_NONE}"),
+    ),
+    "autoscaling.keda.sh/paused-scale-in": (
+        *(Reason.SCALE_IN_PAUSED, "removes no replica, so the workload does not sleep"),
+    ),
 }
-_PAUSED_SCALE_IN: Final = "autoscaling.keda.sh/paused-scale-in"
 #: How Go's strconv.ParseBool writes false. KEDA takes each other text as true.
 _FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 _PUSH: Final = ("external-push", "external")
@@ -68,8 +73,7 @@ class _ScaledObject(NamedTuple):
 
     Attributes:
         services: the Services of its triggers of this scaler.
-        paused: the annotation that keeps it from adding replicas; empty for none.
-        keeps: whether an annotation keeps it from removing replicas alone.
+        pauses: the annotations that pause it, at most one for each reason.
         polls: seconds between two of KEDA's polls.
         measures: triggers of other scalers.
     """
@@ -77,8 +81,7 @@ class _ScaledObject(NamedTuple):
     key: ObjectKey
     target: Scaled
     services: frozenset[str]
-    paused: str
-    keeps: bool
+    pauses: tuple[str, ...]
     polls: float
     measures: int
 
@@ -241,18 +244,10 @@ def _about_keda(
             f"{SERVICE_KEY}: {service}, so KEDA scales to zero while requests are in flight"
         )
         found.append(Finding(Reason.KEDA_TRIGGER_MISSING, note))
-    if mine.paused:
-        note = (
-            f"ScaledObject {mine.key.name} has the annotation {mine.paused}: KEDA "
-            f"{_PAUSED[mine.paused]}, and the scaler starts no pod for a request"
-        )
-        found.append(Finding(Reason.SCALED_OBJECT_PAUSED, note))
-    if mine.keeps:
-        note = (
-            f"ScaledObject {mine.key.name} has the annotation {_PAUSED_SCALE_IN}: KEDA removes no "
-            f"replica, so {target.resource.kind} {target.name} does not sleep"
-        )
-        found.append(Finding(Reason.SCALE_IN_PAUSED, note))
+    for annotation in mine.pauses:
+        reason, effect = _PAUSES[annotation]
+        note = f"ScaledObject {mine.key.name} has the annotation {annotation}: KEDA {effect}"
+        found.append(Finding(reason, note))
     return found
 
 
@@ -291,8 +286,7 @@ def _hpa(key: ObjectKey, obj: object) -> _Hpa:
 def _scaled_object(key: ObjectKey, obj: object) -> _ScaledObject:
     scaled_object = root(obj, SCALED_OBJECT)
     annotations = scaled_object["metadata"]["annotations"]
-    paused = [name for name in _PAUSED if _is_set(annotations, name)]
-    keeps = _is_set(annotations, _PAUSED_SCALE_IN)
+    pauses = {_PAUSES[name][0]: name for name in reversed(_PAUSES) if _is_set(annotations, name)}
     spec = scaled_object["spec"]
     services = frozenset(
         trigger["metadata"][SERVICE_KEY].text()
@@ -303,8 +297,7 @@ def _scaled_object(key: ObjectKey, obj: object) -> _ScaledObject:
     measures = sum(kind not in _PUSH for kind in kinds)
     target = _target(key.namespace, spec["scaleTargetRef"])
     polls = spec["pollingInterval"].whole(minimum=0, maximum=2**31 - 1, default=_POLLS)
-    pause = paused[0] if paused else ""
-    return _ScaledObject(key, target, services, pause, keeps, float(polls), measures)
+    return _ScaledObject(key, target, services, tuple(pauses.values()), float(polls), measures)
 
 
 def _is_set(annotations: Field, name: str) -> bool:

@@ -102,7 +102,7 @@ def test_the_component_beside_the_owner(owner: Owner, objects: Any, other: str) 
         ),
         (
             *(Owner.KEDA, [keda(annotations={"autoscaling.keda.sh/paused-scale-in": "true"})]),
-            *(Reason.SCALE_IN_PAUSED, "removes no replica, so Deployment hello does not sleep"),
+            *(Reason.SCALE_IN_PAUSED, "removes no replica, so the workload does not sleep"),
         ),
         (Owner.HPA, [], Reason.HPA_MISSING, "no HorizontalPodAutoscaler targets Deployment hello"),
         (Owner.HPA, [hpa(minReplicas=1)], Reason.HPA_CANNOT_WAKE, "needs minReplicas: 0 and"),

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from math import inf, nan
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,19 +25,21 @@ HELLO, OTHER = RevisionID("shop", "hello"), RevisionID("shop", "other")
 class World:
     """A server, and the loads that it has recorded."""
 
-    def __init__(self) -> None:
+    def __init__(self, token_file: str = "") -> None:
         self.loads = Loads()
         self.leads = True
         self.busy: asyncio.Queue[list[Name]] = asyncio.Queue()
-        self.server = StatServer(self.loads, lambda: 10.0, lambda: self.leads, self.busy.put_nowait)
+        self.server = StatServer(
+            self.loads, lambda: 10.0, lambda: self.leads, self.busy.put_nowait, token_file
+        )
         self.url = ""
 
 
-def play(scene: Callable[[World], Awaitable[None]]) -> None:
+def play(scene: Callable[[World], Awaitable[None]], token_file: object = "") -> None:
     """Run a scene against a server on a loopback port."""
 
     async def run() -> None:
-        world = World()
+        world = World(str(token_file))
         world.url = f"ws://127.0.0.1:{await world.server.start('127.0.0.1', 0)}"
         try:
             await asyncio.wait_for(scene(world), 30)
@@ -136,6 +139,43 @@ def test_a_scaler_that_does_not_lead_refuses() -> None:
         assert refused.value.response.status_code == 503
 
     play(scene)
+
+
+def test_an_activator_needs_one_of_the_tokens_and_the_file_is_followed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "token"
+
+    async def refused(world: World, *headers: tuple[str, str]) -> bool:
+        try:
+            async with connect(world.url, additional_headers=headers):
+                return False
+        except InvalidStatus as error:
+            return error.response.status_code == 401
+
+    async def scene(world: World) -> None:
+        good = ("Authorization", "Bearer one")
+        assert not await refused(world, good)
+        file.write_text("two\none\n")
+        assert not await refused(world, good)
+        file.write_text("two\n")
+        assert await refused(world, good)
+        assert "127.0.0.1: refused with 401" in caplog.text
+        assert f"its token is none of {file}" in caplog.text
+        for wrong in (
+            ("Authorization", "Basic two"),
+            ("Authorization", "Bearer tw\xf6"),
+            ("X", "y"),
+        ):
+            assert await refused(world, wrong)
+        assert await refused(world, ("Authorization", "Bearer two"), ("Authorization", "Bearer x"))
+        assert not await refused(world, ("Authorization", "Bearer two"))
+        file.unlink()
+        assert await refused(world, good)
+        assert len(caplog.records) == 1  # the clock stands still
+
+    file.write_text("one")
+    play(scene, file)
 
 
 def test_a_kubelet_probe_is_responded_to() -> None:
