@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 #: without calls. A peer that is gone must not keep its streams.
 _OPTIONS: Final = (
     ("grpc.so_reuseport", 0),
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
     ("grpc.max_receive_message_length", 1 << 20),
