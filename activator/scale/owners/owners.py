@@ -20,19 +20,18 @@ SCALED_OBJECT: Final = "ScaledObject"
 
 #: The kind of the component that an owner stands for.
 _KINDS: Final = {Owner.HPA: HPA, Owner.KEDA: SCALED_OBJECT}
-#: Annotations of a ScaledObject that pause it, each with the effect. KEDA reads all but the first
-#: as a boolean (apis/keda/v1alpha1/scaledobject_types.go).
+#: Annotations of a ScaledObject that pause it. KEDA reads all but the first as a boolean
+#: (apis/keda/v1alpha1/scaledobject_types.go).
 _PAUSED_REPLICAS: Final = "autoscaling.keda.sh/paused-replicas"
-_STARTS_NONE: Final = "and the scaler starts no pod for a request"
 _PAUSES: Final = {
-    _PAUSED_REPLICAS: (Reason.SCALED_OBJECT_PAUSED, f"scales nothing, {_STARTS_NONE}"),
-    "autoscaling.keda.sh/paused": (Reason.SCALED_OBJECT_PAUSED, f"scales nothing, {_STARTS_NONE}"),
-    "autoscaling.keda.sh/paused-scale-out": (
-        *(Reason.SCALED_OBJECT_PAUSED, f"adds no replica, {_STARTS_NONE}"),
-    ),
-    "autoscaling.keda.sh/paused-scale-in": (
-        *(Reason.SCALE_IN_PAUSED, "removes no replica, so the workload does not sleep"),
-    ),
+    _PAUSED_REPLICAS: Reason.SCALED_OBJECT_PAUSED,
+    "autoscaling.keda.sh/paused": Reason.SCALED_OBJECT_PAUSED,
+    "autoscaling.keda.sh/paused-scale-out": Reason.SCALED_OBJECT_PAUSED,
+    "autoscaling.keda.sh/paused-scale-in": Reason.SCALE_IN_PAUSED,
+}
+_EFFECTS: Final = {
+    Reason.SCALED_OBJECT_PAUSED: "adds no replica, and the scaler starts no pod for a request",
+    Reason.SCALE_IN_PAUSED: "removes no replica, so the workload does not sleep",
 }
 #: How Go's strconv.ParseBool writes false. KEDA takes each other text as true.
 _FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
@@ -244,10 +243,10 @@ def _about_keda(
             f"{SERVICE_KEY}: {service}, so KEDA scales to zero while requests are in flight"
         )
         found.append(Finding(Reason.KEDA_TRIGGER_MISSING, note))
-    for annotation in mine.pauses:
-        reason, effect = _PAUSES[annotation]
-        note = f"ScaledObject {mine.key.name} has the annotation {annotation}: KEDA {effect}"
-        found.append(Finding(reason, note))
+    for name in mine.pauses:
+        effect = _EFFECTS[_PAUSES[name]]
+        note = f"ScaledObject {mine.key.name} has the annotation {name}: KEDA {effect}"
+        found.append(Finding(_PAUSES[name], note))
     return found
 
 
@@ -286,7 +285,7 @@ def _hpa(key: ObjectKey, obj: object) -> _Hpa:
 def _scaled_object(key: ObjectKey, obj: object) -> _ScaledObject:
     scaled_object = root(obj, SCALED_OBJECT)
     annotations = scaled_object["metadata"]["annotations"]
-    pauses = {_PAUSES[name][0]: name for name in reversed(_PAUSES) if _is_set(annotations, name)}
+    pauses = {_PAUSES[name]: name for name in reversed(_PAUSES) if _is_set(annotations, name)}
     spec = scaled_object["spec"]
     services = frozenset(
         trigger["metadata"][SERVICE_KEY].text()

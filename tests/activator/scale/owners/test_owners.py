@@ -86,7 +86,7 @@ def test_the_component_beside_the_owner(owner: Owner, objects: Any, other: str) 
             *(Owner.KEDA, [keda(annotations={"autoscaling.keda.sh/paused-replicas": "0"})]),
             *(
                 Reason.SCALED_OBJECT_PAUSED,
-                "autoscaling.keda.sh/paused-replicas: KEDA scales nothing",
+                "autoscaling.keda.sh/paused-replicas: KEDA adds no replica",
             ),
         ),
         *(
