@@ -34,11 +34,10 @@ class Arriving(outcome.Ending, authorizing.Authorized, Protocol):
     """The part of an exchange that this module uses.
 
     Attributes:
-        body, counts, state: see ExchangeRecord.
+        body, state: see ExchangeRecord.
     """
 
     body: RequestBody
-    counts: bool
     state: State
 
 
@@ -54,7 +53,7 @@ def may_enter(exchange: Arriving, policies: RequestPolicies, now: float) -> bool
     """
     throttler, ticket = exchange.entry.throttler, exchange.ticket
     ticket.arrived = now
-    exchange.counts = _may_wake(exchange, policies)
+    ticket.counts = _may_wake(exchange, policies)
     if not _may_start_pod(exchange, policies, now):
         return False
     if policies.profile is Profile.OPENAI and model_list.starts_no_pod(exchange.request):

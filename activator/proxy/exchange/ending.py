@@ -46,7 +46,7 @@ def end(
     entry.counters.ended(
         (request.counted_as, request.version, status), ended, duration, request.length, size
     )
-    if exchange.counts:
+    if ticket.counts:
         entry.load.request_ended(now)
     if exchange.wait is not None:
         exchange.wait.ended(ended, now)

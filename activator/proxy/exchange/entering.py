@@ -77,7 +77,7 @@ def admit(exchange: ExchangeRecord, now: float) -> None:
     """
     services, entry, ticket = exchange.services, exchange.entry, exchange.ticket
     driver, throttler = services.driver, entry.throttler
-    if exchange.counts:
+    if ticket.counts:
         if now >= entry.agents.sample_from:
             sample(entry, exchange.request, now)
         entry.load.request_began(now)

@@ -44,7 +44,6 @@ class ExchangeRecord(Requester):
             CRLF.
         attempts: its attempts; None until the first doubtful response or failure.
         body: the buffered body of the request.
-        counts: whether it is load; one that may not wake its revision is none.
         entry: the entry of its revision.
         limits: its limits except the deadline; None for most requests.
         pod_side: the pod's side; None while no pod has the request.
@@ -67,7 +66,6 @@ class ExchangeRecord(Requester):
         "body",
         "client",
         "client_timeout",
-        "counts",
         "counts_payload",
         "entry",
         "limits",
@@ -105,7 +103,6 @@ class ExchangeRecord(Requester):
         self.translation: Translation | None = None
         self.limits: TimeLimits | None = None
         self.response_size = 0
-        self.counts = True
         self.counts_payload = False
         self.trace: Trace | None = None
         self.added_lines = services.added_lines

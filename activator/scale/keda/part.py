@@ -24,7 +24,7 @@ def make(context: Context) -> Part:
     restarts: list[Callable[[], Coroutine[None, None, None]]] = []
 
     def on_stop() -> None:
-        # KEDA keeps its connection, and would ask this follower for ever.
+        # KEDA keeps its connection, and would ask this follower until the process ends.
         for restart in restarts:
             context.start(restart())
 

@@ -26,8 +26,8 @@ MOST_UNKNOWN: Final = 1000
 MOST_ACTIVATORS: Final = 1000
 #: Characters of the name of a Service, of a namespace and of a pod, at most.
 MOST_CHARACTERS: Final = 253
-#: Seconds in which reports of one activator are about the same requests: it sends those of the
-#: last 1.5 s at once when it connects to a new leader. Half of the time between two reports.
+#: Seconds in which reports of one activator are about the same requests: it sends the reports of
+#: 1.5 s at once when it connects to a new leader. Half of the time between two reports.
 BURST: Final = 0.5
 
 #: One object for all: thousands of Services have these times.
