@@ -91,7 +91,7 @@ class Runtime:
         self._draining = ""
         self._make_source = make_source
         self._source: Source | None = None
-        self.links = Links(settings.autoscaler_url, settings.scaler_url)
+        self.links = Links(settings.autoscaler_url, settings.scaler_url, settings.stat_token_file)
         sinks = (*sinks, *self.links.sinks(settings.pod_name, self._on_stats_sent))
         concurrency = ReportedConcurrency()
         self.history = History(lambda revision: self.driver.entries.known(revision), clock)

@@ -60,7 +60,7 @@ class WakeRules:
     Attributes:
         methods: the methods that may; empty for all.
         not_user_agents: a request whose User-Agent contains one of them, in lower case, may not.
-        not_paths: a request whose path begins with one of them may not.
+        not_paths: a request for one of them, or for a path below it, may not.
         required_header: the name of a field, in lower case, that a request must have; empty: none.
         asleep_status: 200, 204 or 503.
     """

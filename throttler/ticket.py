@@ -109,6 +109,7 @@ class Ticket:
         size: bytes of the request that are buffered while it is queued.
         arrived: when it was admitted, seconds on the caller's clock.
         config: of its revision; set when it is admitted.
+        counts: whether it is load of its revision, for the autoscaler.
         pod: the pod that has it; None while it is queued.
         assigned: when it last got a pod; 0 if the policy did not follow requests then.
         beside: requests that the pod then had in flight, with this one; 0 as for ``assigned``.
@@ -129,6 +130,7 @@ class Ticket:
         "assigned",
         "beside",
         "config",
+        "counts",
         "deadline",
         "failed",
         "first_byte",
@@ -152,6 +154,7 @@ class Ticket:
         self.priority = NORMAL
         self.rank = UNRANKED
         self.ages = False
+        self.counts = True
         self.beside = 0
         self.config: RevisionConfig | None = None
         self.pod: PodTracker | None = None

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from http import HTTPStatus
 from typing import Any, Final
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import InvalidURI
+from websockets.exceptions import InvalidStatus, InvalidURI
 from websockets.uri import parse_uri
 
+from activator.autoscaler.token import bearers
 from activator.process.named_host import connected
 
 #: Bytes that a peer may send at once, and per second in the long run. The autoscaler sends only
@@ -29,13 +31,15 @@ class Dialer:
         url: ``ws://host:port``.
         handshake: seconds from the dial (with name lookup) to the end of the opening handshake.
         close: seconds for the closing handshake.
+        token_file: has the token for the peer; empty for none. Each dial reads it.
 
     Raises:
         ValueError: ``url`` is not a WebSocket URL.
     """
 
-    def __init__(self, url: str, handshake: float, close: float) -> None:
+    def __init__(self, url: str, handshake: float, close: float, token_file: str = "") -> None:
         self._url = url
+        self._token_file = token_file
         self._address = _checked(url)
         self._handshake_seconds = handshake
         self._close_seconds = close
@@ -45,17 +49,27 @@ class Dialer:
 
         Raises:
             TimeoutError: the dial or the handshake took too long.
+            PermissionError: the peer wants another token.
             Exception: any other cause: the look-up, the network, a peer without WebSocket.
         """
+        fields = {}
+        if self._token_file:
+            fields["Authorization"] = bearers(self._token_file)[0].decode("latin-1")
         try:
             async with asyncio.timeout(self._handshake_seconds):
-                return await self._handshake(await connected(*self._address))
+                return await self._handshake(await connected(*self._address), fields)
+        except InvalidStatus as error:
+            if error.response.status_code != HTTPStatus.UNAUTHORIZED:
+                raise
+            sent = f"the token of {self._token_file}" if self._token_file else "no token"
+            raise PermissionError(f"the peer responded 401 to {sent}") from error
         except TimeoutError as error:
             raise TimeoutError("timed out during the dial or the opening handshake") from error
 
-    async def _handshake(self, sock: socket.socket) -> ClientConnection:
+    async def _handshake(self, sock: socket.socket, fields: dict[str, str]) -> ClientConnection:
         return await _Connect(
             self._url,
+            additional_headers=fields,
             sock=sock,
             compression=None,
             proxy=None,

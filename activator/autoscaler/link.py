@@ -84,6 +84,7 @@ class AutoscalerLink:
         peer: the name of the program at that address, for the log.
         on_change: called with True when the connection is up and False when it is lost; must not
             raise.
+        token_file: see Dialer.
 
     Attributes:
         connected: whether there is a connection; ever_connected: whether there ever was one.
@@ -101,18 +102,19 @@ class AutoscalerLink:
         peer: str = "autoscaler",
         on_change: Callable[[bool], None] | None = None,
         timings: LinkTimings | None = None,
+        token_file: str = "",
     ) -> None:
         self._url = url
         self._peer = peer
         self._timings = timings or LinkTimings()
-        self._dialer = Dialer(url, self._timings.handshake, self._timings.close)
+        self._dialer = Dialer(url, self._timings.handshake, self._timings.close, token_file)
         self._on_change = on_change
         self._backlog = Backlog(self._timings.stale_after)
         self._queued = asyncio.Event()
         self._dial_wanted = asyncio.Event()
         self._last_sent: float | None = None
         self._alive_at: float | None = None
-        self._unreachable = False
+        self._logged: set[type[BaseException] | None] = set()  # errors since the last connection
         self._short_lived = 0  # connections in a row that were lost soon
         self.connected = False
         self.ever_connected = False
@@ -228,8 +230,9 @@ class AutoscalerLink:
         self.failed_dials += 1
         error = state.outcome.exception() if state.outcome else None
         self.last_error = f"dial failed: {_why(error)}"
-        if not self._unreachable:  # log the change, not each retry
-            self._unreachable = True
+        kind = PermissionError if isinstance(error, PermissionError) else None
+        if kind not in self._logged:  # log the change, not each retry
+            self._logged.add(kind)
             _log.warning(
                 "%s not reachable, retrying; until it is, nothing scales from zero",
                 self._peer,
@@ -269,7 +272,7 @@ class AutoscalerLink:
     def _up(self) -> None:
         self.connected = self.ever_connected = True
         self._alive_at = asyncio.get_running_loop().time()
-        self._unreachable = False
+        self._logged.clear()
         if not self._short_lived:  # log no reconnect to a peer that closes each connection at once
             extra = {"url": self._url, "failed_dials": self.failed_dials}
             _log.info("%s connected", self._peer, extra=extra)

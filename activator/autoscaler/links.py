@@ -27,6 +27,7 @@ class Links:
 
     Arguments:
         autoscaler_url, scaler_url: ``ws://host:port``; empty for no link.
+        token_file: has the token for the scaler; empty for none.
 
     Attributes:
         autoscaler: the link to the autoscaler of Revisions; None without one.
@@ -36,9 +37,11 @@ class Links:
         ValueError: a URL is no WebSocket URL.
     """
 
-    def __init__(self, autoscaler_url: str = "", scaler_url: str = "") -> None:
+    def __init__(
+        self, autoscaler_url: str = "", scaler_url: str = "", token_file: str = ""
+    ) -> None:
         self.autoscaler = _link(autoscaler_url, "autoscaler")
-        self.scaler = _link(scaler_url, "scaler")
+        self.scaler = _link(scaler_url, "scaler", token_file)
 
     def __iter__(self) -> Iterator[AutoscalerLink]:
         return (link for link in (self.autoscaler, self.scaler) if link is not None)
@@ -80,9 +83,9 @@ class Links:
                 yield of_kind(kind, frame_sink(link.send, pod_name, on_sent_of))
 
 
-def _link(url: str, peer: str) -> AutoscalerLink | None:
+def _link(url: str, peer: str, token_file: str = "") -> AutoscalerLink | None:
     if not url:
         return None
     from activator.autoscaler.link import AutoscalerLink
 
-    return AutoscalerLink(url, peer=peer)
+    return AutoscalerLink(url, peer=peer, token_file=token_file)

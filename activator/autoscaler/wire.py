@@ -17,6 +17,8 @@ from throttler.model import RevisionID
 
 #: Stats that ``decoding`` decodes in one step, which takes about 1 ms.
 STEP: Final = 250
+#: Stats of one frame, at most: a message needs two bytes of a frame, but a hundred of memory.
+MOST_STATS: Final = 20_000
 
 
 def encode(stats: Iterable[Stat], pod_name: str) -> bytes:
@@ -58,11 +60,14 @@ def decoding(frame: bytes) -> Iterator[tuple[list[Stat], set[str]]]:
     """Decode a frame as ``decode`` does, in steps of at most ``STEP`` stats.
 
     Raises:
-        ValueError: ``frame`` is no such protobuf message, which a late step may find.
+        ValueError: ``frame`` is no such protobuf message, which a late step may find; or it has too
+            many stats.
     """
     parsed = stat_pb2.WireStatMessages()
     try:
         parsed.ParseFromString(frame)
+        if len(parsed.messages) > MOST_STATS:
+            raise ValueError(f"it has {len(parsed.messages)} stats, more than {MOST_STATS}")
         for first in range(0, len(parsed.messages), STEP):
             some = [
                 message

@@ -2,16 +2,18 @@
 
 Knative's counterpart: Scale in pkg/autoscaler/scaling/autoscaler.go. Differences: scale to zero
 goes by the end of the last request, running requests keep the pods that they need, and
-panic mode also keeps pods that are still starting.
+panic mode also keeps pods that are still starting. Until a pod is ready, the limit of one step is
+much lower. The replicas of a cold start stay for a stable window after all were ready.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from math import ceil, floor
+from math import ceil, floor, inf
 from typing import Final, NamedTuple, final
 
 from activator.kpa.rules import (
+    MAX_FIRST_RATE,
     MAX_SCALE_DOWN_RATE,
     MAX_SCALE_UP_RATE,
     PANIC_THRESHOLD,
@@ -39,6 +41,7 @@ class Why(Enum):
     NOT_IDLE = "not-idle-long-enough"
     IDLE = "idle"
     COLD_START = "cold-start"
+    INITIAL_SCALE = "initial-scale"
     MIN_SCALE = "min-scale"
     MAX_SCALE = "max-scale"
 
@@ -48,12 +51,14 @@ SENTENCES: Final = {
     Why.LOAD: "the mean load of the last 60 s needs as many pods",
     Why.PANIC_LOAD: "the mean load of the last 6 s needs as many pods",
     Why.PANIC_HOLD: "a burst ended less than 60 s ago, and no pod is removed until then",
-    Why.SCALE_UP_RATE: "one decision multiplies the ready pods by at most 1000",
+    Why.SCALE_UP_RATE: "one decision multiplies the ready pods by at most 1000; until a pod is "
+    "ready, there are at most 10 times as many as initial-scale asks for",
     Why.SCALE_DOWN_RATE: "one decision removes at most half of the ready pods",
     Why.RUNNING: "the requests in flight and queued need as many pods",
     Why.NOT_IDLE: "the last request ended less than idle-seconds ago",
     Why.IDLE: "no request for idle-seconds",
     Why.COLD_START: "a request waits while there is no pod",
+    Why.INITIAL_SCALE: "initial-scale keeps as many pods until 60 s after all were ready",
     Why.MIN_SCALE: "min-scale asks for as many pods",
     Why.MAX_SCALE: "max-scale allows no more pods",
 }
@@ -98,13 +103,15 @@ class Autoscaler:
         last_busy: when a request was last in flight or queued; the start counts as well.
     """
 
-    __slots__ = ("_panic_peak", "_panic_since", "last_busy", "mode")
+    __slots__ = ("_held", "_held_until", "_panic_peak", "_panic_since", "last_busy", "mode")
 
     def __init__(self, now: float, ready: int = 0) -> None:
         self.last_busy = now
         self.mode = Mode.PANIC if ready > 1 else Mode.STABLE
         self._panic_since = now
         self._panic_peak = ready if ready > 1 else 0
+        # The replicas of the last cold start, and until when none of them goes.
+        self._held, self._held_until = 0, -inf
 
     def busy(self, now: float) -> None:
         """Record that a request was in flight or queued at ``now``."""
@@ -132,6 +139,8 @@ class Autoscaler:
             replicas, why = 0, Why.IDLE
         elif replicas == 0:
             replicas, why = 1, Why.NOT_IDLE
+        if 0 < replicas < (held := self._initial(rules, seen, now)):
+            replicas, why = held, Why.INITIAL_SCALE
         if self.mode is Mode.PANIC:
             self._panic_peak = replicas
         if replicas < rules.min_scale:
@@ -139,6 +148,14 @@ class Autoscaler:
         if 0 < rules.max_scale < replicas:
             return Decision(rules.max_scale, self.mode, Why.MAX_SCALE)
         return Decision(replicas, self.mode, why)
+
+    def _initial(self, rules: Rules, seen: Observation, now: float) -> int:
+        """Return the replicas that stay because the last cold start asked for them."""
+        if seen.replicas == 0:
+            self._held, self._held_until = max(rules.initial_scale, 1), inf
+        elif self._held_until == inf and seen.ready >= min(self._held, rules.max_scale or inf):
+            self._held_until = now + STABLE
+        return min(self._held, seen.replicas) if now < self._held_until else 0
 
     def _by_load(self, rules: Rules, seen: Observation, now: float) -> tuple[int, Why]:
         """Return the replicas for the load, within the rates, and never fewer while in panic."""
@@ -149,7 +166,12 @@ class Autoscaler:
         replicas, why = wanted, Why.LOAD
         if self.mode is Mode.PANIC and urgent > wanted:
             replicas, why = urgent, Why.PANIC_LOAD
-        if replicas > (most := ceil(MAX_SCALE_UP_RATE * ready)):
+        most = (
+            MAX_SCALE_UP_RATE * ready
+            if seen.ready
+            else MAX_FIRST_RATE * max(rules.initial_scale, 1)
+        )
+        if replicas > (most := max(ceil(most), seen.replicas)):
             replicas, why = most, Why.SCALE_UP_RATE
         elif replicas < (least := floor(ready / MAX_SCALE_DOWN_RATE)):
             replicas, why = least, Why.SCALE_DOWN_RATE

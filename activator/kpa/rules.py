@@ -10,6 +10,9 @@ from typing import Final
 PANIC_THRESHOLD: Final = 2.0
 #: One decision multiplies the ready pods by no more (Knative: max-scale-up-rate).
 MAX_SCALE_UP_RATE: Final = 1000.0
+#: Until a pod is ready, a load multiplies the replicas of a cold start by no more: one report must
+#: not start a thousand pods.
+MAX_FIRST_RATE: Final = 10.0
 #: One decision divides the ready pods by no more (Knative: max-scale-down-rate).
 MAX_SCALE_DOWN_RATE: Final = 2.0
 
@@ -22,7 +25,7 @@ class Rules:
         target: concurrent requests per pod; above 0.
         min_scale: replicas that the workload has even without a request.
         max_scale: replicas that it never exceeds; 0 for no limit.
-        initial_scale: replicas that a cold start asks for.
+        initial_scale: replicas that a cold start asks for, and that stay until all were ready.
         idle: seconds from the end of the last request to scale to zero.
     """
 

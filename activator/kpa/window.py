@@ -36,14 +36,15 @@ class LoadWindow:
         self._first = self._last = 0
         self._total = 0
 
-    def record(self, second: int, load: float) -> None:
-        """Add a load to one second.
+    def record(self, second: int, load: float, instead_of: float = 0.0) -> None:
+        """Add a load to one second, or replace one.
 
         Arguments:
             second: the time, rounded down. A second before the window is ignored.
             load: mean concurrent requests during that second, as one activator reports it.
+            instead_of: an earlier load of the same second, which is at most as large.
         """
-        amount = round(load * _UNIT)
+        amount = round(load * _UNIT) - round(instead_of * _UNIT)
         if amount <= 0 or second <= self._last - STABLE:
             return
         self._advance(second)

@@ -247,7 +247,8 @@ TABLE: Final[Mapping[str, Row]] = {
     ),
     "initial-scale": Row(
         *("scale.initial_scale", values.whole(0), "integer from 0", "`1`"),
-        "Replicas that a cold start asks for; 0 counts as 1.",
+        "Replicas that a cold start asks for; 0 counts as 1. With owner `self` none of them goes "
+        "until 60 s after all were ready, or until the Service sleeps.",
     ),
 }
 

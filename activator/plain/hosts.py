@@ -6,7 +6,7 @@ API, HTTPRouteSpec.hostnames (a wildcard stands for one or more labels).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 Service = TypeVar("Service")
@@ -95,6 +95,23 @@ class Hosts(Generic[Service]):
             for host in self._of.get(claim, ())
             if (winner := _winner(host, self._claims[host])) != claim
         }
+
+
+def names_of_others(hosts: Iterable[str], full_name: str, domain: str) -> Sequence[str]:
+    """Return the hosts that are names of other Services in the cluster, or wildcards over such.
+
+    Arguments:
+        hosts: in lower case; ``*.`` may come first.
+        full_name: of their Service, ``namespace/name``.
+        domain: of the cluster, as in ``cluster.local``.
+    """
+    return [each for each in hosts if _is_in(domain, each) and not _is_own(each, full_name)]
+
+
+def _is_in(domain: str, host: str) -> bool:
+    bare = host.removeprefix(_WILDCARD)
+    covers = bare != host and f".{domain}".endswith(f".{bare}")
+    return covers or f".{bare}".endswith((".svc", f".{domain}"))
 
 
 def _winner(host: str, claims: Iterable[tuple[str, str]]) -> tuple[str, str]:

@@ -24,10 +24,10 @@ class ProblemReason(StrEnum):
     REFUSED: the Service cannot be buffered at all. TAKEOVER_CANNOT_LIMIT, WRONG_PODS_SERVICE: the
     same, with a word of its own (service.Refusal). NO_SCALABLE_TARGET: no workload is found, so
     none can be scaled. SEVERAL_TARGETS: more than one is found. UNKNOWN_TARGET_KIND: the annotation
-    names a kind that needs its group and version. HOST_CONFLICT: an older Service has a host.
-    PORT_CONFLICT: an older slice has the allotted port. NO_SUCH_PORT: slices list pods, but not the
-    buffered port. OWN_PORT: slices list the activator itself. LIMITED: an annotation has no effect,
-    or a field of the Service limits the activator.
+    names a kind that needs its group and version. HOST_CONFLICT: a host is an older Service's, or
+    a name in the cluster. PORT_CONFLICT: an older slice has the allotted port. NO_SUCH_PORT: slices
+    list pods, but not the buffered port. OWN_PORT: slices list the activator itself. LIMITED: an
+    annotation has no effect, or a field of the Service limits the activator.
     """
 
     REFUSED = "refused"
@@ -92,8 +92,19 @@ def of_target(service: PlainService, workloads: Sequence[Workload]) -> Iterator[
         )
 
 
-def of_hosts(conflicts: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield each host that an older Service has, with the name of that Service."""
+def of_hosts(conflicts: Mapping[str, str], others: Iterable[str] = ()) -> Iterator[Problem]:
+    """Yield each host that an older Service has, and each name of the cluster.
+
+    Arguments:
+        conflicts: the hosts, each with the name of the older Service.
+        others: names of other Services in the cluster.
+    """
+    for host in others:
+        yield Problem(
+            ProblemReason.HOST_CONFLICT,
+            f"the host {host} is in the domain of the cluster, where each name belongs to its own "
+            f"Service, so the annotation activator.dev/hosts does not count for it",
+        )
     for host, other in conflicts.items():
         yield Problem(
             ProblemReason.HOST_CONFLICT,

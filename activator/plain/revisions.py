@@ -8,6 +8,7 @@ from typing import Final
 from activator.knative.probes import KUBELET_AGENT
 from activator.objects.fields import ObjectKey
 from activator.plain.allotments import Allotment
+from activator.plain.hosts import names_of_others
 from activator.plain.probe_choice import choose
 from activator.plain.probes import ContainerProbe, Handler
 from activator.plain.service import PlainService, Port
@@ -141,7 +142,7 @@ def endpoints_of(
 def route_of(
     service: PlainService, allotments: Iterable[Allotment], port: int, cluster_domain: str
 ) -> Route:
-    """Return how requests reach a Service.
+    """Return how requests reach a Service. Names in the cluster belong to their own Service alone.
 
     Arguments:
         allotments: its takeover slices.
@@ -150,6 +151,8 @@ def route_of(
     """
     name = f"{service.key.name}.{service.key.namespace}"
     own = (name, f"{name}.svc", f"{name}.svc.{cluster_domain}")
-    hosts = tuple(dict.fromkeys((*own, *service.asks.hosts)))
+    hosts = dict.fromkeys((*own, *service.asks.hosts))
+    for other in names_of_others(hosts, str(revision_id(service.key)), cluster_domain):
+        del hosts[other]
     reconnect = bool(port) and all(each.is_empty for each in allotments)
-    return Route(service.created, hosts, port, reconnect)
+    return Route(service.created, tuple(hosts), port, reconnect)

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from activator.objects.fields import ObjectKey
 from activator.plain import problems
 from activator.plain.allotments import Allotment
-from activator.plain.hosts import Claim, Hosts
+from activator.plain.hosts import Claim, Hosts, names_of_others
 from activator.plain.matches import Matches, known_target
 from activator.plain.own_listeners import NO_LISTENERS, OwnListeners
 from activator.plain.pods_service import Fronts, Selecting
@@ -340,7 +340,9 @@ class Services:
         yield from problems.of_service(service)
         if workloads or self._reads_workloads:
             yield from problems.of_target(service, workloads)
-        yield from problems.of_hosts(self._hosts.conflicts(Claim(service.created, str(id_))))
+        conflicts = self._hosts.conflicts(Claim(service.created, str(id_)))
+        others = names_of_others(service.asks.hosts, str(id_), self._cluster_domain)
+        yield from problems.of_hosts(conflicts, others)
         yield from problems.of_port(*self._ports.refused(id_))
         yield from problems.of_slices(service.port, self._slices(known))
         yield from problems.of_own_ports(known.own)

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
+from activator.autoscaler.token import bearers
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.process.tasks import Tasks
@@ -73,20 +74,21 @@ class Scaler:
         self._clock = loop.time
         self._tasks = Tasks()
         self._running = AsyncExitStack()
-        self._loads = Loads()
         self._pending = Pending(lambda names: self._engine.changed(names))
         self._server = ApiServer(settings.kubeconfig or None, timings, environ)
         lease_timings = replace(timings, request=LEASE_REQUEST)
         self._lease_server = ApiServer(settings.kubeconfig or None, lease_timings, environ)
         self._candidate = self._make_candidate()
         api, services = ClusterApi(self._server), Services(self._pending.add)
+        self._loads = Loads(lambda name: name in services)
         context = self._context(api, services)
         self._parts = Parts([make(context) for make in parts])
         objects = Objects(part.views(services, self._parts))
         self._watch = Watch(self._server, objects, timings)
         self._engine = self._make_engine(api, services)
         self._stats = StatServer(
-            self._loads, self._clock, lambda: self._candidate.leads, self._on_busy
+            *(self._loads, self._clock, lambda: self._candidate.leads, self._on_busy),
+            settings.stat_token_file,
         )
         self.status = Status(
             settings,
@@ -148,10 +150,12 @@ class Scaler:
         """Open the listeners, and check that the cluster's configuration is usable.
 
         Raises:
-            ListenError, OSError: a port is not available.
+            ListenError, OSError: a port is not available, or the file of tokens is not usable.
             ClusterConfigError: there is no usable configuration.
         """
         settings = self.settings
+        if settings.stat_token_file:
+            bearers(settings.stat_token_file)  # an unusable file must be an error of the start
         await self._server.connect()
         await self._lease_server.connect()
         await self._listen("metrics", settings.bind, settings.metrics_port)

@@ -113,6 +113,12 @@ class ScaleSettings:
         "Port of the WebSocket on which the activators report their load.",
         "The port of Knative's autoscaler, and of the default of `--scaler-url`.",
     )
+    stat_token_file: str = _setting(
+        values.TEXT, "ACTIVATOR_STAT_TOKEN_FILE", LISTENERS, "",
+        "File with the tokens, separated by white space, of which an activator must send one when "
+        "it connects; empty to require none. The scaler reads it for each connection.",
+        "A NetworkPolicy is sufficient in most clusters.",
+    )
     grpc_port: int = _setting(
         values.PORT, "ACTIVATOR_GRPC_PORT", LISTENERS, "6000",
         "Port on which KEDA calls this scaler over gRPC.",

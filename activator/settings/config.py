@@ -294,6 +294,13 @@ class Settings:
         "The address in the activator's own manifests; a laptop has no scaler.",
         local="", commands=("run", "local"), empty_is_value=True,
     )
+    stat_token_file: str = setting(
+        values.TEXT, "ACTIVATOR_STAT_TOKEN_FILE", CLUSTER, "",
+        "File with the token that the activator sends to `activator scale` when it connects; empty "
+        "for none. It sends the first word of the file, and reads the file for each connection.",
+        "A NetworkPolicy is sufficient in most clusters.",
+        commands=("run", "local"),
+    )
     scaler_page_url: str = setting(
         values.url("http", "https", empty="no link"), "ACTIVATOR_SCALER_PAGE_URL", CLUSTER, "",
         "Address of the scaler's page for browsers, to which the dashboard links.",

@@ -103,8 +103,8 @@ CHOICES: Final[dict[str, Choice]] = {
         {"dialect": "both", **OPTIONS, "internalTls": ON, "monitoring": ALL_MONITORS},
         "knative",
         (
-            *("internal-tls", "network-policies", "network-policies-of-services"),
-            *("service-monitor", "pod-monitor", "admission", "services", "external-metrics"),
+            *("internal-tls", "network-policies", "service-monitor", "pod-monitor", "admission"),
+            *("services", "network-policies-of-services", "external-metrics"),
         ),
         monitoring=True,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -263,8 +264,21 @@ def test_the_lease_has_one_name(objects: list[Object]) -> None:
 # -- network policies ------------------------------------------------------------------------------
 
 
-def policy(name: str) -> Any:
-    return find(build(SERVICES, COMPONENTS), "NetworkPolicy", name)["spec"]
+def policy(name: str, components: Sequence[str] = COMPONENTS) -> Any:
+    return find(build(SERVICES, components), "NetworkPolicy", name)["spec"]
+
+
+def test_by_default_only_activators_reach_the_port_for_reports(objects: list[Object]) -> None:
+    spec = policy("activator-scale", ())
+    (container,) = pod(objects, "activator-scale")["spec"]["containers"]
+    named = {each["name"]: each["containerPort"] for each in container["ports"]}
+    reports, others = spec["ingress"]
+    assert spec["policyTypes"] == ["Ingress"]
+    assert spec["podSelector"]["matchLabels"] == {"app": "activator-scale"}
+    assert reports["from"] == [{"podSelector": {"matchLabels": {"app": "activator"}}}]
+    assert [each["port"] for each in reports["ports"]] == [named.pop("stat")]
+    assert "from" not in others  # kubelet, the API server, Prometheus and KEDA may be anywhere
+    assert {each["port"] for each in others["ports"]} == {*named.values(), 6443}
 
 
 def test_takeover_ports_are_open_to_every_client() -> None:

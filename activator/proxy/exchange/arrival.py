@@ -1,7 +1,8 @@
 """Decides about a request before it has a place: whether it may be queued or sent at all.
 
 Called only for revisions with annotations for requests without a pod. A request that ends here is
-never queued. It is no load for the autoscaler, and it starts no cold start.
+never queued. It is no load for the autoscaler, and it starts no cold start. A request that may not
+wake its revision is no load while pods are usable either: it must not keep the revision awake.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def may_enter(exchange: Arriving, policies: RequestPolicies, now: float) -> bool
     """
     throttler, ticket = exchange.entry.throttler, exchange.ticket
     ticket.arrived = now
+    ticket.counts = _may_wake(exchange, policies)
     if not _may_start_pod(exchange, policies, now):
         return False
     if policies.profile is Profile.OPENAI and model_list.starts_no_pod(exchange.request):
@@ -80,19 +82,26 @@ def _response_of_sleeping(
 ) -> OwnResponse | None:
     """Return the response to a request that may not start a pod; None if it needs a pod."""
     request, wake = exchange.request, policies.wake
-    if is_awake(exchange.entry.throttler):
+    if is_awake(exchange.entry.throttler) or _may_wake(exchange, policies):
         return None
     if is_prefetch(policies.waiting, request):
         return _asleep(exchange, 503)  # a browser would show a good response later
     if policies.profile is Profile.OPENAI and model_list.starts_no_pod(request):
         is_stream = isinstance(exchange.client, EarlyStream)
         kept = None if is_stream else model_list.response_to(exchange, policies, now)
-        return kept or _asleep(exchange, 503 if wake is None else wake.asleep_status)
+        if kept is not None:
+            return kept
+    return _asleep(exchange, 503 if wake is None else wake.asleep_status)
+
+
+def _may_wake(exchange: Arriving, policies: RequestPolicies) -> bool:
+    """Return whether a request may start a pod, and keep one."""
+    request, wake = exchange.request, policies.wake
+    if policies.profile is Profile.OPENAI and model_list.starts_no_pod(request):
+        return False
     # A peek follows the rules of the request that its page replaced.
     method = b"GET" if peek.is_peek(request, exchange.client.port(), policies) else request.method
-    if wake is None or may_wake(wake, request, method):
-        return None
-    return _asleep(exchange, wake.asleep_status)
+    return wake is None or may_wake(wake, request, method)
 
 
 def end_if_asleep(exchange: Arriving, now: float) -> None:

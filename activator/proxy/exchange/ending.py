@@ -46,7 +46,8 @@ def end(
     entry.counters.ended(
         (request.counted_as, request.version, status), ended, duration, request.length, size
     )
-    entry.load.request_ended(now)
+    if ticket.counts:
+        entry.load.request_ended(now)
     if exchange.wait is not None:
         exchange.wait.ended(ended, now)
     if exchange.trace is not None:

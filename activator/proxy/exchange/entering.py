@@ -79,9 +79,10 @@ def admit(exchange: ExchangeRecord, now: float) -> None:
     """
     services, entry, ticket = exchange.services, exchange.entry, exchange.ticket
     driver, throttler = services.driver, entry.throttler
-    if now >= entry.agents.sample_from:
-        sample(entry, exchange.request, now)
-    entry.load.request_began(now)
+    if ticket.counts:
+        if now >= entry.agents.sample_from:
+            sample(entry, exchange.request, now)
+        entry.load.request_began(now)
     try:
         pod = driver.admit(throttler, ticket, now)
     except (RequestQueueFull, FlowFull, WaitTooLong) as full:

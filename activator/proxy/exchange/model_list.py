@@ -45,13 +45,16 @@ _COMMON_PREFIXES: Final = (b"sec-", b"x-envoy-", b"x-b3-", b"x-stainless-")
 
 def starts_no_pod(request: Request) -> bool:
     """Return whether a request to an OpenAI server should start no pod."""
-    return request.method in _METHODS and request.target.partition(b"?")[0] in _PATHS
+    return request.method in _METHODS and _path(request) in _PATHS
 
 
 def is_for_models(request: Request) -> bool:
     """Return whether a request, by GET or HEAD, is for the list of models."""
-    is_path = request.target.partition(b"?")[0] == _MODELS
-    return is_path and request.method in _METHODS and not request.has_body
+    return _path(request) == _MODELS and request.method in _METHODS and not request.has_body
+
+
+def _path(request: Request) -> bytes:
+    return request.target.partition(b"?")[0].removesuffix(b"/")
 
 
 def key_of(request: Request) -> bytes:

@@ -44,11 +44,14 @@ def is_awake(throttler: RevisionThrottler) -> bool:
     return bool(throttler.slots.pods)
 
 
-def _is_under(target: bytes, prefixes: tuple[bytes, ...]) -> bool:
+def _is_under(target: bytes, paths: tuple[bytes, ...]) -> bool:
+    """Return whether the path of a target is one of some paths, or below it."""
     # A loop: mypyc has no quick form of startswith with a tuple.
-    for prefix in prefixes:  # noqa: SIM110
-        if target.startswith(prefix):
-            return True
+    for path in paths:
+        if target.startswith(path):
+            end = len(path)
+            if path[-1:] == b"/" or target[end : end + 1] in (b"", b"/", b"?"):
+                return True
     return False
 
 

@@ -126,8 +126,13 @@ ADVICE: Final[Mapping[str, Advice]] = {
         "Remove the annotation that pauses the ScaledObject.",
         (
             "kubectl -n {namespace} annotate scaledobject NAME "
-            "autoscaling.keda.sh/paused- autoscaling.keda.sh/paused-replicas-",
+            "autoscaling.keda.sh/paused- autoscaling.keda.sh/paused-replicas- "
+            "autoscaling.keda.sh/paused-scale-out-",
         ),
+    ),
+    Reason.SCALE_IN_PAUSED.value: Advice(
+        "Remove the annotation, so that the workload sleeps again.",
+        ("kubectl -n {namespace} annotate scaledobject NAME autoscaling.keda.sh/paused-scale-in-",),
     ),
     Reason.KEDA_TRIGGER_MISSING.value: Advice(
         "Add a trigger of type external-push for this Service.", (_OTHERS,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final, Protocol
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -14,8 +14,8 @@ from starlette.routing import Route
 from activator.admin.hosts import OwnHosts
 from activator.admin.http_application import JSON_TYPE, METRICS_TYPE, application, page_routes
 from activator.admin.problems import problem
-from activator.scale.admin import page, selection, state_views, views
-from activator.scale.admin.selection import Query
+from activator.scale.admin import page, selection, views
+from activator.scale.admin.status import Status
 from activator.scale.reports.load import Name
 
 _INDEX: Final = """activator scale, pod {pod}
@@ -30,29 +30,7 @@ _INDEX: Final = """activator scale, pod {pod}
 """
 
 
-class Scaler(Protocol):
-    """What the admin port shows."""
-
-    def readiness(self) -> str:
-        """Return why this process does not decide; empty if it does."""
-
-    def leader(self) -> views.LeaderView:
-        """Return the leader."""
-
-    def state(self) -> state_views.ScalerView:
-        """Return the leader, the activators, the watches and the unusable objects."""
-
-    def services(self, query: Query) -> views.ServicesView:
-        """Return the Services that a query wants."""
-
-    def service(self, name: Name) -> views.ServiceView | None:
-        """Return one Service; None if this process does not know it, or does not lead."""
-
-    def metrics(self) -> bytes:
-        """Return Prometheus' text."""
-
-
-def create_app(scaler: Scaler, hosts: Collection[str]) -> Starlette:
+def create_app(scaler: Status, hosts: Collection[str]) -> Starlette:
     """Return the application of the admin port.
 
     Arguments:
@@ -71,7 +49,7 @@ def create_app(scaler: Scaler, hosts: Collection[str]) -> Starlette:
     return application(routes, middleware=[Middleware(OwnHosts, names=hosts)])
 
 
-def create_metrics_app(scaler: Scaler) -> Starlette:
+def create_metrics_app(scaler: Status) -> Starlette:
     """Return the application of the metrics port."""
     return application([Route("/metrics", _Handlers(scaler).metrics)])
 
@@ -79,7 +57,7 @@ def create_metrics_app(scaler: Scaler) -> Starlette:
 class _Handlers:
     """The response to each path."""
 
-    def __init__(self, scaler: Scaler) -> None:
+    def __init__(self, scaler: Status) -> None:
         self._scaler = scaler
 
     def index(self) -> str:

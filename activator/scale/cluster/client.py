@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
+from activator.discovery.api_server import ApiServer
 from activator.discovery.credentials import ClusterConfigError
-from activator.discovery.wire import ConnectionLostError, WholeResponse
+from activator.discovery.wire import ConnectionLostError
 from activator.scale.cluster.api import ApiResponse, ApiUnreachable
-
-
-class Server(Protocol):
-    """Sends single requests (discovery.api_server.ApiServer)."""
-
-    async def send(
-        self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
-    ) -> WholeResponse:
-        """Return the response."""
 
 
 class ClusterApi:
@@ -25,7 +15,7 @@ class ClusterApi:
         server: connected by the first request.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ApiServer) -> None:
         self._server = server
 
     async def send(

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from activator.plain.service import PlainService
 from activator.scale.decisions.findings import Finding
-from activator.scale.decisions.plan import ACTIVATION_LEASE, Plan
+from activator.scale.decisions.plan import Plan
 from activator.scale.reports.load import Name
 from activator.scale.workloads.actuator import Target
 
@@ -92,23 +92,3 @@ class Guard(Protocol):
         Returns:
             Empty if there is none, or if the Service's annotation names it as the owner.
         """
-
-
-class NoGuard:
-    """A guard that knows no other components."""
-
-    def slice_since(self, name: Name, now: float) -> float | None:
-        """See Guard."""
-        return None
-
-    def lease(self, service: PlainService, target: Target) -> float:
-        """See Guard."""
-        return ACTIVATION_LEASE
-
-    def findings(self, name: Name) -> Sequence[Finding]:
-        """See Guard."""
-        return ()
-
-    def other_owner(self, name: Name, service: PlainService, target: Target) -> str:
-        """See Guard."""
-        return ""

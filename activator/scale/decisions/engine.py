@@ -10,14 +10,14 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Final, Protocol, TypeVarTuple
+from typing import Final, TypeVarTuple
 
 from activator.scale.decisions.changes import Changes
 from activator.scale.decisions.conclusions import conclude, log_reason
-from activator.scale.decisions.effects import Effect, Guard, NoGuard
+from activator.scale.decisions.effects import Effect, Guard
 from activator.scale.decisions.facts import read
 from activator.scale.decisions.observing import Observer
-from activator.scale.decisions.plan import Hold, Plan
+from activator.scale.decisions.plan import FOREVER, NEVER, Hold, Plan
 from activator.scale.decisions.quiet import quiet_until
 from activator.scale.decisions.record import Counters, Record
 from activator.scale.decisions.sharing import Sharing
@@ -45,9 +45,6 @@ _PRUNE: Final = 60.0
 #: Services of one step, which takes about 2 ms. Other tasks run between two steps.
 STEP: Final = 50
 
-#: One object for all: thousands of Services have these times.
-_NEVER: Final = float("-inf")
-_FOREVER: Final = float("inf")
 _LASTING: Final = frozenset({Problem.FORBIDDEN, Problem.MISSING, Problem.REFUSED})
 
 
@@ -57,13 +54,6 @@ class _Phase(Enum):
     STOPPED = "stopped"
     STARTING = "starting"
     DECIDING = "deciding"
-
-
-class Timer(Protocol):
-    """Calls a function at a time (asyncio.AbstractEventLoop.call_at)."""
-
-    def __call__(self, when: float, callback: Callable[[Name], object], name: Name, /) -> object:
-        """Call ``callback(name)`` at ``when``."""
 
 
 class Engine:
@@ -92,9 +82,9 @@ class Engine:
         rights: Rights,
         scale: Callable[[Callable[[Target, Result], None]], Actuator],
         frozen: Callable[[float], Hold],
-        call_at: Timer,
+        call_at: Callable[[float, Callable[[Name], object], Name], object],
         clock: Callable[[], float],
-        guard: Guard | None = None,
+        guard: Guard,
         effects: Sequence[Effect] = (),
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -106,7 +96,7 @@ class Engine:
         self._is_frozen = frozen
         self._call_at = call_at
         self._clock = clock
-        self._guard = guard or NoGuard()
+        self._guard = guard
         self._effects = effects
         self._changes = Changes(self.counters, clock, wall)
         self._records: dict[Name, Record] = {}
@@ -114,16 +104,11 @@ class Engine:
         self._observer = Observer(self._records, loads, self._sharing, self._guard)
         self._phase = _Phase.STOPPED
         # Since when this process leads.
-        self._since = _NEVER
+        self._since = NEVER
         self._next_tick = 0.0
         self._next_prune = 0.0
 
     # -- whether to decide -------------------------------------------------------------------------
-
-    def start(self, now: float) -> None:
-        """Begin to decide, as ``starting`` does, in one step."""
-        for _ in self.starting(now):
-            pass
 
     def starting(self, now: float) -> Iterator[None]:
         """Begin to decide, in steps: this process leads, and all objects have been listed.
@@ -151,7 +136,7 @@ class Engine:
 
     def stop(self, now: float) -> None:
         """Decide nothing more. Requests under way end."""
-        self._phase, self._since = _Phase.STOPPED, _NEVER
+        self._phase, self._since = _Phase.STOPPED, NEVER
         for record in self._records.values():
             if record.facts.target is not None:
                 self._actuator.cancel(record.facts.target)
@@ -161,11 +146,6 @@ class Engine:
             effect.stop(now)
 
     # -- events ------------------------------------------------------------------------------------
-
-    def tick(self, now: float) -> None:
-        """Decide about all Services that may need it, as ``ticking`` does, in one step."""
-        for _ in self.ticking(now):
-            pass
 
     def ticking(self, now: float) -> Iterator[None]:
         """Decide about all Services that may need it, in steps; other tasks may run between them.
@@ -181,7 +161,7 @@ class Engine:
         yield from self._deciding(due)
         if now >= self._next_prune:
             self._next_prune = now + _PRUNE
-            self._loads.prune(self._records.keys(), now)
+            self._loads.prune(now)
 
     def _deciding(self, due: Sequence[tuple[Name, Record]]) -> Iterator[None]:
         """Decide about Services in steps; skip each Service that is gone meanwhile."""
@@ -211,7 +191,7 @@ class Engine:
             record = self._records.get(name)
             if record is None:
                 continue
-            record.quiet_until = _NEVER
+            record.quiet_until = NEVER
             if record.facts.target is not None:
                 self._wake(record.facts.target)
             if record.facts.ready:
@@ -261,8 +241,8 @@ class Engine:
             self._share(name, record.facts.target, facts.target)
             record.renew(facts)
         self._ask_guard(name, record)
-        record.renew_at = _FOREVER if record.facts.is_settled else now + AGAIN
-        record.quiet_until = _NEVER
+        record.renew_at = FOREVER if record.facts.is_settled else now + AGAIN
+        record.quiet_until = NEVER
 
     def _ask_guard(self, name: Name, record: Record) -> None:
         """Complete the facts about a Service: what other components do."""
@@ -296,7 +276,7 @@ class Engine:
         sharing = self._sharing.of(target)
         if len(sharing) > 1:
             for name in sharing:
-                self._records[name].quiet_until = _NEVER
+                self._records[name].quiet_until = NEVER
 
     # -- decisions ---------------------------------------------------------------------------------
 
@@ -362,7 +342,7 @@ class Engine:
                 self._changes.note(name, record, target, result.changed_from, result.replicas)
         for name in names:
             record = self._records[name]
-            record.note(result, now + AGAIN if result.problem in _LASTING else _NEVER)
+            record.note(result, now + AGAIN if result.problem in _LASTING else NEVER)
             if result.replicas not in (None, record.facts.replicas):
                 record.facts = record.facts._replace(replicas=result.replicas)
                 self._decide(name, record, now)

@@ -34,6 +34,7 @@ class Reason(Enum):
     HPA_MISSING = "hpa-missing"
     SCALED_OBJECT_MISSING = "scaled-object-missing"
     SCALED_OBJECT_PAUSED = "scaled-object-paused"
+    SCALE_IN_PAUSED = "scale-in-paused"
     KEDA_TRIGGER_MISSING = "keda-trigger-missing"
     LOAD_UNSEEN = "load-unseen"
     REPLICAS_RESET = "replicas-reset"

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, final
+from typing import final
 
 from activator.plain.annotation_values import Route
 from activator.plain.annotations import Annotations
 from activator.scale.decisions.effects import Guard
-from activator.scale.decisions.plan import Hold, Seen
+from activator.scale.decisions.findings import Reason
+from activator.scale.decisions.plan import NEVER, Hold, Seen
 from activator.scale.decisions.record import Facts, Record
 from activator.scale.decisions.sharing import Sharing
 from activator.scale.reports.load import Loads, Name, ServiceLoad
 from activator.scale.workloads.actuator import Target
-
-_NEVER: Final = float("-inf")
 
 
 @final
@@ -63,6 +62,7 @@ class Observer:
         return Seen(
             *(current, stable, panic, last_busy, frozen, facts.replicas, facts.ready),
             *(other, slice_since, facts.lease, decides),
+            paused=any(each.reason is Reason.SCALED_OBJECT_PAUSED for each in facts.findings),
         )
 
     def asks(self, facts: Facts, seen: Seen) -> Annotations:
@@ -93,7 +93,7 @@ class Observer:
     def _load(self, load: ServiceLoad | None, now: float) -> tuple[float, float, float, float]:
         """Return the load of both windows and of now, and when there was a request."""
         if load is None:
-            return 0.0, 0.0, 0.0, _NEVER
+            return 0.0, 0.0, 0.0, NEVER
         stable, panic = load.window.averages(int(now))
         return stable, panic, load.current(now, self._loads.lost), load.last_busy
 

@@ -31,8 +31,8 @@ ACTIVATION_LEASE: Final = 30.0
 
 
 #: One object for all: thousands of Services have these times.
-_NEVER: Final = float("-inf")
-_FOREVER: Final = float("inf")
+NEVER: Final = float("-inf")
+FOREVER: Final = float("inf")
 
 
 class Phase(Enum):
@@ -59,6 +59,7 @@ class Hold(Enum):
     NEW_LEADER = "new-leader"
     CLOSING = "taking-over"
     RETRY = "waiting-to-retry"
+    PAUSED = "scaled-object-paused"
 
 
 class Seen(NamedTuple):
@@ -79,6 +80,7 @@ class Seen(NamedTuple):
             request.
         decides: whether its rules decide about the workload: the oldest of its Services decides.
             The others scale it only from zero, for a request.
+        paused: whether the ScaledObject that owns the workload must not add replicas.
     """
 
     current: float
@@ -92,6 +94,7 @@ class Seen(NamedTuple):
     slice_since: float | None = None
     lease: float = ACTIVATION_LEASE
     decides: bool = True
+    paused: bool = False
 
 
 class Plan(NamedTuple):
@@ -147,11 +150,11 @@ class Planner:
         self.phase = Phase.ASLEEP
         self.wanted: int | None = None
         self._autoscaler = Autoscaler(now, ready)
-        self._cold_start_at = _NEVER
+        self._cold_start_at = NEVER
         self._ready_since: float | None = now if ready else None
         self._closing_since: float | None = None
-        self._ending_until = _NEVER
-        self._lease_until = _NEVER
+        self._ending_until = NEVER
+        self._lease_until = NEVER
 
     def decide(self, asks: Annotations, seen: Seen, now: float) -> Plan:
         """Return the plan for a Service.
@@ -194,7 +197,7 @@ class Planner:
         Pods that are still ready at 0 replicas are about to end, also if a request comes then.
         """
         if not seen.ready:
-            self._ready_since, self._ending_until = None, _NEVER
+            self._ready_since, self._ending_until = None, NEVER
         elif not seen.replicas:
             if self._ready_since is not None:
                 self._ready_since, self._ending_until = None, now + PODS_END
@@ -257,6 +260,8 @@ class Planner:
         wanted = max(asks.scale.initial_scale, asks.scale.min_scale, 1)
         if asks.scale.max_scale:
             wanted = min(wanted, asks.scale.max_scale)
+        if seen.paused:
+            return wanted, Why.COLD_START, Hold.PAUSED
         is_early = now < self._cold_start_at + RETRY_COLD_START
         return wanted, Why.COLD_START, Hold.RETRY if is_early else Hold.NONE
 
@@ -290,7 +295,7 @@ class Planner:
         """
         assert self._closing_since is not None
         if seen.slice_since is None:
-            return _FOREVER
+            return FOREVER
         if not seen.ready:
             return seen.slice_since
         wait = min(asks.scale.idle, OBSERVATION) if asks.is_bypassed else 0.0
@@ -317,7 +322,7 @@ class Planner:
 
     def _next(self, asks: Annotations, seen: Seen, now: float) -> float:
         """Return when something may change without a report or an event."""
-        found = _FOREVER
+        found = FOREVER
         for at in (
             self._cold_start_at + RETRY_COLD_START,
             max(self._lease_until, seen.last_busy + seen.lease),

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from activator.kpa.decision import Why
-from activator.scale.decisions.plan import Hold, Plan, Seen
+from activator.scale.decisions.plan import NEVER, Hold, Plan, Seen
 from activator.scale.decisions.record import Record
 
 #: The rules by which an idle workload keeps its replicas.
 _IDLE_RULES: Final = frozenset({None, Why.IDLE, Why.NOT_IDLE, Why.MIN_SCALE})
-#: One object for all: thousands of Services have this time.
-_NEVER: Final = float("-inf")
 
 
 def quiet_until(record: Record, plan: Plan, seen: Seen) -> float:
@@ -24,9 +22,9 @@ def quiet_until(record: Record, plan: Plan, seen: Seen) -> float:
     """
     is_idle = not seen.current and not seen.stable
     if not is_idle or plan.replicas is not None or plan.hold is not Hold.NONE:
-        return _NEVER
+        return NEVER
     if plan.why not in _IDLE_RULES:
-        return _NEVER
+        return NEVER
     times = [plan.next, record.renew_at]
     if seen.replicas and plan.why is not None:
         times.append(record.planner.idle_at(record.facts.service.asks))

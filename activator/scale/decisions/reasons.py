@@ -30,6 +30,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     Hold.NEW_LEADER.value: "this scaler has led for less than 60 s, so no replica is removed",
     Hold.NO_SLICE.value: "no activator is an endpoint of the Service yet, so the last pod stays",
     Hold.CLOSING.value: "the activators take over before the last pod goes",
+    Hold.PAUSED.value: "KEDA's ScaledObject is paused, so no pod starts for a request",
     Hold.RETRY.value: "the last request for replicas was less than 2 s ago",
 }
 

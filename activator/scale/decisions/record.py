@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from activator.plain.annotation_values import Route
 from activator.plain.service import PlainService
 from activator.records.counters import Histogram
 from activator.scale.decisions.effects import Change, Decided
 from activator.scale.decisions.findings import Finding
-from activator.scale.decisions.plan import ACTIVATION_LEASE, Planner
+from activator.scale.decisions.plan import ACTIVATION_LEASE, FOREVER, NEVER, Planner
 from activator.scale.families import COLD_START_BOUNDS, TICK_BOUNDS
 from activator.scale.workloads.actuator import Result, Target
-
-#: One object for all: thousands of Services have these times.
-_NEVER: Final = float("-inf")
-_FOREVER: Final = float("inf")
 
 
 class Counters:
@@ -89,18 +85,18 @@ class Record:
         # When a request began to wait for the first pod.
         self.cold_since: float | None = None
         self.other_owner = ""
-        self.look_at = _NEVER
-        self.not_before = _NEVER
-        self.renew_at = _FOREVER
+        self.look_at = NEVER
+        self.not_before = NEVER
+        self.renew_at = FOREVER
         # Nothing changes before that without an event: the workload has no requests.
-        self.quiet_until = _NEVER
+        self.quiet_until = NEVER
 
     def renew(self, facts: Facts) -> None:
         """Record the facts as the objects have them now."""
         known = self.facts
         if known.target != facts.target:
-            self.failed, self.not_before = None, _NEVER
-            self.look_at = _NEVER
+            self.failed, self.not_before = None, NEVER
+            self.look_at = NEVER
         elif facts.target is not None and facts.replicas is None:
             facts = facts._replace(replicas=known.replicas)  # no watch; the last read counts
         self.facts = facts
@@ -114,6 +110,6 @@ class Record:
         self.failed = result if result.problem is not None else None
         self.concluded = None
         self.not_before = not_before
-        self.quiet_until = _NEVER
+        self.quiet_until = NEVER
         if self.facts.reason and result.changed_from is not None:
             self.facts = self.facts._replace(reason="", detail="")

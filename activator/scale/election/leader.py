@@ -77,6 +77,7 @@ class Candidate:
         self._on_change = on_change
         self._clock = clock
         self._lost: asyncio.TimerHandle | None = None
+        self._has_read = False
         # The pods that have, or may have, the label: True means that it must be set.
         self._labels = dict[str, bool]()
         self._label_error = ""
@@ -146,6 +147,11 @@ class Candidate:
         if response.status == 404:
             self._election.observe(None, sent)
         elif (found := self._parsed(response)) is not None:
+            if not self._has_read and _pod_of(found.holder) == self._place.pod:
+                # An earlier process of this pod, whose container has ended. Only a new process may
+                # say so: two that have one name by mistake must not take it from each other.
+                found = found._replace(holder="")
+            self._has_read = True
             self._election.observe(found, sent)
 
     async def _take(self, action: Action) -> None:

@@ -14,7 +14,6 @@ from activator.scale.listeners.tls_files import FileTls, TlsFileError, TlsFiles
 from activator.scale.listeners.tls_files import context as tls_context
 from activator.scale.part import Context, Part
 from activator.scale.publishing.board import Board
-from activator.scale.publishing.publishing import Publishing
 from activator.scale.settings import ScaleSettings
 from activator.tls.certificates import CertificateError
 
@@ -36,7 +35,7 @@ def make(context: Context) -> Part:
         async with http_server.serving(create_app(board, context.is_leader), sock, tls):
             yield {"external-metrics": http_server.address(sock)}
 
-    return Part(effect=Publishing(board), listeners=listening)
+    return Part(effect=board, listeners=listening)
 
 
 def server_tls(settings: ScaleSettings) -> ssl.SSLContext:

@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 #: without calls. A peer that is gone must not keep its streams.
 _OPTIONS: Final = (
     ("grpc.so_reuseport", 0),
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
     ("grpc.max_receive_message_length", 1 << 20),
@@ -42,6 +42,7 @@ class KedaListener:
         self._scaler = scaler
         self._files = files
         self._server: Any = None
+        self._address = "", 0
 
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port.
@@ -63,13 +64,21 @@ class KedaListener:
         if not bound:
             raise KedaListenError(f"cannot listen on {address}: it is in use, or not local")
         await server.start()
-        self._server = server
+        self._server, self._address = server, (host, int(bound))
         return int(bound)
 
-    async def close(self) -> None:
-        """Close the port and all streams; KEDA connects to the next leader."""
+    async def restart(self) -> None:
+        """Close all connections, and listen again; KEDA connects to the next leader."""
         if self._server is not None:
             await self._server.stop(_LAST_CALLS)
+        if self._server is not None:  # not closed meanwhile
+            await self.start(*self._address)
+
+    async def close(self) -> None:
+        """Close the port and all connections; KEDA connects to the next leader."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(_LAST_CALLS)
 
 
 def _credentials(files: TlsFiles) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from activator.scale.listeners.http_server import address, listen
 from activator.scale.listeners.tls_files import TlsFileError, TlsFiles
 from activator.scale.part import Context, Part
 from activator.scale.publishing.board import Board
-from activator.scale.publishing.publishing import Publishing
 from activator.scale.settings import ScaleSettings
 
 logger = logging.getLogger(__name__)
@@ -22,6 +21,14 @@ logger = logging.getLogger(__name__)
 def make(context: Context) -> Part:
     """Return the part that serves KEDA."""
     board = Board(context.loads, context.clock)
+    restarts: list[Callable[[], Coroutine[None, None, None]]] = []
+
+    def on_stop() -> None:
+        # KEDA keeps its connection, and would ask this follower until the process ends.
+        for restart in restarts:
+            context.start(restart())
+
+    board.on_stop = on_stop
 
     @asynccontextmanager
     async def listening() -> AsyncIterator[Mapping[str, str]]:
@@ -44,6 +51,7 @@ def make(context: Context) -> Part:
                 except (KedaListenError, TlsFileError) as error:
                     raise NotStarted(str(error)) from error
                 servers.push_async_callback(listener.close)
+                restarts.append(listener.restart)
                 logger.info("KEDA has connected: serving it on %s", named)
 
             waiting = context.start(LazyListener(sock, start).run())
@@ -54,7 +62,7 @@ def make(context: Context) -> Part:
                 await asyncio.gather(waiting, return_exceptions=True)
                 sock.close()
 
-    return Part(effect=Publishing(board), listeners=listening)
+    return Part(effect=board, listeners=listening)
 
 
 def tls_files(settings: ScaleSettings) -> TlsFiles | None:

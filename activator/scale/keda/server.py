@@ -10,30 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.keda import externalscaler_pb2 as wire
-from activator.scale.publishing.board import Workload
+from activator.scale.publishing.board import Board, Workload
 from activator.scale.reports.load import Name
 
 #: Seconds between two repetitions of ``active`` on a stream.
 REPEAT: Final = 0.5
 #: Streams that one scaler serves; KEDA opens one for each ScaledObject.
 MOST_STREAMS: Final = 20_000
-
-
-class Services(Protocol):
-    """What the scaler knows of all Services."""
-
-    def workload(self, service: Name) -> Workload | None:
-        """Return a Service's workload; None for a Service that does not opt in."""
-
-    async def differs(self, service: Name, active: bool) -> None:
-        """Return as soon as a Service is gone, or ``active`` of it differs from the argument."""
 
 
 class ExternalScaler:
@@ -44,7 +34,7 @@ class ExternalScaler:
         is_leader: returns whether this process decides; others refuse, and KEDA tries again.
     """
 
-    def __init__(self, services: Services, is_leader: Callable[[], bool]) -> None:
+    def __init__(self, services: Board, is_leader: Callable[[], bool]) -> None:
         self._services = services
         self._is_leader = is_leader
         self.streams = 0

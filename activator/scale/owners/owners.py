@@ -20,7 +20,21 @@ SCALED_OBJECT: Final = "ScaledObject"
 
 #: The kind of the component that an owner stands for.
 _KINDS: Final = {Owner.HPA: HPA, Owner.KEDA: SCALED_OBJECT}
-_PAUSED: Final = ("autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-replicas")
+#: Annotations of a ScaledObject that pause it. KEDA reads all but the first as a boolean
+#: (apis/keda/v1alpha1/scaledobject_types.go).
+_PAUSED_REPLICAS: Final = "autoscaling.keda.sh/paused-replicas"
+_PAUSES: Final = {
+    _PAUSED_REPLICAS: Reason.SCALED_OBJECT_PAUSED,
+    "autoscaling.keda.sh/paused": Reason.SCALED_OBJECT_PAUSED,
+    "autoscaling.keda.sh/paused-scale-out": Reason.SCALED_OBJECT_PAUSED,
+    "autoscaling.keda.sh/paused-scale-in": Reason.SCALE_IN_PAUSED,
+}
+_EFFECTS: Final = {
+    Reason.SCALED_OBJECT_PAUSED: "adds no replica, and the scaler starts no pod for a request",
+    Reason.SCALE_IN_PAUSED: "removes no replica, so the workload does not sleep",
+}
+#: How Go's strconv.ParseBool writes false. KEDA takes each other text as true.
+_FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 _PUSH: Final = ("external-push", "external")
 #: KEDA's default ``pollingInterval``, in seconds, and the longest one that a lease follows.
 _POLLS: Final = 30
@@ -58,7 +72,7 @@ class _ScaledObject(NamedTuple):
 
     Attributes:
         services: the Services of its triggers of this scaler.
-        paused: the annotation that pauses it; empty for none.
+        pauses: the annotations that pause it, at most one for each reason.
         polls: seconds between two of KEDA's polls.
         measures: triggers of other scalers.
     """
@@ -66,7 +80,7 @@ class _ScaledObject(NamedTuple):
     key: ObjectKey
     target: Scaled
     services: frozenset[str]
-    paused: str
+    pauses: tuple[str, ...]
     polls: float
     measures: int
 
@@ -230,9 +244,10 @@ def _about_keda(
             f"{SERVICE_KEY}: {service}, so KEDA scales to zero while requests are in flight"
         )
         found.append(Finding(Reason.KEDA_TRIGGER_MISSING, note))
-    if mine.paused:
-        note = f"ScaledObject {mine.key.name} has the annotation {mine.paused}: KEDA scales nothing"
-        found.append(Finding(Reason.SCALED_OBJECT_PAUSED, note))
+    for name in mine.pauses:
+        effect = _EFFECTS[_PAUSES[name]]
+        note = f"ScaledObject {mine.key.name} has the annotation {name}: KEDA {effect}"
+        found.append(Finding(_PAUSES[name], note))
     return found
 
 
@@ -271,7 +286,7 @@ def _hpa(key: ObjectKey, obj: object) -> _Hpa:
 def _scaled_object(key: ObjectKey, obj: object) -> _ScaledObject:
     scaled_object = root(obj, SCALED_OBJECT)
     annotations = scaled_object["metadata"]["annotations"]
-    paused = [name for name in _PAUSED if annotations.at(name).text() not in ("", "false")]
+    pauses = {_PAUSES[name]: name for name in reversed(_PAUSES) if _is_set(annotations, name)}
     spec = scaled_object["spec"]
     services = frozenset(
         trigger["metadata"][SERVICE_KEY].text()
@@ -282,8 +297,14 @@ def _scaled_object(key: ObjectKey, obj: object) -> _ScaledObject:
     measures = sum(kind not in _PUSH for kind in kinds)
     target = _target(key.namespace, spec["scaleTargetRef"])
     polls = spec["pollingInterval"].whole(minimum=0, maximum=2**31 - 1, default=_POLLS)
-    pause = paused[0] if paused else ""
-    return _ScaledObject(key, target, services, pause, float(polls), measures)
+    return _ScaledObject(key, target, services, tuple(pauses.values()), float(polls), measures)
+
+
+def _is_set(annotations: Field, name: str) -> bool:
+    field = annotations.at(name)
+    if field.value is None:
+        return False
+    return name == _PAUSED_REPLICAS or field.text() not in _FALSE
 
 
 def _target(namespace: str, ref: Field) -> Scaled:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, final
 
+from activator.scale.decisions.effects import Decided
 from activator.scale.reports.load import Loads, Name
 
 #: Seconds whose largest load is published: KEDA and HPAs read every 15 to 30 s, and a burst between
@@ -43,7 +44,7 @@ class _State(NamedTuple):
 
 @final
 class Board:
-    """The published states.
+    """The published states (effects.Effect).
 
     Arguments:
         loads: the reports of the activators.
@@ -52,25 +53,34 @@ class Board:
     Attributes:
         is_open: whether the states are complete. They are not before the first decisions of a
             leader.
+        on_stop: called when this process no longer leads.
     """
 
     def __init__(self, loads: Loads, clock: Callable[[], float]) -> None:
+        self.on_stop: Callable[[], object] = lambda: None
         self._loads = loads
         self._clock = clock
         self._states: dict[Name, _State] = {}
         self._waiting: dict[Name, asyncio.Event] = {}
         self.is_open = False
 
-    def open(self) -> None:
-        """Begin to publish: this process leads, and the first decisions follow at once."""
+    def start(self, now: float) -> None:
+        """See effects.Effect: this process leads, and has decided about all Services."""
         self.is_open = True
 
-    def close(self) -> None:
-        """Publish nothing more: this process no longer leads."""
+    def put(self, name: Name, decided: Decided, now: float) -> None:
+        """See effects.Effect."""
+        if decided.plan is not None:
+            target = decided.service.asks.scale.target
+            self.publish(name, active=decided.plan.active, target=target)
+
+    def stop(self, now: float) -> None:
+        """See effects.Effect: this process no longer leads."""
         self.is_open = False
         self._states.clear()
         for name in list(self._waiting):
             self._notify(name)
+        self.on_stop()
 
     def publish(self, name: Name, *, active: bool, target: float) -> None:
         """Publish the state of a Service, before the request for replicas that belongs to it.
@@ -84,8 +94,8 @@ class Board:
         if before is None or before.active != active:
             self._notify(name)
 
-    def remove(self, name: Name) -> None:
-        """Remove a Service that is deleted, or no longer opts in."""
+    def remove(self, name: Name, now: float) -> None:
+        """See effects.Effect."""
         self._states.pop(name, None)
         self._notify(name)
 

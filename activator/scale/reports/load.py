@@ -6,7 +6,7 @@ once more with zeros, and then no longer (``activator.autoscaler.concurrency``).
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, final
 
 from activator.kpa.window import LoadWindow
@@ -19,7 +19,16 @@ REPORT_COUNTS: Final = 2.5
 LOST_COUNTS: Final = 30.0
 #: Seconds for which the load of an unknown Service stays.
 UNKNOWN_STAYS: Final = 60.0
-
+#: Unknown Services with a load, at most. A Service may come after its load, but senders could
+#: invent names without end. A load that is left out comes again with the next report.
+MOST_UNKNOWN: Final = 1000
+#: Activators of one Service, at most.
+MOST_ACTIVATORS: Final = 1000
+#: Characters of the name of a Service, of a namespace and of a pod, at most.
+MOST_CHARACTERS: Final = 253
+#: Seconds in which reports of one activator are about the same requests: it sends the reports of
+#: 1.5 s at once when it connects to a new leader. Half of the time between two reports.
+BURST: Final = 0.5
 
 #: One object for all: thousands of Services have these times.
 _NEVER: Final = float("-inf")
@@ -64,12 +73,19 @@ class Activator(NamedTuple):
 
 
 class _Latest:
-    """The last two reports of one activator about one Service."""
+    """The last two reports of one activator about one Service.
 
-    __slots__ = ("at", "before", "value")
+    Attributes:
+        at, value: of the last report.
+        before: of the one before it; 0 if that was long before.
+        counted_at, counted: what the window has of the last reports, and since when.
+    """
+
+    __slots__ = ("at", "before", "counted", "counted_at", "value")
 
     def __init__(self) -> None:
-        self.at = self.value = self.before = 0.0
+        self.at = self.value = self.before = self.counted = 0.0
+        self.counted_at = _NEVER
 
 
 @final
@@ -97,10 +113,16 @@ class ServiceLoad:
         """
         latest = self._latest.get(activator)
         if latest is None:
+            if len(self._latest) >= MOST_ACTIVATORS:
+                del self._latest[next(iter(self._latest))]
             latest = self._latest[activator] = _Latest()
         latest.before = latest.value if now - latest.at <= REPORT_COUNTS else 0.0
         latest.value, latest.at = report.concurrency, now
-        self.window.record(int(now), report.concurrency)
+        before = latest.counted
+        if now - latest.counted_at >= BURST:
+            latest.counted_at, before, latest.counted = now, 0.0, 0.0
+        latest.counted = max(latest.counted, report.concurrency)
+        self.window.record(int(latest.counted_at), latest.counted, before)
         if report.concurrency <= 0 and report.requests <= 0:
             return False
         self.last_busy = now
@@ -132,10 +154,16 @@ class Loads:
     """The loads of all Services, and the connections that report them.
 
     A connection is known by a number; the activator's name comes with its first report.
+
+    Arguments:
+        knows: returns whether a Service exists, and opts in.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, knows: Callable[[Name], bool] = lambda name: True) -> None:
+        self._knows = knows
         self._loads: dict[Name, ServiceLoad] = {}
+        # Services that were unknown when their load came; all are in ``_loads``.
+        self._unknown: set[Name] = set()
         self._connections: dict[int, Activator] = {}
         self._lost: dict[str, float] = {}
 
@@ -185,23 +213,32 @@ class Loads:
 
         Arguments:
             connection: the one that the frame came over.
-            activator: the name of its pod.
+            activator: the name of its pod. The first name of a connection counts.
             now: seconds, monotonic.
 
         Returns:
             The Services of the frame that have requests.
         """
         known = self._connections[connection]
+        activator = known.name or activator[:MOST_CHARACTERS]
         self._connections[connection] = known._replace(name=activator, reported=now)
         self._lost.pop(activator, None)
         busy = []
         for report in reports:
-            load = self._loads.get(report.service)
-            if load is None:
-                load = self._loads[report.service] = ServiceLoad()
-            if load.record(activator, report, now):
+            load = self._loads.get(report.service) or self._new(report.service)
+            if load is not None and load.record(activator, report, now):
                 busy.append(report.service)
         return busy
+
+    def _new(self, service: Name) -> ServiceLoad | None:
+        """Return a load for a Service that has none; None for one unknown Service too many."""
+        if not self._knows(service):
+            is_long = max(map(len, service)) > MOST_CHARACTERS
+            if is_long or len(self._unknown) >= MOST_UNKNOWN:
+                return None
+            self._unknown.add(service)
+        load = self._loads[service] = ServiceLoad()
+        return load
 
     def of(self, service: Name) -> ServiceLoad | None:
         """Return the load of a Service; None if none was reported."""
@@ -227,9 +264,12 @@ class Loads:
     def remove(self, service: Name) -> None:
         """Remove a deleted Service."""
         self._loads.pop(service, None)
+        self._unknown.discard(service)
 
-    def prune(self, known: Container[Name], now: float) -> None:
+    def prune(self, now: float) -> None:
         """Remove the loads of Services that do not exist; a Service may come after its load."""
         for name, load in list(self._loads.items()):
-            if name not in known and now - load.last_busy > UNKNOWN_STAYS:
-                del self._loads[name]
+            if self._knows(name):
+                self._unknown.discard(name)
+            elif now - load.last_busy > UNKNOWN_STAYS:
+                self.remove(name)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from hmac import compare_digest
 from http import HTTPStatus
 from itertools import count
+from math import inf
 from typing import Final
 
 from websockets.asyncio.server import Server, ServerConnection, serve
@@ -19,18 +21,24 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from activator.autoscaler.concurrency import Stat
+from activator.autoscaler.token import bearers
 from activator.autoscaler.wire import decoding
 from activator.knative.probes import KUBELET_AGENT
 from activator.scale.reports.load import Loads, Name, Report
 
 logger = logging.getLogger(__name__)
 
-#: Bytes of a frame: a report about 10,000 Services has less than 1 MiB.
-MOST_BYTES: Final = 16 << 20
+#: Bytes of a frame: a report about 10,000 Services with long names has 2.2 MiB.
+MOST_BYTES: Final = 3 << 20
 #: Connections at a time; each activator has one.
-MOST_CONNECTIONS: Final = 10_000
+MOST_CONNECTIONS: Final = 1000
+#: Concurrent requests of one Service at one activator, at most: a hundred full queues.
+#: The sums of a window stay far below 64 bits.
+_MOST_LOAD: Final = 1e6
 #: Close code by which a peer knows that it should connect again (RFC 6455 section 7.4).
 _RESTARTING: Final = 1012
+#: Seconds between two log lines about refused tokens.
+_LOG_AGAIN: Final = 60.0
 #: How the User-Agent of kubelet's probes begins.
 _KUBELET: Final = KUBELET_AGENT.decode()
 #: Seconds between two pings, and to the pong.
@@ -46,6 +54,7 @@ class StatServer:
         is_leader: returns whether this process decides. While it does not, activators are refused
             with 503, and connect again.
         on_busy: called with the Services of a report that have requests.
+        token_file: an activator must send one of its tokens; empty for none.
 
     Attributes:
         garbled: frames that cannot be decoded as reports.
@@ -57,11 +66,14 @@ class StatServer:
         clock: Callable[[], float],
         is_leader: Callable[[], bool],
         on_busy: Callable[[list[Name]], None],
+        token_file: str = "",
     ) -> None:
         self._loads = loads
         self._clock = clock
         self._is_leader = is_leader
         self._on_busy = on_busy
+        self._token_file = token_file
+        self._refused_at = -inf
         self._numbers = count(1)
         self._server: Server | None = None
         self.garbled = 0
@@ -79,6 +91,7 @@ class StatServer:
             process_request=self._admit,
             compression=None,
             max_size=MOST_BYTES,
+            max_queue=1,
             ping_interval=_PING,
             ping_timeout=_PING,
             close_timeout=1.0,
@@ -100,8 +113,14 @@ class StatServer:
 
     def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
         """Return the response that refuses a connection; None to accept it."""
-        if request.headers.get("User-Agent", "").startswith(_KUBELET):
+        if any(each.startswith(_KUBELET) for each in request.headers.get_all("User-Agent")):
             return connection.respond(HTTPStatus.OK, "ok\n")
+        if self._token_file and (problem := self._problem_of(request)):
+            if self._clock() - self._refused_at > _LOG_AGAIN:
+                self._refused_at = self._clock()
+                peer = connection.remote_address[0]
+                logger.warning("%s: refused with 401 on the port for activators: %s", peer, problem)
+            return connection.respond(HTTPStatus.UNAUTHORIZED, "a valid token is required\n")
         if not self._is_leader():
             return connection.respond(
                 HTTPStatus.SERVICE_UNAVAILABLE, "this scaler is not the leader\n"
@@ -109,6 +128,16 @@ class StatServer:
         if self._loads.activators >= MOST_CONNECTIONS:
             return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections\n")
         return None
+
+    def _problem_of(self, request: Request) -> str:
+        """Return why the token of a request is not accepted; empty if it is."""
+        sent = ", ".join(request.headers.get_all("Authorization")).encode(errors="replace")
+        try:
+            if any(compare_digest(sent, each) for each in bearers(self._token_file)):
+                return ""
+        except OSError as error:
+            return f"no token is accepted: {error}"
+        return f"{'its token is none' if sent else 'it sent none'} of {self._token_file}"
 
     async def _serve(self, connection: ServerConnection) -> None:
         number = next(self._numbers)
@@ -152,5 +181,5 @@ class StatServer:
 
 
 def _amount(concurrency: float) -> float:
-    """Return a load; a value that is no positive number below 1e9 counts as 0."""
-    return concurrency if 0 < concurrency < 1e9 else 0.0
+    """Return a load; a value that is no positive number below a million counts as 0."""
+    return concurrency if 0 < concurrency < _MOST_LOAD else 0.0

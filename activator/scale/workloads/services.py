@@ -133,6 +133,9 @@ class Services:
             "StatefulSet": self.workloads,
         }
 
+    def __contains__(self, name: Name) -> bool:
+        return name in self._services
+
     def __iter__(self) -> Iterator[Name]:
         return iter(self._services)
 

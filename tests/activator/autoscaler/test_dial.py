@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.http11 import Request, Response
 
 from activator.autoscaler.dial import Dialer
 from tests.conftest import on_uvloop
@@ -75,3 +78,28 @@ async def test_a_name_whose_addresses_all_refuse_is_an_error(
 async def test_a_wrong_url_is_an_error_with_an_example(url: str) -> None:
     with pytest.raises(ValueError, match=r"give one like ws://autoscaler\.knative-serving"):
         Dialer(url, 1.0, 1.0)
+
+
+async def test_each_dial_sends_the_token_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+
+    def admit(connection: ServerConnection, request: Request) -> Response | None:
+        if request.headers.get("Authorization") == "Bearer good":
+            return None
+        return connection.respond(HTTPStatus.UNAUTHORIZED, "")
+
+    async with serve(until_closed, "127.0.0.1", 0, process_request=admit) as server:
+        host, port = next(iter(server.sockets)).getsockname()
+        dialer = Dialer(f"ws://{host}:{port}", PATIENCE, 1.0, str(file))
+        with pytest.raises(OSError, match=str(file)):
+            await dialer.dial()
+        file.write_text(" ")
+        with pytest.raises(OSError, match=f"{file} has no token"):
+            await dialer.dial()
+        file.write_text("bad\n")
+        with pytest.raises(PermissionError, match=f"401 to the token of {file}"):
+            await dialer.dial()
+        with pytest.raises(PermissionError, match="401 to no token"):
+            await Dialer(f"ws://{host}:{port}", PATIENCE, 1.0).dial()
+        file.write_text("good old\n")
+        await (await dialer.dial()).close()

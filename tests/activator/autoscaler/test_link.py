@@ -534,6 +534,26 @@ async def test_the_log_names_the_program_at_the_other_end(caplog):
     assert [line.message.partition(",")[0] for line in _lines(caplog)] == ["scaler not reachable"]
 
 
+async def test_a_refused_token_is_logged_even_after_other_failures(caplog):
+    peer = Peer()
+    link = AutoscalerLink(peer.url, peer="scaler", timings=QUICK)
+    task = asyncio.ensure_future(link.run())
+    try:
+        await until(lambda: link.failed_dials > 1)
+        await peer.start(process_request=lambda connection, _: connection.respond(401, ""))
+        await until(lambda: len(_lines(caplog)) > 1)
+        last = link.failed_dials
+        await until(lambda: link.failed_dials > last + 2)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await peer.stop()
+        peer.give_up_port()
+    assert [line.error for line in _lines(caplog)][1:] == [
+        "dial failed: the peer responded 401 to no token"
+    ]
+
+
 async def test_a_name_that_does_not_resolve_is_retried(monkeypatch):
     async def unknown(*_args, **_kwargs):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")

@@ -44,6 +44,19 @@ def seen(
         pytest.param(TEN, seen(10, ready=10), 5, Why.SCALE_DOWN_RATE, id="half at a time"),
         pytest.param(TEN, seen(10, ready=3), 1, Why.LOAD, id="3 may become 1"),
         pytest.param(Rules(1), seen(5000), 1000, Why.SCALE_UP_RATE, id="1000 times as many"),
+        pytest.param(
+            *(Rules(1), seen(5000, ready=0, replicas=1), 10, Why.SCALE_UP_RATE),
+            id="10 times initial-scale until a pod is ready",
+        ),
+        pytest.param(
+            *(Rules(1, initial_scale=30), seen(5000, ready=0, replicas=30), 300),
+            *(Why.SCALE_UP_RATE,),
+            id="10 times a larger initial-scale",
+        ),
+        pytest.param(
+            *(Rules(1), seen(5000, ready=0, replicas=40), 40, Why.SCALE_UP_RATE),
+            id="pods that are not ready stay",
+        ),
         pytest.param(TEN, seen(10, current=75, ready=8), 8, Why.RUNNING, id="running requests"),
         pytest.param(TEN, seen(0, ready=1), 1, Why.NOT_IDLE, id="not idle yet"),
         pytest.param(TEN, seen(1, ready=0), 1, Why.COLD_START, id="cold start"),
@@ -85,6 +98,28 @@ def test_no_pod_goes_for_a_minute_after_a_burst() -> None:
     after = seen(10, 5, ready=6)
     assert scaler.decide(TEN, after, 100 + STABLE) == Decision(6, Mode.PANIC, Why.PANIC_HOLD)
     assert scaler.decide(TEN, after, 101 + STABLE) == Decision(3, Mode.STABLE, Why.SCALE_DOWN_RATE)
+
+
+def test_the_initial_scale_stays_for_a_stable_window_after_all_pods_were_ready() -> None:
+    scaler, rules = Autoscaler(0), Rules(10, initial_scale=3)
+    assert scaler.decide(rules, seen(1, ready=0), 10).replicas == 3
+    for now, ready in ((10.1, 0), (20, 1), (90, 2), (100, 3), (101, 2), (99 + STABLE, 3)):
+        decision = scaler.decide(rules, seen(1, ready=ready, replicas=3), now)
+        assert decision == Decision(3, Mode.STABLE, Why.INITIAL_SCALE), now
+    assert scaler.decide(rules, seen(40, ready=3), 99.5 + STABLE).replicas == 4
+    assert scaler.decide(rules, seen(1, ready=3), 100 + STABLE) == Decision(
+        1, Mode.STABLE, Why.LOAD
+    )
+
+
+def test_the_initial_scale_never_adds_pods_and_ends_with_idleness_or_max_scale() -> None:
+    scaler, rules = Autoscaler(0), Rules(10, initial_scale=3, max_scale=2, idle=20)
+    assert scaler.decide(rules, seen(1, ready=0), 10).replicas == 2
+    assert scaler.decide(rules, seen(1, ready=1, replicas=1), 11).replicas == 1
+    assert scaler.decide(rules, seen(1, ready=2), 12).why is Why.INITIAL_SCALE
+    assert scaler.decide(rules, seen(1, ready=2), 12 + STABLE).replicas == 1
+    scaler.decide(rules, seen(1, ready=0), 100)
+    assert scaler.decide(rules, seen(0, ready=1, replicas=2), 120).replicas == 0
 
 
 def test_a_burst_that_lasts_extends_the_minute() -> None:

@@ -235,6 +235,45 @@ def test_of_two_services_that_claim_a_host_the_older_has_it(world: World) -> Non
     assert world.reasons() == []
 
 
+CLAIMS = {
+    "hello.shop.svc.cluster.local": True,
+    "hello.shop.svc": True,
+    "hello.shop": True,
+    "a.com": True,
+    "*.example.com": True,
+    "svc.com": True,
+    "*.local.com": True,
+    "printer.local": True,
+    "victim.prod.svc.cluster.local": False,
+    "victim.prod.svc": False,
+    "other.shop.svc.cluster.local": False,
+    "api.cluster.local": False,
+    "*.svc.cluster.local": False,
+    "*.prod.svc.cluster.local": False,
+    "*.cluster.local": False,
+    "*.local": False,
+    "*.svc": False,
+    "*.prod.svc": False,
+}
+
+
+@pytest.mark.parametrize("host", CLAIMS)
+def test_a_name_in_the_cluster_belongs_to_its_own_service_alone(world: World, host: str) -> None:
+    world.put(service_object({"hosts": f"{host},b.com"}), deployment())
+    hosts = world.routes[HELLO].hosts
+    assert (host in hosts, "b.com" in hosts) == (CLAIMS[host], True)
+    texts = [problem.text for _, problem in world.services.problems()]
+    assert texts == (
+        []
+        if CLAIMS[host]
+        else [
+            f"the host {host} is in the domain of the cluster, where each name belongs to its own "
+            "Service, so the annotation activator.dev/hosts does not count for it"
+        ]
+    )
+    assert world.reasons() == len(texts) * ["host-conflict"]
+
+
 @pytest.mark.parametrize(
     ("objects", "reason", "text"),
     [

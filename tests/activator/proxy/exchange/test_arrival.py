@@ -71,6 +71,21 @@ async def test_a_request_that_may_not_wake_is_served_while_pods_are_usable(world
     assert (await world.ask(HEALTH)).status == 503
 
 
+async def test_a_request_that_may_not_wake_is_no_load_while_pods_are_usable(world: World) -> None:
+    openai = Policies(requests=RequestPolicies(profile=Profile.OPENAI))
+    for policies in (rules(), openai):
+        pod = await world.serving(policies=policies)
+        before = counted(world)[0]
+        asked = len(pod.requests)
+        assert [(await world.ask(HEALTH)).status for _ in range(3)] == [200] * 3
+        assert len(pod.requests) == asked + 3
+        assert counted(world)[0] == before
+        assert (await world.ask(request())).status == 200
+        assert counted(world)[0] == before + 1
+        load = world.loads[RevisionID(NAMESPACE, NAME)]
+        assert load.now == 0
+
+
 async def test_a_request_that_may_not_wake_ends_with_the_last_pod(world: World) -> None:
     pod = await world.serving(policies=rules())
     pod.on_data = lambda connection: None

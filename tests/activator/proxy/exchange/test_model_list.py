@@ -38,6 +38,7 @@ async def asleep(world: World) -> None:
         (b"HEAD", b"/health", True),
         (b"GET", b"/v1/models?limit=1", True),
         (b"GET", b"/v1/models/m", False),
+        (b"GET", b"/v1/models/?a", True),
         (b"GET", b"/healthy", False),
         (b"POST", b"/v1/models", False),
         (b"GET", b"//v1/models", False),

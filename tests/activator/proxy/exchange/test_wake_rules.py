@@ -12,6 +12,7 @@ from throttler.request_policies import WakeRules
 METHODS = WakeRules(methods=(b"GET", b"POST"))
 AGENTS = WakeRules(not_user_agents=(b"uptimerobot", b"kube-probe", b"prometheus"))
 PATHS = WakeRules(not_paths=(b"/health", b"/metrics"))
+SLASH = WakeRules(not_paths=(b"/health/",))
 HEADER = WakeRules(required_header=b"authorization")
 
 
@@ -42,7 +43,14 @@ def agent(name: bytes) -> Request:
         (AGENTS, asking(b"/prometheus"), True),
         (PATHS, asking(), True),
         (PATHS, asking(b"/health"), False),
-        (PATHS, asking(b"/healthz?now"), False),
+        (PATHS, asking(b"/health?now"), False),
+        (PATHS, asking(b"/health/"), False),
+        (PATHS, asking(b"/health/ready"), False),
+        (PATHS, asking(b"/healthcare"), True),
+        (PATHS, asking(b"/healthz"), True),
+        (SLASH, asking(b"/health/ready"), False),
+        (SLASH, asking(b"/health"), True),
+        (WakeRules(not_paths=(b"/",)), asking(b"/a"), False),
         (PATHS, asking(b"http://a/metrics"), False),
         (PATHS, asking(b"/Health"), True),
         (PATHS, asking(b"/a/health"), True),

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from activator.plain.service import PlainService
 from activator.process.tasks import Tasks
+from activator.scale.decisions import engine
 from activator.scale.decisions.effects import Effect, Guard
-from activator.scale.decisions.engine import Engine
-from activator.scale.decisions.plan import Hold
-from activator.scale.reports.load import Loads
+from activator.scale.decisions.findings import Finding
+from activator.scale.decisions.plan import ACTIVATION_LEASE, Hold
+from activator.scale.reports.load import Loads, Name
 from activator.scale.workloads.actuator import Actuator, Target
 from activator.scale.workloads.rights import Rights
 from activator.scale.workloads.services import Services
@@ -22,6 +24,40 @@ class NoReviews:
 
     async def send(self, *args: Any) -> Any:
         return status(403, "no")
+
+
+class NoGuard:
+    """A guard that knows no other components."""
+
+    def slice_since(self, name: Name, now: float) -> float | None:
+        """See Guard."""
+        return None
+
+    def lease(self, service: PlainService, target: Target) -> float:
+        """See Guard."""
+        return ACTIVATION_LEASE
+
+    def findings(self, name: Name) -> Sequence[Finding]:
+        """See Guard."""
+        return ()
+
+    def other_owner(self, name: Name, service: PlainService, target: Target) -> str:
+        """See Guard."""
+        return ""
+
+
+class Engine(engine.Engine):
+    """An engine that takes all steps at once."""
+
+    def start(self, now: float) -> None:
+        """Begin to decide."""
+        for _ in self.starting(now):
+            pass
+
+    def tick(self, now: float) -> None:
+        """Decide about all Services that may need it."""
+        for _ in self.ticking(now):
+            pass
 
 
 class EngineWorld:
@@ -41,8 +77,8 @@ class EngineWorld:
         self.clock = loop.time
         self.api = FakeApi(**replicas)
         self.tasks = Tasks()
-        self.loads = Loads()
         self.services = Services()
+        self.loads = Loads(lambda name: name in self.services)
         self.hold = Hold.NONE
         rights = Rights(
             NoReviews(),
@@ -58,7 +94,7 @@ class EngineWorld:
             lambda now: self.hold,
             loop.call_at,
             self.clock,
-            guard,
+            NoGuard() if guard is None else guard,
             effects,
         )
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from activator.scale.decisions.effects import NoGuard
 from activator.scale.decisions.observing import Observer
 from activator.scale.decisions.plan import Hold, Seen
 from activator.scale.decisions.record import Record
 from activator.scale.decisions.sharing import Sharing
 from activator.scale.reports.load import Loads, Name, Report
+from tests.activator.scale.decisions.engines import NoGuard
 from tests.activator.scale.decisions.records import HELLO, record
 
 ONE, TWO = Name("shop", "one"), Name("shop", "two")

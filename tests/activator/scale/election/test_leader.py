@@ -210,3 +210,32 @@ async def test_a_missing_right_to_the_lease_is_an_error_that_names_it() -> None:
         assert not candidate.leads
         assert "403" in candidate.error
         assert "leases.coordination.k8s.io" in candidate.error
+
+
+async def test_a_restarted_container_takes_the_lease_of_its_pod_at_once() -> None:
+    async with election() as each:
+        await each.leader()
+        other = await each.pod("scale-2")
+        await elapse(5)
+        each.kill("scale-1")
+        await elapse(1)
+        began = now()
+        again = await each.leader("scale-1")
+        assert now() - began < 1
+        await elapse(30)
+        assert again.leads
+        assert not other.leads
+        assert await each.labelled() == ["scale-1"]
+
+
+async def test_two_processes_with_one_pod_name_do_not_take_turns() -> None:
+    async with election() as each:
+        first = await each.leader()
+        second = await each.pod("scale-1")
+        await until(lambda: second.leads, "the second leads")
+        await until(lambda: not first.leads, "the first has stopped", within=2.5)
+        led = len(each.changes)
+        await elapse(120)
+        assert second.leads
+        assert not first.leads
+        assert len(each.changes) == led

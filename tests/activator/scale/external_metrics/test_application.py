@@ -24,7 +24,7 @@ class World:
         self.leads = True
         loads = Loads()
         self.board = Board(loads, lambda: 100.0)
-        self.board.open()
+        self.board.start(0)
         loads.connected(1)
         hello = Name("shop", "hello")
         loads.record(1, "a", [Report(hello, 3.5, 1)], 100.0)
@@ -118,7 +118,7 @@ async def test_a_process_that_does_not_lead_has_no_values() -> None:
     code, found = await world.get(METRIC)
     assert (code, found["reason"]) == (503, "ServiceUnavailable")
     world.leads = True
-    world.board.close()
+    world.board.stop(0)
     assert (await world.get(METRIC))[0] == 503
 
 

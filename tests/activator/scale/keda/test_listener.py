@@ -109,6 +109,30 @@ def test_clients_may_need_a_certificate(tmp_path: Path) -> None:
     play(scene, write(tmp_path, client_ca=True))
 
 
+def test_a_restart_ends_the_connections_so_that_keda_finds_the_next_leader() -> None:
+    async def run() -> None:
+        board = Board(Loads(), lambda: 0.0)
+        board.publish(Name("shop", "hello"), active=False, target=100)
+        listener = KedaListener(ExternalScaler(board, lambda: True))
+        port = await listener.start("127.0.0.1", 0)
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            stream = channel.unary_stream("/externalscaler.ExternalScaler/StreamIsActive")(
+                REF.SerializeToString()
+            )
+            await stream.read()
+            await listener.restart()
+            with pytest.raises(grpc.aio.AioRpcError) as ended:
+                await stream.read()
+            assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert await is_active(port, None) is False
+        await listener.close()
+        await listener.restart()  # the process ends: nothing listens again
+        with pytest.raises(grpc.aio.AioRpcError):
+            await is_active(port, None)
+
+    asyncio.run(run())
+
+
 def test_a_port_in_use_is_an_error_that_names_it() -> None:
     async def run() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -137,7 +137,7 @@ def test_a_deleted_service_ends_its_streams() -> None:
     async def scene(keda: Keda, known: Known, _: ExternalScaler) -> None:
         stream = keda.stream(REF)
         await stream.read()
-        known.board.remove(HELLO)
+        known.board.remove(HELLO, 0)
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await stream.read()
         assert error.value.code() is grpc.StatusCode.NOT_FOUND
@@ -168,7 +168,7 @@ def test_a_scaler_that_loses_the_lead_ends_its_streams() -> None:
         stream = keda.stream(REF)
         await stream.read()
         known.leads = False
-        known.board.close()
+        known.board.stop(0)
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await stream.read()
         assert error.value.code() is grpc.StatusCode.UNAVAILABLE

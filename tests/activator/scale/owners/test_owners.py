@@ -84,7 +84,25 @@ def test_the_component_beside_the_owner(owner: Owner, objects: Any, other: str) 
         ),
         (
             *(Owner.KEDA, [keda(annotations={"autoscaling.keda.sh/paused-replicas": "0"})]),
-            *(Reason.SCALED_OBJECT_PAUSED, "autoscaling.keda.sh/paused-replicas"),
+            *(
+                Reason.SCALED_OBJECT_PAUSED,
+                "autoscaling.keda.sh/paused-replicas: KEDA adds no replica",
+            ),
+        ),
+        *(
+            (
+                *(Owner.KEDA, [keda(annotations={"autoscaling.keda.sh/paused": value})]),
+                *(Reason.SCALED_OBJECT_PAUSED, "starts no pod for a request"),
+            )
+            for value in ("true", "1", "T", "yes", "")
+        ),
+        (
+            *(Owner.KEDA, [keda(annotations={"autoscaling.keda.sh/paused-scale-out": "true"})]),
+            *(Reason.SCALED_OBJECT_PAUSED, "paused-scale-out: KEDA adds no replica, and"),
+        ),
+        (
+            *(Owner.KEDA, [keda(annotations={"autoscaling.keda.sh/paused-scale-in": "true"})]),
+            *(Reason.SCALE_IN_PAUSED, "removes no replica, so the workload does not sleep"),
         ),
         (Owner.HPA, [], Reason.HPA_MISSING, "no HorizontalPodAutoscaler targets Deployment hello"),
         (Owner.HPA, [hpa(minReplicas=1)], Reason.HPA_CANNOT_WAKE, "needs minReplicas: 0 and"),
@@ -109,7 +127,11 @@ def test_an_owner_that_cannot_do_it(owner: Owner, objects: Any, reason: Reason, 
         (Owner.NONE, []),
         (Owner.KEDA, [keda()]),
         (Owner.KEDA, [keda(triggers=[{"type": "cron"}, {**PUSH[0], "type": "external"}])]),
-        (Owner.KEDA, [keda(annotations={"autoscaling.keda.sh/paused": "false"})]),
+        *(
+            (Owner.KEDA, [keda(annotations={f"autoscaling.keda.sh/paused{which}": value})])
+            for which in ("", "-scale-in", "-scale-out")
+            for value in ("false", "False", "FALSE", "f", "F", "0")
+        ),
         (Owner.HPA, [hpa()]),
         (Owner.HPA, [hpa(metrics=[{"type": "Resource"}, {"type": "Object"}])]),
     ],

@@ -19,9 +19,10 @@ async def add_hpa(kube: Cluster) -> None:
     await kube.send("POST", HPAS, {"metadata": {"name": "h", "namespace": "shop"}, "spec": spec})
 
 
-async def add_scaled_object(kube: Cluster) -> None:
+async def add_scaled_object(kube: Cluster, **annotations: str) -> None:
     spec = {"scaleTargetRef": REF, "triggers": [{"type": "cron", "metadata": {}}]}
-    body = {"metadata": {"name": "s", "namespace": "shop"}, "spec": spec}
+    metadata = {"name": "s", "namespace": "shop", "annotations": annotations}
+    body = {"metadata": metadata, "spec": spec}
     await kube.send(
         "POST", OBJECTS, {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject"} | body
     )
@@ -55,6 +56,37 @@ async def test_a_workload_of_another_component_is_not_scaled_down(
             await kube.send("DELETE", path)
             await until(lambda: kube.replicas() == 0, "no replica", within=10)
             assert "two-owners" not in await findings(running)
+
+
+@pytest.mark.parametrize("which", ["paused", "paused-replicas", "paused-scale-out"])
+async def test_no_pod_starts_while_keda_is_paused(tmp_path: Path, which: str) -> None:
+    async with cluster(tmp_path) as kube:
+        await kube.add(owner="keda")
+        await add_scaled_object(kube, **{f"autoscaling.keda.sh/{which}": "1"})
+        async with leader(kube) as running, running.activator() as activator:
+            await activator.report(1)
+            await elapse(1)
+            assert (await running.service())["reason"] == "scaled-object-paused"
+            await elapse(10)
+            assert kube.replicas() == 0
+            note = (await findings(running))["scaled-object-paused"]
+            assert f"the annotation autoscaling.keda.sh/{which}: KEDA" in note
+            annotations = {f"autoscaling.keda.sh/{which}": None}
+            await kube.send("PATCH", f"{OBJECTS}/s", {"metadata": {"annotations": annotations}})
+            await activator.report(1)
+            await until(lambda: kube.replicas() == 1, "a replica", within=5)
+            await elapse(1)
+            assert (await running.service())["reason"] is None
+
+
+async def test_keda_that_keeps_replicas_lets_a_request_start_one(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kube:
+        await kube.add(owner="keda")
+        await add_scaled_object(kube, **{"autoscaling.keda.sh/paused-scale-in": "true"})
+        async with leader(kube) as running, running.activator() as activator:
+            await activator.report(1)
+            await until(lambda: kube.replicas() == 1, "a replica", within=1)
+            assert "scale-in-paused" in await findings(running)
 
 
 async def test_a_named_owner_is_missed_and_found(tmp_path: Path) -> None:

@@ -104,19 +104,19 @@ async def test_a_waiter_returns_at_each_change_and_at_the_end() -> None:
         world.board.publish(HELLO, active=active, target=1)
         world.board.publish(OTHER, active=not active, target=1)
     await asyncio.sleep(0)
-    world.board.remove(HELLO)
+    world.board.remove(HELLO, 0)
     await tasks.finish(5)
     assert seen == [False, True, False, None]
 
 
 async def test_the_loss_of_the_lead_ends_all_waiters() -> None:
     world, tasks = World(), Tasks()
-    world.board.open()
+    world.board.start(0)
     for name in (HELLO, OTHER):
         world.board.publish(name, active=True, target=1)
         tasks.start(world.board.differs(name, True))
     await asyncio.sleep(0)
-    world.board.close()
+    world.board.stop(0)
     await tasks.finish(5)
     assert not world.board.is_open
     assert world.board.workload(HELLO) is None

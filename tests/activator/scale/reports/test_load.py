@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from activator.scale.reports.load import LOST_COUNTS, REPORT_COUNTS, Activator, Loads, Name, Report
+from activator.scale.reports.load import (
+    LOST_COUNTS,
+    MOST_ACTIVATORS,
+    MOST_CHARACTERS,
+    MOST_UNKNOWN,
+    REPORT_COUNTS,
+    UNKNOWN_STAYS,
+    Activator,
+    Loads,
+    Name,
+    Report,
+)
 
 HELLO, OTHER = Name("shop", "hello"), Name("shop", "other")
 
@@ -148,3 +159,65 @@ def test_who_reports_is_known_with_its_times() -> None:
     ]
     loads.disconnected(2, 13)
     assert loads.reporting()[1] == Activator("b", "", None, None, 13)
+
+
+def test_loads_of_unknown_services_are_bounded_and_harm_no_known_one() -> None:
+    loads = Loads(lambda name: name == HELLO)
+    loads.connected(1)
+    names = [Name("shop", f"invented-{number}") for number in range(3 * MOST_UNKNOWN)]
+    names.insert(0, Name("shop", (MOST_CHARACTERS + 1) * "x"))
+    busy = loads.record(1, "a", [Report(name, 1.0, 1) for name in [*names, HELLO]], 10)
+    assert busy == [*names[1 : MOST_UNKNOWN + 1], HELLO]
+    assert loads.current(HELLO, 10) == 1
+    assert loads.current(names[-1], 10) == 0
+    loads.prune(11 + UNKNOWN_STAYS)
+    assert loads.of(names[1]) is None
+    assert loads.of(HELLO) is not None
+    assert loads.record(1, "a", [Report(names[-1], 1.0, 1)], 80) == [names[-1]]
+
+
+def test_a_service_that_comes_after_its_load_keeps_it() -> None:
+    known: set[Name] = set()
+    loads = Loads(known.__contains__)
+    loads.connected(1)
+    loads.record(1, "a", report(3), 10)
+    known.add(HELLO)
+    loads.prune(11 + UNKNOWN_STAYS)
+    assert loads.of(HELLO) is not None
+
+
+def test_a_connection_has_one_name_whatever_it_reports() -> None:
+    loads = Loads()
+    loads.connected(1)
+    for number in range(10):
+        loads.record(1, f"pod-{number}", report(4), 10 + number)
+    assert loads.by_activator(HELLO) == {"pod-0": 4}
+
+
+def test_activators_that_come_and_go_are_bounded() -> None:
+    loads = Loads()
+    for number in range(MOST_ACTIVATORS + 10):
+        loads.connected(number)
+        loads.record(number, f"pod-{number}", report(1), 10)
+        loads.disconnected(number, 10)
+    assert len(loads.by_activator(HELLO)) == MOST_ACTIVATORS
+
+
+@pytest.mark.parametrize(
+    ("reports", "mean"),
+    [
+        pytest.param([(10.2, 12), (10.2, 12), (11.0, 12)], 12, id="a backlog in one second"),
+        pytest.param([(10.2, 1), (10.3, 0), (11.3, 1)], 1, id="an announcement, then its report"),
+        pytest.param([(10.001, 12), (10.999, 12), (12.001, 12)], 12, id="early and late reports"),
+    ],
+)
+def test_reports_of_one_activator_at_once_do_not_add_up(
+    reports: list[tuple[float, float]], mean: float
+) -> None:
+    loads = Loads()
+    loads.connected(1)
+    for at, concurrency in reports:
+        loads.record(1, "a", report(concurrency), at)
+    load = loads.of(HELLO)
+    assert load is not None
+    assert load.window.averages(int(reports[-1][0]))[0] == mean

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from math import inf, nan
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,30 +14,32 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from activator.autoscaler.concurrency import Stat
-from activator.autoscaler.wire import STEP, encode
+from activator.autoscaler.wire import MOST_STATS, STEP, encode
 from activator.scale.reports.load import Loads, Name
 from activator.scale.reports.stat_server import StatServer
 from throttler.model import RevisionID
 
-HELLO = RevisionID("shop", "hello")
+HELLO, OTHER = RevisionID("shop", "hello"), RevisionID("shop", "other")
 
 
 class World:
     """A server, and the loads that it has recorded."""
 
-    def __init__(self) -> None:
+    def __init__(self, token_file: str = "") -> None:
         self.loads = Loads()
         self.leads = True
         self.busy: asyncio.Queue[list[Name]] = asyncio.Queue()
-        self.server = StatServer(self.loads, lambda: 10.0, lambda: self.leads, self.busy.put_nowait)
+        self.server = StatServer(
+            self.loads, lambda: 10.0, lambda: self.leads, self.busy.put_nowait, token_file
+        )
         self.url = ""
 
 
-def play(scene: Callable[[World], Awaitable[None]]) -> None:
+def play(scene: Callable[[World], Awaitable[None]], token_file: object = "") -> None:
     """Run a scene against a server on a loopback port."""
 
     async def run() -> None:
-        world = World()
+        world = World(str(token_file))
         world.url = f"ws://127.0.0.1:{await world.server.start('127.0.0.1', 0)}"
         try:
             await asyncio.wait_for(scene(world), 30)
@@ -83,6 +86,22 @@ def test_a_large_report_with_a_wrong_part_counts_as_no_report() -> None:
     play(scene)
 
 
+def test_loads_that_overflow_and_frames_with_too_many_stats_close_no_connection() -> None:
+    async def scene(world: World) -> None:
+        async with connect(world.url) as connection:
+            for load in (1e300, 999e6, 999e3):
+                stats = [Stat(HELLO, load, 10**300)] * MOST_STATS
+                await connection.send(encode(stats, "activator-1"))
+            await connection.send((2 * MOST_STATS) * b"\n\x00")
+            await connection.send(encode([Stat(OTHER, 1.0, 1)], "activator-1"))
+            while await world.busy.get() != [Name(*OTHER[:2])]:
+                pass
+            assert world.server.garbled == 1
+            assert 0 <= world.loads.current(Name("shop", "hello"), 10) < 1e6
+
+    play(scene)
+
+
 @pytest.mark.parametrize(
     "noise",
     [b"", b"\xff" * 100, "text", encode([Stat(HELLO, nan, 0), Stat(HELLO, -5, 0)], "a"), b"\n\x00"],
@@ -120,6 +139,43 @@ def test_a_scaler_that_does_not_lead_refuses() -> None:
         assert refused.value.response.status_code == 503
 
     play(scene)
+
+
+def test_an_activator_needs_one_of_the_tokens_and_the_file_is_followed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "token"
+
+    async def refused(world: World, *headers: tuple[str, str]) -> bool:
+        try:
+            async with connect(world.url, additional_headers=headers):
+                return False
+        except InvalidStatus as error:
+            return error.response.status_code == 401
+
+    async def scene(world: World) -> None:
+        good = ("Authorization", "Bearer one")
+        assert not await refused(world, good)
+        file.write_text("two\none\n")
+        assert not await refused(world, good)
+        file.write_text("two\n")
+        assert await refused(world, good)
+        assert "127.0.0.1: refused with 401" in caplog.text
+        assert f"its token is none of {file}" in caplog.text
+        for wrong in (
+            ("Authorization", "Basic two"),
+            ("Authorization", "Bearer tw\xf6"),
+            ("X", "y"),
+        ):
+            assert await refused(world, wrong)
+        assert await refused(world, ("Authorization", "Bearer two"), ("Authorization", "Bearer x"))
+        assert not await refused(world, ("Authorization", "Bearer two"))
+        file.unlink()
+        assert await refused(world, good)
+        assert len(caplog.records) == 1  # the clock stands still
+
+    file.write_text("one")
+    play(scene, file)
 
 
 def test_a_kubelet_probe_is_responded_to() -> None:

@@ -142,7 +142,7 @@ async def test_a_change_of_the_leader_leaves_a_sleeping_service_its_endpoints(
             await elapse(60)
             running.scaler._engine.stop(asyncio.get_running_loop().time())
             await elapse(60)
-            running.scaler._engine.start(asyncio.get_running_loop().time())
+            list(running.scaler._engine.starting(asyncio.get_running_loop().time()))
             await elapse(60)
         assert kube.calls("delete", "endpointslices") == []
         assert len(kube.calls("patch", "endpointslices")) == written
