@@ -77,7 +77,7 @@ class Authorization:
     """The server that allows a request to wait.
 
     Attributes:
-        url: http or https.
+        url: http or https; empty if the annotation is wrong, and then no request is allowed.
         always: whether it asks for each request; else only for one that would have to wait.
         cache_seconds: how long a result counts for the same credentials; 0 for one request.
     """

@@ -14,7 +14,7 @@ from activator.discovery.dialect import Dialect, Scope
 from activator.discovery.dialect_inventory import DialectInventory, Version
 from activator.discovery.kinds import kind_of
 from activator.discovery.knative_kinds import KNATIVE
-from activator.discovery.rejections import Rejection, Stats, log_rejection
+from activator.discovery.rejections import Effect, Rejection, Stats, log_rejection
 from activator.discovery.sink import Sink, SystemSink
 from activator.discovery.system_kinds import SYSTEM
 from activator.objects.fields import ObjectKey
@@ -70,7 +70,7 @@ class Inventory:
             obj: the object as decoded from JSON or YAML.
 
         Returns:
-            Why the object is unusable, which is already reported; None if it is usable.
+            What is wrong with the object, which is already reported; None for nothing.
         """
         kind = kind_of(obj)
         if kind is None or kind not in self._by_kind:
@@ -193,6 +193,10 @@ class Inventory:
         return all(key in part for part in self._by_kind.get(key.kind, ())) and (
             key.kind in self._by_kind
         )
+
+    def effect(self, key: ObjectKey) -> Effect:
+        """Return what is in force of an object that is invalid for a dialect."""
+        return next(p.effect(key) for p in self._by_kind[key.kind] if key in p.stats.rejected)
 
     def is_rejected(self, key: ObjectKey) -> bool:
         """Return whether an object is unusable at present, for any dialect."""

@@ -333,7 +333,6 @@ class ManifestFolder:
                     reason = (
                         f"the object that starts on line {document.line}: {self._rejected[key]}"
                     )
-                    kept = "its last good state stays in force"
-                    yield f"{reason}; {kept if key in self._inventory else 'it is not in use'}"
+                    yield f"{reason}; {self._inventory.effect(key)}"
             elif owner is not None and not file.vanished:
                 yield f"line {document.line}: {key} is also in {owner}, which stays in force"

@@ -7,8 +7,9 @@ has no counterpart.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from activator.objects import queue_order, request_policies
 from activator.objects.fields import Field, Problems
@@ -76,14 +77,19 @@ def parse(annotations: Field) -> Policies:
         problems.read(lambda: queue_order.parse(annotations)),
         problems.read(lambda: request_policies.parse(annotations)),
     )
-    problems.fail()
     name = policies.load_balancing
-    if name and POLICIES[name].wants_key:
-        if policies.sticky is not None:
-            load_balancing.expected(f"another policy, since {STICKY} is {policies.sticky}")
-        if policies.hash_key is None:
-            hash_key.expected(f"{_KEYS}, since {LOAD_BALANCING} is {name}")
-    return policies
+    if name and POLICIES[name].wants_key and (policies.sticky or not policies.hash_key):
+        if not problems:  # else the wrong value may be that of the other annotation
+            problems.read(lambda: _contradict(policies, load_balancing, hash_key))
+        return problems.settle(replace(policies, load_balancing=""))
+    return problems.settle(policies)
+
+
+def _contradict(policies: Policies, load_balancing: Field, hash_key: Field) -> NoReturn:
+    """Raise why a policy that wants a key cannot be used with the other annotations."""
+    if policies.sticky is not None:
+        load_balancing.expected(f"another policy, since {STICKY} is {policies.sticky}")
+    hash_key.expected(f"{_KEYS}, since {LOAD_BALANCING} is {policies.load_balancing}")
 
 
 def without_effect(policies: Policies, concurrency: int, setting: str) -> str:

@@ -86,9 +86,8 @@ def parse(annotations: Field) -> RequestPolicies | None:
     wake = problems.read(lambda: _wake(annotations))
     authorization = problems.read(lambda: _authorization(annotations))
     seconds = problems.read(lambda: _seconds(annotations.at(WAIT_SECONDS), 1, _DAY, 0.0))
-    problems.fail()
     chosen = RequestPolicies(waiting, wake, authorization, profile, seconds or 0.0)
-    return None if chosen == RequestPolicies() else chosen
+    return problems.settle(None if chosen == RequestPolicies() else chosen)
 
 
 def _waiting(annotations: Field, profile: Profile | None) -> WhileWaiting | None:
@@ -98,14 +97,18 @@ def _waiting(annotations: Field, profile: Profile | None) -> WhileWaiting | None
     page_after = problems.read(lambda: _seconds(after, 0, 300, PAGE_AFTER))
     heartbeat_every = problems.read(lambda: _seconds(every, 1, 300, HEARTBEAT_EVERY))
     template = problems.read(lambda: _key(annotations.at(PAGE_TEMPLATE))) or ""
-    problems.fail()
     if not words and profile is Profile.OPENAI:
         words = (WaitMode.HEARTBEAT.value,)
     if not words:
-        return None
-    assert page_after is not None
-    assert heartbeat_every is not None
-    return WhileWaiting(tuple(map(WaitMode, words)), page_after, heartbeat_every, template)
+        return problems.settle(None)
+    return problems.settle(
+        WhileWaiting(
+            tuple(map(WaitMode, words)),
+            PAGE_AFTER if page_after is None else page_after,
+            heartbeat_every or HEARTBEAT_EVERY,
+            template,
+        )
+    )
 
 
 def _wake(annotations: Field) -> WakeRules | None:
@@ -125,17 +128,16 @@ def _wake(annotations: Field) -> WakeRules | None:
         problems.read(lambda: _header(annotations.at(WAKE_REQUIRES_HEADER))) or b"",
         problems.read(lambda: _status(annotations.at(ASLEEP_STATUS))) or 503,
     )
-    problems.fail()
-    return None if rules == WakeRules() else rules
+    return problems.settle(None if rules == WakeRules() else rules)
 
 
 def _authorization(annotations: Field) -> Authorization | None:
+    # The safe default of each is the one that allows least: no server, each request, no cache.
     problems, cache = Problems(), annotations.at(AUTH_CACHE_SECONDS)
     url = problems.read(lambda: _url(annotations.at(AUTH_URL)))
-    always = problems.read(lambda: switch(annotations.at(AUTH_ALWAYS))) or False
+    always = problems.read(lambda: switch(annotations.at(AUTH_ALWAYS))) is not False
     seconds = problems.read(lambda: _seconds(cache, 0, 3600, 0.0)) or 0.0
-    problems.fail()
-    return Authorization(url, always, seconds) if url else None
+    return problems.settle(None if url == "" else Authorization(url or "", always, seconds))
 
 
 # -- values ---------------------------------------------------------------------------------------

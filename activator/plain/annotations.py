@@ -29,6 +29,8 @@ PREFIX: Final = "activator.dev/"
 ENABLED: Final = f"{PREFIX}enabled"
 
 _SCALE: Final = "scale."
+#: Annotations whose default may be another workload or port than the one that is meant.
+_ESSENTIAL: Final = ("target", "port")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +87,11 @@ def parse(metadata: Field) -> Annotations:
             wrong annotation, its value and the allowed values.
     """
     problems = Problems()
-    found = read(metadata, problems)
-    problems.fail()
-    return found
+    return problems.settle(read(metadata, problems))
 
 
 def read(metadata: Field, problems: Problems) -> Annotations:
-    """Return what the annotations of a Service ask for, with the default for each wrong value.
+    """Return what the annotations of a Service ask for, with a safe default for each wrong value.
 
     Arguments:
         metadata: of the Service.
@@ -104,7 +104,9 @@ def read(metadata: Field, problems: Problems) -> Annotations:
     found = {
         row.attribute: value
         for name, row in TABLE.items()
-        if (value := problems.read(partial(row.read, annotations.at(PREFIX + name)))) is not None
+        for field in [annotations.at(PREFIX + name)]
+        if (value := problems.read(partial(row.read, field), essential=name in _ESSENTIAL))
+        is not None
     }
     scale = {
         name[len(_SCALE) :]: found.pop(name) for name in list(found) if name.startswith(_SCALE)
@@ -116,6 +118,8 @@ def read(metadata: Field, problems: Problems) -> Annotations:
         limit = annotations.at(f"{PREFIX}max-scale")
         problems.read(lambda: limit.expected(f"0 or at least min-scale, which is {least}"))
         del scale["min_scale"], scale["max_scale"]
+    if found.get("route") is Route.UNREADABLE:
+        found["owner"] = Owner.NONE  # the activators may not see the load, which asks for replicas
     chosen = problems.read(partial(policies.parse, annotations)) or NO_POLICIES
     return Annotations(**found, scale=Rules(**scale), policies=chosen)
 
@@ -156,7 +160,7 @@ class Row(NamedTuple):
 
 
 def _words(values: type[Enum]) -> str:
-    return ", ".join(f"`{each.value}`" for each in values)
+    return ", ".join(f"`{each.value}`" for each in values if each.value)
 
 
 #: All annotations but ``enabled``, by name without the prefix.
@@ -201,11 +205,11 @@ TABLE: Final[Mapping[str, Row]] = {
         "How the activator probes a pod. With `none`, Kubernetes' list decides alone.",
     ),
     "route": Row(
-        *("route", values.enum_of(Route), _words(Route), "`shared`"),
+        *("route", values.enum_of(Route, Route.UNREADABLE), _words(Route), "`shared`"),
         "How requests get to the activator.",
     ),
     "owner": Row(
-        *("owner", values.enum_of(Owner), _words(Owner), "`self`"),
+        *("owner", values.enum_of(Owner, Owner.NONE), _words(Owner), "`self`"),
         "What scales the workload above one replica, and down again.",
     ),
     "min-scale": Row(

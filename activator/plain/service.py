@@ -68,7 +68,7 @@ class PlainService:
         refused: why it cannot be buffered; empty if it can.
         warnings: sentences about what will not work as expected.
         local: the field that has traffic policy ``Local``; empty for none.
-        is_broken: whether its annotations or fields cannot be read, so that ``asks`` is empty.
+        is_good: whether it has no safe default for a wrong annotation or field.
         families: types of its addresses, as EndpointSlices name them.
         proxy: the proxy that serves it instead of Kubernetes' own; empty for that one.
     """
@@ -83,7 +83,7 @@ class PlainService:
     warnings: tuple[str, ...] = ()
     families: tuple[str, ...] = ("IPv4",)
     proxy: str = ""
-    is_broken: bool = False
+    is_good: bool = True
     local: str = ""
 
 
@@ -95,16 +95,15 @@ def parse(obj: object) -> PlainService | None:
 
     Raises:
         ManifestError: it opts in, and a field or annotations are wrong. The text names each wrong
-            annotation.
+            annotation. The error has the Service with safe defaults if only annotations are wrong,
+            and not those of the workload and the port.
     """
     metadata = root(obj, "Service")["metadata"]
     if not is_enabled(metadata):
         return None
     problems = Problems()
     asks = read_annotations(metadata, problems)
-    found = problems.read(lambda: _parse(obj, asks))
-    problems.fail()
-    return found
+    return problems.settle(problems.read(lambda: _parse(obj, asks)))
 
 
 def _parse(obj: object, asks: Annotations) -> PlainService:

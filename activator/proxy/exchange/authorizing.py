@@ -33,6 +33,7 @@ _LEFT_OUT: Final = frozenset(
     )
 )
 _UNDECIDED: Final = Verdict(0, error="no authorization server is configured")
+_WRONG: Final = Verdict(0, error="the annotation activator.dev/auth-url has a wrong value")
 #: The decision about a request that must end before the server has responded.
 TOO_LATE: Final = Verdict(0, error="the authorization server did not respond in time")
 
@@ -119,6 +120,8 @@ def ask(
     Returns:
         The decision; None if the owner gets it later.
     """
+    if not policy.url:
+        return _WRONG
     if authorizer is None:
         return _UNDECIDED
     revision = throttler.revision.id

@@ -81,7 +81,7 @@ class TakingOver:
     def put(self, name: Name, decided: Decided, now: float) -> None:
         """See effects.Effect."""
         service, plan = decided.service, decided.plan
-        if service.is_broken:
+        if service.asks.route is Route.UNREADABLE:
             self._takeovers.keep(name)
             return
         if service.port is None or not (

@@ -182,6 +182,21 @@ def test_a_broken_object_is_reported_with_its_line_and_stops_no_other_of_the_fil
     assert problem.endswith("; it is not in use")
 
 
+async def test_a_wrong_policy_of_a_new_file_has_its_default(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    wrong = {"activator.dev/while-waiting": "banner", "activator.dev/readiness-policy": "maybe"}
+    obj = revision(containerConcurrency=3)
+    obj["metadata"]["annotations"] = wrong
+    write(tmp_path / "a.yaml", obj, private("10.0.0.1"))
+    folder.load()
+    assert (sink.revisions[A].container_concurrency, sink.ready()) == (3, ["10.0.0.1:8012"])
+    problem = folder.errors[str(tmp_path / "a.yaml")]
+    assert all(f"[{name}]: expected" in problem for name in wrong)
+    end = "; it has no last good state, so each wrong annotation has a safe default"
+    assert problem.endswith(end)
+
+
 async def test_only_an_object_that_was_good_once_has_a_last_good_state(
     tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
 ) -> None:

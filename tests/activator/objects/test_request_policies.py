@@ -123,6 +123,28 @@ def test_an_error_names_annotation_and_allowed_values(name: str, value: Any, all
     assert allowed in found.value.problem
 
 
+@pytest.mark.parametrize(
+    ("annotations", "chosen"),
+    [
+        ({"while_waiting": "banner", "wake_methods": "GET"}, WakeRules(methods=(b"GET",))),
+        ({"heartbeat_seconds": "0", "profile": "next", "priority": "c"}, None),
+        # Authorization allows least: no request, each request, no cache.
+        ({"auth_url": "auth.example"}, Authorization("")),
+        ({"auth_url": "auth.example", "auth_cache_seconds": "9"}, Authorization("", False, 9)),
+        ({"auth_url": AUTH, "auth_always": "yes"}, Authorization(AUTH, always=True)),
+        ({"auth_url": AUTH, "auth_cache_seconds": "1h"}, Authorization(AUTH)),
+    ],
+)
+def test_a_wrong_value_has_a_safe_default(
+    annotations: dict[str, str], chosen: WakeRules | Authorization | None
+) -> None:
+    with pytest.raises(ManifestError) as found:
+        read(**annotations)
+    policies = found.value.instead.policies.requests or RequestPolicies()
+    assert policies.waiting is None
+    assert (policies.wake or policies.authorization) == chosen
+
+
 def test_one_error_names_all_wrong_values() -> None:
     with pytest.raises(ManifestError, match=r"(?s)while-waiting.*profile|profile.*while-waiting"):
         read(while_waiting="a", profile="b", priority="c")
