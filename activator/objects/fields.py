@@ -178,7 +178,7 @@ class Problems:
     def __bool__(self) -> bool:
         return bool(self._errors)
 
-    def read(self, read: Callable[[], T], *, essential: bool = False) -> T | None:
+    def read(self, read: Callable[[], T | None], *, essential: bool = False) -> T | None:
         """Return what a function reads, or the safe default of the ``ManifestError`` it raises.
 
         Arguments:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
+from enum import StrEnum
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from activator.objects.fields import Field, Problems
@@ -49,6 +50,7 @@ _AUTH: Final = (AUTH_URL, AUTH_ALWAYS, AUTH_CACHE_SECONDS)
 ANNOTATIONS: Final = (*_WAITING, *_WAKE, *_AUTH, PROFILE, WAIT_SECONDS)
 
 ASLEEP_STATUSES: Final = ("503", "200", "204")
+_Word = TypeVar("_Word", bound=StrEnum)
 #: The most members of a list; each is compared with each request that would have to wait.
 MOST_MEMBERS: Final = 64
 _MOST_CHARACTERS: Final = 200
@@ -81,7 +83,7 @@ def parse(annotations: Field) -> RequestPolicies | None:
             wrong values. An empty value is no value.
     """
     problems = Problems()
-    profile = problems.read(lambda: _profile(annotations.at(PROFILE)))
+    profile = problems.read(lambda: word(annotations.at(PROFILE), Profile))
     waiting = problems.read(lambda: _waiting(annotations, profile))
     wake = problems.read(lambda: _wake(annotations))
     authorization = problems.read(lambda: _authorization(annotations))
@@ -157,11 +159,16 @@ def switch(field: Field) -> bool:
     return text == "true"
 
 
-def _profile(field: Field) -> Profile | None:
+def word(field: Field, words: type[_Word]) -> _Word | None:
+    """Return the word of an annotation; None if it is absent or empty.
+
+    Raises:
+        ManifestError: it is none of the words.
+    """
     text = field.text().strip()
-    if text and text not in tuple(Profile):
-        field.expected(f"one of {', '.join(Profile)}")
-    return Profile(text) if text else None
+    if text and text not in tuple(words):
+        field.expected(f"one of {', '.join(words)}")
+    return words(text) if text else None
 
 
 def _is_mode(text: str) -> bool:

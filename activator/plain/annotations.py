@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
 from functools import partial
 from typing import Final, NamedTuple
@@ -25,7 +24,7 @@ from activator.plain.annotation_values import (
 )
 from throttler.model import NO_POLICIES, Policies
 
-PREFIX: Final = "activator.dev/"
+PREFIX: Final = policies.PREFIX
 ENABLED: Final = f"{PREFIX}enabled"
 
 _SCALE: Final = "scale."
@@ -76,20 +75,6 @@ def is_enabled(metadata: Field) -> bool:
     return values.one_of({"true": True, "false": False, "": False})(field) or False
 
 
-def parse(metadata: Field) -> Annotations:
-    """Return what the annotations of a Service ask for.
-
-    Arguments:
-        metadata: of the Service.
-
-    Raises:
-        ManifestError: values are not allowed, or two contradict each other. The text names each
-            wrong annotation, its value and the allowed values.
-    """
-    problems = Problems()
-    return problems.settle(read(metadata, problems))
-
-
 def read(metadata: Field, problems: Problems) -> Annotations:
     """Return what the annotations of a Service ask for, with a safe default for each wrong value.
 
@@ -122,22 +107,6 @@ def read(metadata: Field, problems: Problems) -> Annotations:
         found["owner"] = Owner.NONE  # the activators may not see the load, which asks for replicas
     chosen = problems.read(partial(policies.parse, annotations)) or NO_POLICIES
     return Annotations(**found, scale=Rules(**scale), policies=chosen)
-
-
-def unknown(metadata: Field) -> Mapping[str, str]:
-    """Return the annotations with the project's prefix that nothing reads.
-
-    Returns:
-        For each name the most similar known name; empty where none is similar.
-    """
-    names = metadata["annotations"].mapping()
-    ours = [name for name in names if isinstance(name, str) and name.startswith(PREFIX)]
-    return {
-        name: PREFIX + near[0] if near else ""
-        for name in ours
-        if (word := name[len(PREFIX) :]) not in _KNOWN
-        for near in [get_close_matches(word, _KNOWN, 1)]
-    }
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -240,11 +209,7 @@ TABLE: Final[Mapping[str, Row]] = {
 }
 
 #: The annotations that some module reads.
-_KNOWN: Final = (
-    "enabled",
-    *(name.removeprefix(PREFIX) for name in policies.ANNOTATIONS),
-    *TABLE,
-)
+KNOWN: Final = (ENABLED, *policies.ANNOTATIONS, *(PREFIX + name for name in TABLE))
 
 
 def reference() -> str:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from activator.objects import policies
 from activator.objects.fields import Field, ObjectKey, Problems, identify, root
 from activator.plain.annotation_values import Route
-from activator.plain.annotations import PREFIX, Annotations, is_enabled, unknown
+from activator.plain.annotations import KNOWN, PREFIX, Annotations, is_enabled
 from activator.plain.annotations import read as read_annotations
 from throttler.model import AppProtocol
 
@@ -96,7 +96,7 @@ def parse(obj: object) -> PlainService | None:
     Raises:
         ManifestError: it opts in, and a field or annotations are wrong. The text names each wrong
             annotation. The error has the Service with safe defaults if only annotations are wrong,
-            and not those of the workload and the port.
+            but neither ``target`` nor ``port``.
     """
     metadata = root(obj, "Service")["metadata"]
     if not is_enabled(metadata):
@@ -197,10 +197,7 @@ def _read(port: Field) -> Port:
 
 
 def _warnings(metadata: Field, spec: Field, asks: Annotations, port: Port | None) -> Sequence[str]:
-    found = []
-    for name, near in unknown(metadata).items():
-        hint = f"; did you mean {near}?" if near else ""
-        found.append(f"the annotation {name} is unknown{hint}")
+    found = policies.unknown(metadata["annotations"], KNOWN)
     limit = asks.container_concurrency
     if text := policies.without_effect(asks.policies, limit, _CONCURRENCY):
         found.append(text)
