@@ -123,6 +123,7 @@ class RequestPolicies:
         profile: the kind of application; None for any.
         wait_seconds: how long a request may wait for a pod, seconds. The time-out of the response
             then counts from the assignment. 0: the time-out covers both.
+        models: the ids of the models while no pod is usable, with profile OPENAI; empty: unknown.
     """
 
     waiting: WhileWaiting | None = None
@@ -130,3 +131,4 @@ class RequestPolicies:
     authorization: Authorization | None = None
     profile: Profile | None = None
     wait_seconds: float = 0.0
+    models: tuple[str, ...] = ()

@@ -36,6 +36,7 @@ AUTH_URL: Final = "activator.dev/auth-url"
 AUTH_ALWAYS: Final = "activator.dev/auth-always"
 AUTH_CACHE_SECONDS: Final = "activator.dev/auth-cache-seconds"
 PROFILE: Final = "activator.dev/profile"
+MODELS: Final = "activator.dev/models"
 WAIT_SECONDS: Final = "activator.dev/wait-seconds"
 _WAITING: Final = (WHILE_WAITING, PAGE_AFTER_SECONDS, PAGE_TEMPLATE, HEARTBEAT_SECONDS)
 _WAKE: Final = (
@@ -47,7 +48,7 @@ _WAKE: Final = (
 )
 _AUTH: Final = (AUTH_URL, AUTH_ALWAYS, AUTH_CACHE_SECONDS)
 #: All annotations of this module.
-ANNOTATIONS: Final = (*_WAITING, *_WAKE, *_AUTH, PROFILE, WAIT_SECONDS)
+ANNOTATIONS: Final = (*_WAITING, *_WAKE, *_AUTH, PROFILE, MODELS, WAIT_SECONDS)
 
 ASLEEP_STATUSES: Final = ("503", "200", "204")
 _Word = TypeVar("_Word", bound=StrEnum)
@@ -82,13 +83,16 @@ def parse(annotations: Field) -> RequestPolicies | None:
         ManifestError: a value is not allowed; the error lists the allowed ones. One error names all
             wrong values. An empty value is no value.
     """
-    problems = Problems()
+    problems, ids = Problems(), "a list of ids of models, as in llama-3-8b,embed"
+    models = problems.read(lambda: _list(annotations.at(MODELS), _PRINTABLE.fullmatch, ids)) or ()
     profile = problems.read(lambda: word(annotations.at(PROFILE), Profile))
+    if models:
+        profile = Profile.OPENAI
     waiting = problems.read(lambda: _waiting(annotations, profile))
     wake = problems.read(lambda: _wake(annotations))
     authorization = problems.read(lambda: _authorization(annotations))
     seconds = problems.read(lambda: _seconds(annotations.at(WAIT_SECONDS), 1, _DAY, 0.0))
-    chosen = RequestPolicies(waiting, wake, authorization, profile, seconds or 0.0)
+    chosen = RequestPolicies(waiting, wake, authorization, profile, seconds or 0.0, models)
     return problems.settle(None if chosen == RequestPolicies() else chosen)
 
 

@@ -72,6 +72,10 @@ def read(**annotations: Any) -> RequestPolicies | None:
             RequestPolicies(WhileWaiting((BEAT,)), profile=OPENAI, wait_seconds=900.0),
         ),
         (
+            {"models": " a/b-1, c,c"},
+            RequestPolicies(WhileWaiting((BEAT,)), profile=OPENAI, models=("a/b-1", "c")),
+        ),
+        (
             {"profile": "openai", "while_waiting": "hold"},
             RequestPolicies(WhileWaiting((WaitMode.HOLD,)), profile=OPENAI),
         ),
@@ -113,6 +117,7 @@ def test_each_annotation_is_read(
         ("auth_always", "yes", "one of true, false"),
         ("auth_cache_seconds", "3601", "a number of seconds from 0 to 3600"),
         ("profile", "OpenAI", "one of openai"),
+        ("models", "a,ä", "a list of ids of models, as in llama-3-8b,embed"),
         ("wait_seconds", "0", "a number of seconds from 1 to 86400"),
     ],
 )
