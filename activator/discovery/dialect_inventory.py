@@ -94,9 +94,6 @@ class DialectInventory:
             return Effect.UNUSED
         return Effect.KEPT if entry.is_good else Effect.DEFAULTS
 
-    def __contains__(self, key: ObjectKey) -> bool:
-        return key in self._entries
-
     def version_of(self, key: ObjectKey) -> Version | None:
         """Return the version of an object in force; None if the object is not in force."""
         entry = self._entries.get(key)
@@ -159,9 +156,9 @@ class DialectInventory:
             key = identify(obj, kind)
             entry, reason = self._entry(key, obj, listed)
         except ManifestError as error:
-            return key, None, self._reject(key, str(error), self.effect(key))
+            entry, reason = None, str(error)
         if reason is not None:
-            self._reject(key, reason, Effect.DEFAULTS)
+            self._reject(key, reason, Effect.DEFAULTS if entry else self.effect(key))
         elif entry is not None:
             self.stats.rejected.pop(key, None)
         return key, entry, reason
@@ -216,14 +213,13 @@ class DialectInventory:
         while self.state.publish_next():
             pass
 
-    def _reject(self, key: ObjectKey, reason: str, effect: Effect) -> str:
+    def _reject(self, key: ObjectKey, reason: str, effect: Effect) -> None:
         self.stats.rejections += 1
         self.stats.last_rejection = reason
         if self.stats.rejected.get(key) != reason:
             if key.name != "?":
                 self.stats.rejected[key] = reason
             self._report(Rejection(*key, reason, effect))
-        return reason
 
 
 def not_newer(version: str, known: str) -> bool:

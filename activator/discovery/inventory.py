@@ -14,7 +14,7 @@ from activator.discovery.dialect import Dialect, Scope
 from activator.discovery.dialect_inventory import DialectInventory, Version
 from activator.discovery.kinds import kind_of
 from activator.discovery.knative_kinds import KNATIVE
-from activator.discovery.rejections import Effect, Rejection, Stats, log_rejection
+from activator.discovery.rejections import Rejection, Stats, log_rejection
 from activator.discovery.sink import Sink, SystemSink
 from activator.discovery.system_kinds import SYSTEM
 from activator.objects.fields import ObjectKey
@@ -188,15 +188,11 @@ class Inventory:
             yield from part.warnings_of_rejected()
             yield from part.state.warnings()
 
-    def __contains__(self, key: ObjectKey) -> bool:
-        """Return whether each dialect that knows the kind has the object in force."""
-        return all(key in part for part in self._by_kind.get(key.kind, ())) and (
-            key.kind in self._by_kind
-        )
-
-    def effect(self, key: ObjectKey) -> Effect:
-        """Return what is in force of an object that is invalid for a dialect."""
-        return next(p.effect(key) for p in self._by_kind[key.kind] if key in p.stats.rejected)
+    def problem(self, key: ObjectKey) -> str:
+        """Return what is wrong with an object, and its state in force; empty if it is valid."""
+        parts = [part for part in self._by_kind[key.kind] if key in part.stats.rejected]
+        texts = (f"{part.stats.rejected[key]}; {part.effect(key)}" for part in parts)
+        return "; ".join(dict.fromkeys(texts))
 
     def is_rejected(self, key: ObjectKey) -> bool:
         """Return whether an object is unusable at present, for any dialect."""

@@ -24,7 +24,7 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """An invalid object, the reason, and what is in force of it."""
+    """An invalid object, and the reason; ``effect``: its state in force."""
 
     kind: str
     namespace: str

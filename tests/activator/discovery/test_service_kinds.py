@@ -182,9 +182,8 @@ def test_random_events_end_as_a_fresh_start_with_the_last_good_states(seed: int)
             world.inventory.replace(key.kind, listed.values())
         else:
             world.apply(obj)
-        reason = world.inventory.stats.rejected.get(key, "")
-        has_defaults = reason and world.inventory.effect(key) is Effect.DEFAULTS
-        if not reason or (has_defaults and "/enabled" not in reason):
+        problem = world.inventory.problem(key)
+        if not problem or (problem.endswith(Effect.DEFAULTS) and "/enabled" not in problem):
             objects[key] = obj
         new = [each.name for each in world.rejections[before:]]
         assert len(new) == len(set(new))
@@ -375,7 +374,7 @@ def test_an_object_that_is_broken_for_one_dialect_counts_for_the_other(world: Wo
     found = world.driver.throttler.find("default", "a")
     assert found.backends.service.address == "10.96.0.7:80"
     assert [rejection.name for rejection in world.rejections] == ["a-private"]
-    assert ObjectKey("Service", "default", "a-private") not in world.inventory
+    assert world.rejections[0].effect is Effect.UNUSED
 
 
 def test_a_fault_that_both_dialects_find_is_reported_once(world: World) -> None:
