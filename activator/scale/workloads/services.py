@@ -71,7 +71,7 @@ class Services:
         if known is not None and (known.is_good or not (error.instead or known.refused)):
             error.instead = None
             return replace(known, warnings=(f"{error}; {Effect.KEPT}",))
-        if error.instead is not None:
+        if isinstance(error.instead, PlainService):
             warnings = (f"{error}; {Effect.DEFAULTS}", *error.instead.warnings)
             return replace(error.instead, warnings=warnings, is_good=False)
         metadata = root(obj, "Service")["metadata"]
