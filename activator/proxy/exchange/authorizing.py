@@ -120,10 +120,8 @@ def ask(
     Returns:
         The decision; None if the owner gets it later.
     """
-    if not policy.url:
-        return _WRONG
-    if authorizer is None:
-        return _UNDECIDED
+    if authorizer is None or not policy.url:
+        return _UNDECIDED if policy.url else _WRONG
     revision = throttler.revision.id
     credentials = credentials_of(request)
     verdict = authorizer.known(revision, policy, credentials, now)
