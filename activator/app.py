@@ -31,7 +31,7 @@ from activator.records.events import EventKind
 from activator.runtime import Runtime, StartError
 from activator.servers import Servers
 from activator.settings.config import Settings
-from activator.tls.metrics_port import MetricsTlsError
+from activator.tls.files import TlsFileError
 from throttler.model import RevisionID
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def main(settings: Settings) -> int:
             if settings.command != "demo":
                 return runner.run(_run(settings, outputs))
             return _main_demo(settings, outputs, runner.run)
-        except (OSError, ListenError, StartError, MetricsTlsError) as error:
+        except (OSError, ListenError, StartError, TlsFileError) as error:
             logger.error("%s", error)
             return 1
 

@@ -12,7 +12,7 @@ import logging
 import random
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from activator.admin.history import History
@@ -245,6 +245,10 @@ class Runtime:
         """The number of unusable keys at present, by ConfigMap."""
         return self.cluster.error_counts()
 
+    def certificate_warnings(self) -> Sequence[str]:
+        """Return which certificates of listeners have expired, or will soon, as sentences."""
+        return self.observers.certificates.warnings(time.time())
+
     def profiling(self) -> bool:
         """Return whether the profiling port is on."""
         return self.cluster.observability.profiling
@@ -333,10 +337,12 @@ class Runtime:
             self.internal_tls.start()
         except InternalTlsError as error:
             raise StartError(str(error)) from error
+        self.observers.certificates["https"] = self.internal_tls.server
         self.pools.use_tls(self.internal_tls.pods)
 
     async def _housekeep(self) -> None:
         while True:
+            self.observers.certificates.log(time.time())
             await asyncio.sleep(_HOUSEKEEPING)
             self.pools.close_expired()
 

@@ -53,7 +53,7 @@ class Servers:
 
         Raises:
             ListenError: a port is not available; none stays open.
-            MetricsTlsError: the metrics port's certificate is not usable.
+            TlsFileError: the metrics port's certificate is not usable.
         """
         settings = runtime.settings
         self._runtime = runtime
@@ -75,6 +75,7 @@ class Servers:
         self._metrics = _asgi_server(create_metrics_app(runtime), connections)
         self._profiling = _asgi_server(create_profiling_app(runtime.profiling), connections)
         if secure is not None:
+            runtime.observers.certificates["metrics"] = secure
             self._metrics.secure[self._sockets["metrics"]] = secure.context
         self._data = [data_server(runtime.proxy)]
         self._admission: Listener | None = None

@@ -77,7 +77,7 @@ class Authorization:
     """The server that allows a request to wait.
 
     Attributes:
-        url: http or https.
+        url: http or https; empty if the annotation is wrong, and then no request is allowed.
         always: whether it asks for each request; else only for one that would have to wait.
         cache_seconds: how long a result counts for equal requests; 0 for one request.
         cache_key: the names of the fields in which these requests are equal, in lower case; empty
@@ -136,6 +136,7 @@ class RequestPolicies:
         profile: the kind of application; None for any.
         wait_seconds: how long a request may wait for a pod, seconds. The time-out of the response
             then counts from the assignment. 0: the time-out covers both.
+        models: the ids of the models while no pod is usable, with profile OPENAI; empty: unknown.
     """
 
     waiting: WhileWaiting | None = None
@@ -143,3 +144,4 @@ class RequestPolicies:
     authorization: Authorization | None = None
     profile: Profile | None = None
     wait_seconds: float = 0.0
+    models: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ has none.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
@@ -89,6 +89,9 @@ class Runtime(Protocol):
     def ready(self) -> str:
         """Return why the activator is not ready for traffic; empty if it is ready."""
 
+    def certificate_warnings(self) -> Sequence[str]:
+        """Return which certificates of listeners have expired, or will soon."""
+
     def metrics(self) -> bytes | Iterable[bytes]:
         """Return the metrics in Prometheus' text format, whole or in pieces."""
 
@@ -119,7 +122,10 @@ class _Handlers:
 
     async def readyz(self, request: Request) -> Response:
         reason = self._runtime.ready()
-        return PlainTextResponse(reason or "ok", 503 if reason else 200)
+        lines = [reason or "ok"]
+        if "verbose" in request.query_params:
+            lines += self._runtime.certificate_warnings()
+        return PlainTextResponse("\n".join(lines), 503 if reason else 200)
 
     async def metrics(self, request: Request) -> Response:
         if request.method == "HEAD":
@@ -223,6 +229,7 @@ class _Handlers:
             "notReadyReason": reason or None,
             "manifestErrors": dict(source.errors) if source is not None else {},
             "objectWarnings": warnings_view(source),
+            "certificateWarnings": list(runtime.certificate_warnings()),
             "watches": watches_view(source),
             "manifests": manifests_view(source),
             "autoscaler": autoscaler_view(runtime.links.autoscaler),

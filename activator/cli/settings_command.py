@@ -5,6 +5,7 @@ Options come from the tables in activator/settings/config.py and activator/scale
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,8 +15,8 @@ from activator.cli.help import Command
 from activator.cli.statuses import MISUSED
 from activator.scale import settings as scale_settings
 from activator.scale.settings import ScaleSettings
-from activator.settings.config import Settings, load, settings_of
-from activator.settings.setting import ConfigError, Setting
+from activator.settings.config import SETTINGS, Settings, load, settings_of
+from activator.settings.setting import ConfigError, Setting, unknown_variables
 
 
 class SettingsCommand(Command):
@@ -75,7 +76,10 @@ def command(
 
 
 def _settings(command: str, flags: dict[str, str | None]) -> Settings | ScaleSettings | None:
-    """Return the settings; on errors print them and return None."""
+    """Return the settings, and print unknown variables; on errors print them and return None."""
+    known = [row.variable for row in (*SETTINGS, *scale_settings.SETTINGS)]
+    for text in unknown_variables(known, os.environ):
+        click.echo(f"activator {command}: {text}", err=True)
     try:
         if command == scale_settings.COMMAND:
             return scale_settings.load(flags)

@@ -27,9 +27,16 @@ def state_of(activator: Node) -> tuple[Fact, ...]:
     return (Fact("Activator", lines),) if lines else ()
 
 
-def _readiness(activator: Node) -> Iterator[str]:
+def readiness(activator: Node) -> Iterator[str]:
+    """Yield why an activator is not ready, and its certificates that expire.
+
+    Raises:
+        ValueError: as ``state_of``.
+    """
     if why := activator.text("notReadyReason", default=""):
         yield not_ready(why)
+    if "certificateWarnings" in activator:
+        yield from activator.texts("certificateWarnings")
 
 
 #: kubelet gets Knative's texts (pkg/activator/handler, cmd/activator/main.go). They do not name the
@@ -80,7 +87,7 @@ def _link(link: Node, who: str) -> str:
     return f"{who} is not connected{silent}{_because(link.text('lastError', default=''))}"
 
 
-_PARTS: Final = (_readiness, _watches, _folder, _autoscaler)
+_PARTS: Final = (readiness, _watches, _folder, _autoscaler)
 
 
 def _because(error: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 from activator.console.responses import Node, printable
 from activator.console.screen import Page, Table
-from activator.console.staleness import not_ready
+from activator.console.staleness import readiness
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ def page(rows: Sequence[Row], for_terminal: bool) -> Page:
 
 def warnings(response: Node) -> list[str]:
     """Return the problems of the activator and of its manifests, a line each."""
-    lines = []
+    lines = list[str]()
     try:
         activator = response.node("activator")
         errors = activator.node("manifestErrors") if activator is not None else None
-        if activator is not None and (why := activator.text("notReadyReason", default="")):
-            lines.append(not_ready(why))
+        if activator is not None:
+            lines += readiness(activator)
     except ValueError:  # the command still shows the table
         return lines
     if errors is not None:

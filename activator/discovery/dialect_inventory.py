@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from activator.discovery.dialect import Dialect, Scope, State
 from activator.discovery.object_warnings import ObjectWarnings, revision_of
-from activator.discovery.rejections import Rejection, Stats
+from activator.discovery.rejections import Effect, Rejection, Stats
 from activator.objects.fields import ManifestError, ObjectKey, identify, root
 from activator.records.source_status import ObjectWarning
 
@@ -37,9 +37,12 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
+    """An object in force; ``is_good``: without a safe default for a wrong annotation."""
+
     uid: str
     version: str
     parsed: object
+    is_good: bool
 
 
 class DialectInventory:
@@ -80,13 +83,16 @@ class DialectInventory:
     def warnings_of_rejected(self) -> Iterator[ObjectWarning]:
         """Yield some of the unusable objects, each with its error."""
         for key, reason in islice(self.stats.rejected.items(), _MOST_REJECTED):
-            kept = "its last good state stays in force" if key in self else "it is not in use"
-            text = f"{reason.removeprefix(f'{key}: ')}; {kept}"
+            text = f"{reason.removeprefix(f'{key}: ')}; {self.effect(key)}"
             revision = key.name if key.kind == self.dialect.main else ""
             yield ObjectWarning(*key, revision, text, INVALID, self.dialect.revision_kind)
 
-    def __contains__(self, key: ObjectKey) -> bool:
-        return key in self._entries
+    def effect(self, key: ObjectKey) -> Effect:
+        """Return what is in force of an invalid object."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return Effect.UNUSED
+        return Effect.KEPT if entry.is_good else Effect.DEFAULTS
 
     def version_of(self, key: ObjectKey) -> Version | None:
         """Return the version of an object in force; None if the object is not in force."""
@@ -106,7 +112,7 @@ class DialectInventory:
             obj: the object as decoded from JSON or YAML.
 
         Returns:
-            Why the object is unusable, which is already reported; None if it is usable.
+            What is wrong with the object, which is already reported; None for nothing.
         """
         key, entry, reason = self._read(kind, obj)
         if entry is not None:
@@ -148,24 +154,39 @@ class DialectInventory:
         key = ObjectKey(kind, "?", "?")
         try:
             key = identify(obj, kind)
-            return key, self._entry(key, obj, listed), None
+            entry, reason = self._entry(key, obj, listed)
         except ManifestError as error:
-            return key, None, self._reject(key, str(error))
+            entry, reason = None, str(error)
+        if reason is not None:
+            self._reject(key, reason, Effect.DEFAULTS if entry else self.effect(key))
+        elif entry is not None:
+            self.stats.rejected.pop(key, None)
+        return key, entry, reason
 
-    def _entry(self, key: ObjectKey, obj: object, listed: bool) -> _Entry | None:
+    def _entry(self, key: ObjectKey, obj: object, listed: bool) -> tuple[_Entry | None, str | None]:
+        """Return the entry if it may be new, and the error if it has safe defaults.
+
+        Raises:
+            ManifestError: the object has a last good state, or no safe defaults.
+        """
         metadata = root(obj, key.kind)["metadata"]
         uid, version = metadata["uid"].text(), metadata["resourceVersion"].text()
         old = self._entries.get(key)
         # After a restore of etcd, a list may have another state with the known version.
         if not listed and old and old.uid == uid and not_newer(version, old.version):
             self.stats.outdated += version != old.version
-            return None
-        kind = self.kinds[key.kind]
-        parsed = kind.parse(key, obj, self._scope)
+            return None, None
+        kind, reason = self.kinds[key.kind], None
+        try:
+            parsed = kind.parse(key, obj, self._scope)
+        except ManifestError as error:
+            # An object that did not opt in has no good state either.
+            if error.instead is None or (old and old.is_good and old.parsed is not None):
+                raise
+            parsed, reason = error.instead, str(error)
         text = kind.warning(obj, parsed, self._scope)
         self.warnings.put(key, revision_of(key, obj) if text else "", text)
-        self.stats.rejected.pop(key, None)
-        return _Entry(uid, version, parsed)
+        return _Entry(uid, version, parsed, reason is None), reason
 
     def _put(self, key: ObjectKey, entry: _Entry) -> None:
         old = self._entries.get(key)
@@ -192,15 +213,13 @@ class DialectInventory:
         while self.state.publish_next():
             pass
 
-    def _reject(self, key: ObjectKey, reason: str) -> str:
+    def _reject(self, key: ObjectKey, reason: str, effect: Effect) -> None:
         self.stats.rejections += 1
         self.stats.last_rejection = reason
         if self.stats.rejected.get(key) != reason:
             if key.name != "?":
                 self.stats.rejected[key] = reason
-            kept = key in self._entries
-            self._report(Rejection(key.kind, key.namespace, key.name, reason, kept))
-        return reason
+            self._report(Rejection(*key, reason, effect))
 
 
 def not_newer(version: str, known: str) -> bool:

@@ -70,7 +70,7 @@ class Inventory:
             obj: the object as decoded from JSON or YAML.
 
         Returns:
-            Why the object is unusable, which is already reported; None if it is usable.
+            What is wrong with the object, which is already reported; None for nothing.
         """
         kind = kind_of(obj)
         if kind is None or kind not in self._by_kind:
@@ -188,11 +188,11 @@ class Inventory:
             yield from part.warnings_of_rejected()
             yield from part.state.warnings()
 
-    def __contains__(self, key: ObjectKey) -> bool:
-        """Return whether each dialect that knows the kind has the object in force."""
-        return all(key in part for part in self._by_kind.get(key.kind, ())) and (
-            key.kind in self._by_kind
-        )
+    def problem(self, key: ObjectKey) -> str:
+        """Return what is wrong with an object, and its state in force; empty if it is valid."""
+        parts = [part for part in self._by_kind[key.kind] if key in part.stats.rejected]
+        texts = (f"{part.stats.rejected[key]}; {part.effect(key)}" for part in parts)
+        return "; ".join(dict.fromkeys(texts))
 
     def is_rejected(self, key: ObjectKey) -> bool:
         """Return whether an object is unusable at present, for any dialect."""

@@ -8,14 +8,15 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from activator.discovery import documents
 from activator.discovery.documents import Document, DocumentError
-from activator.discovery.kinds import kind_of
-from activator.objects.fields import ManifestError, ObjectKey, identify
+from activator.discovery.kinds import GROUPS, kind_of
+from activator.objects.fields import ManifestError, ObjectKey, identify, show
 
 # A cluster stores objects of at most 1.5 MiB. A file may have many, and is read into memory.
 MAX_FILE_BYTES = 16 * 2**20
@@ -23,6 +24,17 @@ MAX_FILE_BYTES = 16 * 2**20
 # The kernel's file times have a resolution of up to 10 ms. A file that was written just before the
 # read may change again without a new time.
 _RACY_NS = 50_000_000
+
+#: Kinds of Kubernetes that often stand beside the objects that are read, without any effect here.
+_COMPANIONS = frozenset(
+    (
+        *("ClusterRole", "ClusterRoleBinding", "Gateway", "HTTPRoute", "HorizontalPodAutoscaler"),
+        *("Ingress", "Namespace", "NetworkPolicy", "PersistentVolumeClaim", "PodDisruptionBudget"),
+        *("Role", "RoleBinding", "ScaledObject", "ServiceAccount"),
+    )
+)
+#: Most kinds that a text lists.
+_SHOWN = 5
 
 Signature = tuple[int, int, int, int, int]
 Objects = dict[ObjectKey, Document]
@@ -38,6 +50,7 @@ class Reading:
         objects: empty after an error.
         error: empty for a valid file.
         duplicates: texts about objects that are in the file more than once.
+        ignored: a text about the objects of kinds that nothing reads; empty without any.
         digest: of its bytes.
     """
 
@@ -47,6 +60,7 @@ class Reading:
     error: str = ""
     duplicates: tuple[str, ...] = ()
     digest: bytes = b""
+    ignored: str = ""
 
 
 def signature_of(status: os.stat_result) -> Signature:
@@ -78,10 +92,11 @@ def read(path: Path) -> Reading:
         why = f"larger than {MAX_FILE_BYTES} bytes: split it"
         return Reading(signature, racy, error=why, digest=digest)
     try:
-        objects, duplicates = _objects(documents.parse(data, is_json=path.suffix == ".json"))
+        found = documents.parse(data, is_json=path.suffix == ".json")
+        objects, duplicates, ignored = _objects(found)
     except DocumentError as error:
         return Reading(signature, racy, error=str(error), digest=digest)
-    return Reading(signature, racy, objects, duplicates=tuple(duplicates), digest=digest)
+    return Reading(signature, racy, objects, "", tuple(duplicates), digest, ignored)
 
 
 def digest_of(path: Path) -> bytes:
@@ -97,12 +112,13 @@ def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def _objects(found: list[Document]) -> tuple[Objects, list[str]]:
+def _objects(found: list[Document]) -> tuple[Objects, list[str], str]:
     objects: Objects = {}
-    duplicates = []
+    duplicates, ignored = [], list[Document]()
     for document in _flattened(found):
         kind = kind_of(document.value)
         if kind is None:
+            ignored.append(document)
             continue
         try:
             key = identify(document.value, kind)
@@ -116,7 +132,20 @@ def _objects(found: list[Document]) -> tuple[Objects, list[str]]:
             )
         else:
             objects[key] = Document(_without_version(document.value), document.line)
-    return objects, duplicates
+    return objects, duplicates, _ignored(ignored)
+
+
+def _ignored(found: Iterable[Document]) -> str:
+    """Return a text about objects that nothing reads, by kind with the line of the first."""
+    kinds: dict[str, int] = {}
+    for value, line in ((each.value, each.line) for each in found):
+        if isinstance(value, dict) and (kind := str(value["kind"])) not in _COMPANIONS:
+            kinds.setdefault(show(f"{value.get('apiVersion') or ''} {kind}".lstrip()), line)
+    first = ", ".join(f"{kind} (line {line})" for kind, line in islice(kinds.items(), _SHOWN))
+    known = ", ".join(sorted(GROUPS))
+    return (
+        f"objects of these kinds are ignored: {first}; the known kinds are {known}" if first else ""
+    )
 
 
 def _flattened(found: list[Document]) -> Iterator[Document]:

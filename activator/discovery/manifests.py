@@ -105,8 +105,8 @@ class ManifestFolder:
         self._files = ManifestFiles(self._path, self._timings.settle, self._timings.settle_limit)
         self._owners: dict[ObjectKey, str] = {}
         self._applied: dict[ObjectKey, Document] = {}
-        self._rejected: dict[ObjectKey, str] = {}
         self._errors: dict[str, str] = {}
+        self._ignored: dict[str, str] = {}
         self._folder_error = ""
         self._missed = MissedEventCounters()
         self._check_after = self_check_interval
@@ -277,7 +277,6 @@ class ManifestFolder:
         for key in [key for key in self._applied if key not in wanted]:
             del self._applied[key]
             self._changed_at = time.monotonic()
-            self._rejected.pop(key, None)
             self._inventory.remove(key.kind, key.namespace, key.name)
             yield
         yield from self._publish_errors()
@@ -293,11 +292,7 @@ class ManifestFolder:
         if known is None or known.value != document.value:
             self._changed_at = time.monotonic()
         self._applied[key] = document
-        reason = self._inventory.apply(document.value)
-        if reason is None:
-            self._rejected.pop(key, None)
-        else:
-            self._rejected[key] = reason
+        self._inventory.apply(document.value)
 
     def _publish_errors(self) -> Iterator[None]:
         """Replace the errors and log what changed. Yields after each line."""
@@ -308,6 +303,14 @@ class ManifestFolder:
             problems = list(self._problems(name, file))
             if problems:
                 errors[str(self._path / name)] = "; ".join(problems)
+        ignored = {
+            str(self._path / name): file.reading.ignored for name, file in self._files.items()
+        }
+        for path, text in ignored.items():
+            if text and self._ignored.get(path) != text:
+                logger.warning("%s: %s", path, text, extra={"path": path})
+                yield
+        self._ignored = ignored
         known, self._errors = self._errors, errors
         for path, reason in errors.items():
             if known.get(path) != reason:
@@ -329,11 +332,7 @@ class ManifestFolder:
         for key, document in file.objects.items():
             owner = self._owners.get(key)
             if owner == name:
-                if key in self._rejected:
-                    reason = (
-                        f"the object that starts on line {document.line}: {self._rejected[key]}"
-                    )
-                    kept = "its last good state stays in force"
-                    yield f"{reason}; {kept if key in self._inventory else 'it is not in use'}"
+                if problem := self._inventory.problem(key):
+                    yield f"the object that starts on line {document.line}: {problem}"
             elif owner is not None and not file.vanished:
                 yield f"line {document.line}: {key} is also in {owner}, which stays in force"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Final
 
 from activator.discovery.destinations import PrivateEndpoints, PublicEndpoints
@@ -26,11 +25,10 @@ logger = logging.getLogger(__name__)
 
 #: All annotations of the activator's own.
 ANNOTATIONS: Final = (*policies.ANNOTATIONS, READINESS_POLICY_ANNOTATION)
-_PREFIX: Final = "activator.dev/"
 
 _PORT_NAMES: Final = tuple(protocol.port_name for protocol in AppProtocol)
 
-#: Maximum of unknown annotations, or of port names, in a text.
+#: Maximum of port names in a text.
 _SHOWN: Final = 3
 
 
@@ -42,25 +40,11 @@ def of_revision(obj: object, parsed: Revision | None, scope: Scope) -> str:
         parsed: its value.
         scope: which objects count.
     """
-    annotations = root(obj, "Revision")["metadata"]["annotations"].mapping()
-    unknown = [
-        name
-        for name in annotations
-        if isinstance(name, str) and name.startswith(_PREFIX) and name not in ANNOTATIONS
-    ]
-    found = [*map(_unknown, unknown[:_SHOWN])]
+    found = policies.unknown(root(obj, "Revision")["metadata"]["annotations"], ANNOTATIONS)
     if parsed is not None:
         limit = parsed.container_concurrency
         found.append(policies.without_effect(parsed.policies, limit, "containerConcurrency"))
     return "; ".join(filter(None, found))
-
-
-def _unknown(name: str) -> str:
-    # Without the prefix, which would make all names similar.
-    known = [each.removeprefix(_PREFIX) for each in ANNOTATIONS]
-    near = get_close_matches(name.removeprefix(_PREFIX), known, n=1)
-    hint = f"did you mean {_PREFIX}{near[0]}?" if near else f"known are {', '.join(ANNOTATIONS)}"
-    return f"the annotation {show(name)} is unknown and has no effect; {hint}"
 
 
 def of_endpoints(

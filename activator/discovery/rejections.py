@@ -7,33 +7,38 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from activator.objects.fields import ObjectKey
 
 logger = logging.getLogger(__name__)
 
 
+class Effect(StrEnum):
+    """What is in force of an invalid object; the value is a clause for people."""
+
+    KEPT = "its last good state stays in force"
+    DEFAULTS = "it has no last good state, so each wrong annotation has a safe default"
+    UNUSED = "it is not in use"
+
+
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """An unusable object, and the reason.
-
-    Attributes:
-        kept: whether an earlier state of the object stays in force.
-    """
+    """An invalid object, and the reason; ``effect``: its state in force."""
 
     kind: str
     namespace: str
     name: str
     reason: str
-    kept: bool
+    effect: Effect
 
 
 def log_rejection(rejection: Rejection) -> None:
     """Log a rejection, with its parts as fields."""
     logger.warning(
-        "object ignored%s: %s",
-        ", its last good state stays in force" if rejection.kept else "",
+        "invalid object: %s; %s",
         rejection.reason,
+        rejection.effect,
         extra={
             "object_kind": rejection.kind,
             "object_namespace": rejection.namespace,
@@ -49,7 +54,7 @@ class Stats:
 
     Attributes:
         rejections: number of rejected objects since the start.
-        rejected: the present unusable objects, each with the reason.
+        rejected: the present invalid objects, each with the reason.
         last_rejection: the last reason.
         outdated: number of ignored events of an older version than the version in force.
         ignored: number of objects of unknown kinds since the start.

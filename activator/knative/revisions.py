@@ -16,8 +16,8 @@ from activator.knative.labels import (
 )
 from activator.knative.probes import QUEUE_PROXY
 from activator.objects import policies
-from activator.objects.fields import Field, identify, root
-from throttler.model import AppProtocol, ReadinessRule, Revision, RevisionID
+from activator.objects.fields import Field, Problems, identify, root
+from throttler.model import NO_POLICIES, AppProtocol, ReadinessRule, Revision, RevisionID
 
 READINESS_POLICY_ANNOTATION = "activator.dev/readiness-policy"
 READINESS_POLICIES = ("auto", "probe", "kubernetes")
@@ -43,7 +43,8 @@ def parse(obj: object, readiness_policy: str = "auto") -> Revision:
             as ``probe`` if queue-proxy polls every probe of the pod, else as ``kubernetes``.
 
     Raises:
-        ManifestError: a field is invalid; the caller must not use the revision.
+        ManifestError: a field or an annotation is invalid. The error has the revision with safe
+            defaults if only annotations of the activator are.
     """
     key = identify(obj, "Revision")
     revision = root(obj, "Revision")
@@ -51,7 +52,10 @@ def parse(obj: object, readiness_policy: str = "auto") -> Revision:
     labels = metadata["labels"]
     containers = list(spec["containers"].items())
     serving = _serving_container(containers)
-    return Revision(
+    annotations, problems = metadata["annotations"], Problems()
+    policy = problems.read(lambda: _policy(annotations.at(READINESS_POLICY_ANNOTATION)))
+    chosen = problems.read(lambda: policies.parse(annotations))
+    found = Revision(
         id=RevisionID(key.namespace, key.name),
         uid=metadata["uid"].text(),
         container_concurrency=spec["containerConcurrency"].whole(
@@ -63,13 +67,14 @@ def parse(obj: object, readiness_policy: str = "auto") -> Revision:
             spec["responseStartTimeoutSeconds"], DEFAULTS.response_start_timeout
         ),
         idle_timeout=_seconds(spec["idleTimeoutSeconds"], DEFAULTS.idle_timeout),
-        readiness=_readiness(revision, containers, readiness_policy),
-        full_duplex=metadata["annotations"].at(FULL_DUPLEX_ANNOTATION).text().lower() == "enabled",
+        readiness=_readiness(containers, policy or readiness_policy),
+        full_duplex=annotations.at(FULL_DUPLEX_ANNOTATION).text().lower() == "enabled",
         service=labels.at(SERVICE_LABEL).text(),
         probe=QUEUE_PROXY,
         configuration=labels.at(CONFIGURATION_LABEL).text(),
-        policies=policies.parse(metadata["annotations"]),
+        policies=chosen or NO_POLICIES,
     )
+    return problems.settle(found)
 
 
 def _seconds(field: Field, default: float) -> float:
@@ -89,11 +94,14 @@ def _protocol(serving: Field | None) -> AppProtocol:
     return AppProtocol.H2C if ports and ports[0]["name"].text() == "h2c" else AppProtocol.HTTP1
 
 
-def _readiness(revision: Field, containers: list[Field], default: str) -> ReadinessRule:
-    annotation = revision["metadata"]["annotations"].at(READINESS_POLICY_ANNOTATION)
-    policy = annotation.text().strip() or default
-    if policy not in READINESS_POLICIES:
+def _policy(annotation: Field) -> str:
+    policy = annotation.text().strip()
+    if policy and policy not in READINESS_POLICIES:
         annotation.expected(f"one of {', '.join(READINESS_POLICIES)}")
+    return policy
+
+
+def _readiness(containers: list[Field], policy: str) -> ReadinessRule:
     # An invalid probe is an error under each policy, so all containers are parsed.
     blind = [_blind_to(container) for container in containers]
     if policy == "kubernetes":

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 T = TypeVar("T")
 
@@ -37,12 +37,15 @@ class ManifestError(ValueError):
         subject: the object, as in ``Endpoints default/foo``.
         path: the field, as in ``subsets[1].addresses[0].ip``; empty for the object as a whole.
         problem: the expected value, and the value found.
+        instead: the value with a safe default for each wrong field, for an object without a last
+            good state; None if the object cannot be used.
     """
 
-    def __init__(self, subject: str, path: str, problem: str) -> None:
+    def __init__(self, subject: str, path: str, problem: str, instead: Any = None) -> None:
         self.subject = subject
         self.path = path
         self.problem = problem
+        self.instead = instead
         super().__init__(": ".join(part for part in (subject, path, problem) if part))
 
 
@@ -85,13 +88,13 @@ class Field:
     subject: str
     path: str = ""
 
-    def fail(self, problem: str) -> NoReturn:
-        """Raise ``ManifestError`` for this field."""
-        raise ManifestError(self.subject, self.path, problem)
+    def fail(self, problem: str, instead: object = None) -> NoReturn:
+        """Raise ``ManifestError`` for this field, with a safe default for its value."""
+        raise ManifestError(self.subject, self.path, problem, instead)
 
-    def expected(self, what: str) -> NoReturn:
+    def expected(self, what: str, instead: object = None) -> NoReturn:
         """Raise ``ManifestError``: the value is not what the caller expects."""
-        self.fail(f"expected {what}, got {show(self.value)}")
+        self.fail(f"expected {what}, got {show(self.value)}", instead)
 
     def __getitem__(self, key: str) -> Field:
         """Return the member ``key`` of this object; a missing object has no members."""
@@ -162,29 +165,46 @@ class Field:
 
 
 class Problems:
-    """Collects the errors of several fields of one object, so that one report names all of them."""
+    """Collects the errors of several fields of one object, so that one report names all of them.
+
+    Attributes:
+        is_usable: whether no essential field is wrong.
+    """
 
     def __init__(self) -> None:
         self._errors: list[ManifestError] = []
+        self.is_usable = True
 
     def __bool__(self) -> bool:
         return bool(self._errors)
 
-    def read(self, read: Callable[[], T]) -> T | None:
-        """Return what a function reads; None if it raises ``ManifestError``, which is kept."""
+    def read(self, read: Callable[[], T | None], *, essential: bool = False) -> T | None:
+        """Return what a function reads, or the safe default of the ``ManifestError`` it raises.
+
+        Arguments:
+            read: the function; its error is kept.
+            essential: whether an object cannot be used with a wrong value.
+        """
         try:
             return read()
         except ManifestError as error:
             self._errors.append(error)
-            return None
+            self.is_usable &= not essential
+            found: T | None = error.instead
+            return found
 
-    def fail(self) -> None:
-        """Raise one ``ManifestError`` for all errors; do nothing without one."""
+    def settle(self, value: T) -> T:
+        """Return a value if all its fields are right; else raise one error for all of them.
+
+        Arguments:
+            value: what was read, with a safe default for each wrong field; the error has it too.
+        """
         if not self._errors:
-            return
+            return value
         first, *others = self._errors
         more = (f"{error.path}: {error.problem}" for error in others)
-        raise ManifestError(first.subject, first.path, "; ".join((first.problem, *more)))
+        problem = "; ".join((first.problem, *more))
+        raise ManifestError(first.subject, first.path, problem, value if self.is_usable else None)
 
 
 def root(obj: object, kind: str) -> Field:

@@ -7,11 +7,14 @@ has no counterpart.
 from __future__ import annotations
 
 import re
-from enum import StrEnum
-from typing import Final, TypeVar
+from collections.abc import Iterable
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Final
 
 from activator.objects import queue_order, request_policies
-from activator.objects.fields import Field, Problems
+from activator.objects.fields import Field, Problems, show
+from activator.objects.request_policies import word
 from throttler.balancing import POLICIES
 from throttler.model import (
     NO_POLICIES,
@@ -22,6 +25,8 @@ from throttler.model import (
     Policies,
 )
 
+#: The names of all annotations of this project begin with it.
+PREFIX: Final = "activator.dev/"
 LOAD_BALANCING: Final = "activator.dev/load-balancing"
 HASH_KEY: Final = "activator.dev/hash-key"
 STICKY: Final = "activator.dev/sticky"
@@ -45,7 +50,8 @@ _STICKY_KINDS: Final = (KeyKind.COOKIE, KeyKind.CLIENT_IP)
 _KEYS: Final = f"header:NAME, client-ip or path, {_NAME}"
 _STICKY_KEYS: Final = f"cookie, header:NAME or client-ip, {_NAME}"
 
-_Word = TypeVar("_Word", bound=StrEnum)
+#: Most unknown annotations of one object that are named.
+_SHOWN: Final = 3
 
 
 def parse(annotations: Field) -> Policies:
@@ -69,19 +75,40 @@ def parse(annotations: Field) -> Policies:
         problems.read(lambda: _policy(load_balancing)) or "",
         problems.read(lambda: _key(hash_key, _HASH_KINDS, _KEYS)),
         problems.read(lambda: _key(annotations.at(STICKY), _STICKY_KINDS, _STICKY_KEYS)),
-        problems.read(lambda: _word(overflow, Overflow.OTHER)) or Overflow.OTHER,
-        problems.read(lambda: _word(adaptive, AdaptiveMode.OFF)) or AdaptiveMode.OFF,
+        problems.read(lambda: word(overflow, Overflow)) or Overflow.OTHER,
+        problems.read(lambda: word(adaptive, AdaptiveMode)) or AdaptiveMode.OFF,
         problems.read(lambda: queue_order.parse(annotations)),
         problems.read(lambda: request_policies.parse(annotations)),
     )
-    problems.fail()
     name = policies.load_balancing
-    if name and POLICIES[name].wants_key:
-        if policies.sticky is not None:
-            load_balancing.expected(f"another policy, since {STICKY} is {policies.sticky}")
-        if policies.hash_key is None:
-            hash_key.expected(f"{_KEYS}, since {LOAD_BALANCING} is {name}")
-    return policies
+    if name and POLICIES[name].wants_key and (policies.sticky or not policies.hash_key):
+        if not problems:  # else the wrong value may be that of the other annotation
+            wrong, wanted = hash_key, f"{_KEYS}, since {LOAD_BALANCING} is {name}"
+            if policies.sticky:
+                wrong, wanted = (
+                    load_balancing,
+                    f"another policy, since {STICKY} is {policies.sticky}",
+                )
+            problems.read(lambda: wrong.expected(wanted))
+        policies = replace(policies, load_balancing="")
+    return problems.settle(policies)
+
+
+def unknown(annotations: Field, known: Iterable[str]) -> list[str]:
+    """Return some annotations of this project that nothing reads, as sentences without a full stop.
+
+    Arguments:
+        known: the names of the annotations that some module reads.
+    """
+    # Without the prefix, which would make all names similar.
+    words = [name.removeprefix(PREFIX) for name in known]
+    ours = [name for name in annotations.mapping() if str(name).startswith(PREFIX)]
+    odd = [word for name in ours if (word := str(name)[len(PREFIX) :]) not in words]
+    return [
+        f"the annotation {show(PREFIX + word)} is unknown and has no effect"
+        + "".join(f"; did you mean {PREFIX}{near}?" for near in get_close_matches(word, words, 1))
+        for word in odd[:_SHOWN]
+    ]
 
 
 def without_effect(policies: Policies, concurrency: int, setting: str) -> str:
@@ -115,12 +142,3 @@ def _key(field: Field, kinds: tuple[KeyKind, ...], allowed: str) -> HashKey | No
     if found is None:
         field.expected(allowed)
     return HashKey(found[1].lower().encode("ascii"))
-
-
-def _word(field: Field, default: _Word) -> _Word:
-    words, text = type(default), field.text()
-    if not text.strip():
-        return default
-    if text not in tuple(words):
-        field.expected(f"one of {', '.join(words)}")
-    return words(text)

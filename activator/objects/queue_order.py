@@ -40,15 +40,16 @@ def parse(annotations: Field) -> QueueOrder | None:
     trusts = problems.read(lambda: switch(annotations.at(PRIORITY_TRUST))) or False
     fair_by = problems.read(lambda: _flow(annotations.at(FAIR_BY)))
     shows = problems.read(lambda: switch(annotations.at(FAIR_NAMES))) or False
-    problems.fail()
     if priority is None and not trusts and fair_by is None:
-        return None
-    return QueueOrder(
-        has_classes=priority is not None or trusts,
-        priority=NORMAL if priority is None else priority,
-        trusts_header=trusts,
-        fair_by=fair_by,
-        shows_names=shows,
+        return problems.settle(None)
+    return problems.settle(
+        QueueOrder(
+            has_classes=priority is not None or trusts,
+            priority=NORMAL if priority is None else priority,
+            trusts_header=trusts,
+            fair_by=fair_by,
+            shows_names=shows,
+        )
     )
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
+from enum import StrEnum
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from activator.objects.fields import Field, Problems
@@ -37,6 +38,7 @@ AUTH_CACHE_SECONDS: Final = "activator.dev/auth-cache-seconds"
 AUTH_CACHE_KEY: Final = "activator.dev/auth-cache-key"
 AUTH_RESPONSE_HEADERS: Final = "activator.dev/auth-response-headers"
 PROFILE: Final = "activator.dev/profile"
+MODELS: Final = "activator.dev/models"
 WAIT_SECONDS: Final = "activator.dev/wait-seconds"
 _WAITING: Final = (WHILE_WAITING, PAGE_AFTER_SECONDS, PAGE_TEMPLATE, HEARTBEAT_SECONDS)
 _WAKE: Final = (
@@ -48,9 +50,10 @@ _WAKE: Final = (
 )
 _AUTH: Final = (AUTH_URL, AUTH_ALWAYS, AUTH_CACHE_SECONDS, AUTH_CACHE_KEY, AUTH_RESPONSE_HEADERS)
 #: All annotations of this module.
-ANNOTATIONS: Final = (*_WAITING, *_WAKE, *_AUTH, PROFILE, WAIT_SECONDS)
+ANNOTATIONS: Final = (*_WAITING, *_WAKE, *_AUTH, PROFILE, MODELS, WAIT_SECONDS)
 
 ASLEEP_STATUSES: Final = ("503", "200", "204")
+_Word = TypeVar("_Word", bound=StrEnum)
 #: The most members of a list; each is compared with each request that would have to wait.
 MOST_MEMBERS: Final = 64
 _MOST_CHARACTERS: Final = 200
@@ -89,15 +92,17 @@ def parse(annotations: Field) -> RequestPolicies | None:
         ManifestError: a value is not allowed; the error lists the allowed ones. One error names all
             wrong values. An empty value is no value.
     """
-    problems = Problems()
-    profile = problems.read(lambda: _profile(annotations.at(PROFILE)))
+    problems, ids = Problems(), "a list of ids of models, as in llama-3-8b,embed"
+    models = problems.read(lambda: _list(annotations.at(MODELS), _PRINTABLE.fullmatch, ids)) or ()
+    profile = problems.read(lambda: word(annotations.at(PROFILE), Profile))
+    if models:
+        profile = Profile.OPENAI
     waiting = problems.read(lambda: _waiting(annotations, profile))
     wake = problems.read(lambda: _wake(annotations))
     authorization = problems.read(lambda: _authorization(annotations))
     seconds = problems.read(lambda: _seconds(annotations.at(WAIT_SECONDS), 1, _DAY, 0.0))
-    problems.fail()
-    chosen = RequestPolicies(waiting, wake, authorization, profile, seconds or 0.0)
-    return None if chosen == RequestPolicies() else chosen
+    chosen = RequestPolicies(waiting, wake, authorization, profile, seconds or 0.0, models)
+    return problems.settle(None if chosen == RequestPolicies() else chosen)
 
 
 def _waiting(annotations: Field, profile: Profile | None) -> WhileWaiting | None:
@@ -107,14 +112,18 @@ def _waiting(annotations: Field, profile: Profile | None) -> WhileWaiting | None
     page_after = problems.read(lambda: _seconds(after, 0, 300, PAGE_AFTER))
     heartbeat_every = problems.read(lambda: _seconds(every, 1, 300, HEARTBEAT_EVERY))
     template = problems.read(lambda: _key(annotations.at(PAGE_TEMPLATE))) or ""
-    problems.fail()
     if not words and profile is Profile.OPENAI:
         words = (WaitMode.HEARTBEAT.value,)
     if not words:
-        return None
-    assert page_after is not None
-    assert heartbeat_every is not None
-    return WhileWaiting(tuple(map(WaitMode, words)), page_after, heartbeat_every, template)
+        return problems.settle(None)
+    return problems.settle(
+        WhileWaiting(
+            tuple(map(WaitMode, words)),
+            PAGE_AFTER if page_after is None else page_after,
+            heartbeat_every or HEARTBEAT_EVERY,
+            template,
+        )
+    )
 
 
 def _wake(annotations: Field) -> WakeRules | None:
@@ -134,19 +143,24 @@ def _wake(annotations: Field) -> WakeRules | None:
         problems.read(lambda: _header(annotations.at(WAKE_REQUIRES_HEADER))) or b"",
         problems.read(lambda: _status(annotations.at(ASLEEP_STATUS))) or 503,
     )
-    problems.fail()
-    return None if rules == WakeRules() else rules
+    return problems.settle(None if rules == WakeRules() else rules)
 
 
 def _authorization(annotations: Field) -> Authorization | None:
+    # The safe default of each is the one that allows least: no server, each request, no cache.
     problems, cache = Problems(), annotations.at(AUTH_CACHE_SECONDS)
     url = problems.read(lambda: _url(annotations.at(AUTH_URL)))
-    always = problems.read(lambda: switch(annotations.at(AUTH_ALWAYS))) or False
+    always = problems.read(lambda: switch(annotations.at(AUTH_ALWAYS))) is not False
     seconds = problems.read(lambda: _seconds(cache, 0, 3600, 0.0)) or 0.0
     key = problems.read(lambda: _names(annotations.at(AUTH_CACHE_KEY)))
     headers = problems.read(lambda: _names(annotations.at(AUTH_RESPONSE_HEADERS)))
-    problems.fail()
-    return Authorization(url, always, seconds, key or (), headers or ()) if url else None
+    if url == "":
+        return problems.settle(None)
+    if headers is None:
+        url = None  # a pod would trust fields that nobody removes
+    if key is None:
+        seconds = 0.0
+    return problems.settle(Authorization(url or "", always, seconds, key or (), headers or ()))
 
 
 # -- values ---------------------------------------------------------------------------------------
@@ -166,11 +180,16 @@ def switch(field: Field) -> bool:
     return text == "true"
 
 
-def _profile(field: Field) -> Profile | None:
+def word(field: Field, words: type[_Word]) -> _Word | None:
+    """Return the word of an annotation; None if it is absent or empty.
+
+    Raises:
+        ManifestError: it is none of the words.
+    """
     text = field.text().strip()
-    if text and text not in tuple(Profile):
-        field.expected(f"one of {', '.join(Profile)}")
-    return Profile(text) if text else None
+    if text and text not in tuple(words):
+        field.expected(f"one of {', '.join(words)}")
+    return words(text) if text else None
 
 
 def _is_mode(text: str) -> bool:

@@ -45,11 +45,18 @@ class Route(Enum):
     SHARED: an ingress sends them to the activator's Service. TAKEOVER: the activator's addresses
     are endpoints of the Service while its pods cannot take requests. FRONT: the Service has no
     selector, and all its endpoints come from the scaler: activators or pods, never both.
+    UNREADABLE: the annotation is wrong; as SHARED, but the scaler leaves the endpoints as they are.
     """
 
     SHARED = "shared"
     TAKEOVER = "takeover"
     FRONT = "front"
+    UNREADABLE = ""
+
+    @property
+    def has_slices(self) -> bool:
+        """Whether the scaler writes EndpointSlices for the Service."""
+        return self in (Route.TAKEOVER, Route.FRONT)
 
 
 class ReadinessPolicy(Enum):
@@ -99,13 +106,18 @@ def text_of(field: Field) -> str:
     return field.text().strip()
 
 
-def one_of(values: Mapping[str, Any]) -> Read:
-    """Return a reader of words; ``values`` has the value of each word."""
+def one_of(values: Mapping[str, Any], wrong: object = None) -> Read:
+    """Return a reader of words.
+
+    Arguments:
+        values: the value of each word.
+        wrong: the safe default for another word; None for that of an absent annotation.
+    """
 
     def read(field: Field) -> Any:
         text = text_of(field)
         if text and text not in values:
-            field.expected(f"one of {', '.join(filter(None, values))}")
+            field.expected(f"one of {', '.join(filter(None, values))}", wrong)
         return values.get(text) if field.value is not None else None
 
     return read
@@ -199,6 +211,6 @@ def probe(field: Field) -> ChosenProbe | None:
     field.expected("http:/PATH, tcp, grpc, grpc:SERVICE or none")
 
 
-def enum_of(values: type[Enum]) -> Read:
-    """Return a reader of the words of an enum."""
-    return one_of({str(each.value): each for each in values})
+def enum_of(values: type[Enum], wrong: Enum | None = None) -> Read:
+    """Return a reader of the words of an enum; ``wrong`` as for ``one_of``."""
+    return one_of({each.value: each for each in values if each.value}, wrong)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
 from functools import partial
 from typing import Final, NamedTuple
@@ -25,10 +24,12 @@ from activator.plain.annotation_values import (
 )
 from throttler.model import NO_POLICIES, Policies
 
-PREFIX: Final = "activator.dev/"
+PREFIX: Final = policies.PREFIX
 ENABLED: Final = f"{PREFIX}enabled"
 
 _SCALE: Final = "scale."
+#: Annotations whose default may be another workload or port than the one that is meant.
+_ESSENTIAL: Final = ("target", "port", "pods-service")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +87,8 @@ def is_enabled(metadata: Field) -> bool:
     return values.one_of({"true": True, "false": False, "": False})(field) or False
 
 
-def parse(metadata: Field) -> Annotations:
-    """Return what the annotations of a Service ask for.
-
-    Arguments:
-        metadata: of the Service.
-
-    Raises:
-        ManifestError: values are not allowed, or two contradict each other. The text names each
-            wrong annotation, its value and the allowed values.
-    """
-    problems = Problems()
-    found = read(metadata, problems)
-    problems.fail()
-    return found
-
-
 def read(metadata: Field, problems: Problems) -> Annotations:
-    """Return what the annotations of a Service ask for, with the default for each wrong value.
+    """Return what the annotations of a Service ask for, with a safe default for each wrong value.
 
     Arguments:
         metadata: of the Service.
@@ -116,7 +101,9 @@ def read(metadata: Field, problems: Problems) -> Annotations:
     found = {
         row.attribute: value
         for name, row in TABLE.items()
-        if (value := problems.read(partial(row.read, annotations.at(PREFIX + name)))) is not None
+        for field in [annotations.at(PREFIX + name)]
+        if (value := problems.read(partial(row.read, field), essential=name in _ESSENTIAL))
+        is not None
     }
     scale = {
         name[len(_SCALE) :]: found.pop(name) for name in list(found) if name.startswith(_SCALE)
@@ -128,24 +115,10 @@ def read(metadata: Field, problems: Problems) -> Annotations:
         limit = annotations.at(f"{PREFIX}max-scale")
         problems.read(lambda: limit.expected(f"0 or at least min-scale, which is {least}"))
         del scale["min_scale"], scale["max_scale"]
+    if found.get("route") is Route.UNREADABLE:
+        found["owner"] = Owner.NONE  # the activators may not see the load, which asks for replicas
     chosen = problems.read(partial(policies.parse, annotations)) or NO_POLICIES
     return Annotations(**found, scale=Rules(**scale), policies=chosen)
-
-
-def unknown(metadata: Field) -> Mapping[str, str]:
-    """Return the annotations with the project's prefix that nothing reads.
-
-    Returns:
-        For each name the most similar known name; empty where none is similar.
-    """
-    names = metadata["annotations"].mapping()
-    ours = [name for name in names if isinstance(name, str) and name.startswith(PREFIX)]
-    return {
-        name: PREFIX + near[0] if near else ""
-        for name in ours
-        if (word := name[len(PREFIX) :]) not in _KNOWN
-        for near in [get_close_matches(word, _KNOWN, 1)]
-    }
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -168,7 +141,7 @@ class Row(NamedTuple):
 
 
 def _words(values: type[Enum]) -> str:
-    return ", ".join(f"`{each.value}`" for each in values)
+    return ", ".join(f"`{each.value}`" for each in values if each.value)
 
 
 #: All annotations but ``enabled``, by name without the prefix.
@@ -213,7 +186,7 @@ TABLE: Final[Mapping[str, Row]] = {
         "How the activator probes a pod. With `none`, Kubernetes' list decides alone.",
     ),
     "route": Row(
-        *("route", values.enum_of(Route), _words(Route), "`shared`"),
+        *("route", values.enum_of(Route, Route.UNREADABLE), _words(Route), "`shared`"),
         "How requests get to the activator.",
     ),
     "pods-service": Row(
@@ -221,7 +194,7 @@ TABLE: Final[Mapping[str, Row]] = {
         "With route `front`: the Service whose selector finds the pods.",
     ),
     "owner": Row(
-        *("owner", values.enum_of(Owner), _words(Owner), "`self`"),
+        *("owner", values.enum_of(Owner, Owner.NONE), _words(Owner), "`self`"),
         "What scales the workload above one replica, and down again.",
     ),
     "min-scale": Row(
@@ -253,11 +226,7 @@ TABLE: Final[Mapping[str, Row]] = {
 }
 
 #: The annotations that some module reads.
-_KNOWN: Final = (
-    "enabled",
-    *(name.removeprefix(PREFIX) for name in policies.ANNOTATIONS),
-    *TABLE,
-)
+KNOWN: Final = (ENABLED, *policies.ANNOTATIONS, *(PREFIX + name for name in TABLE))
 
 
 def reference() -> str:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from activator.objects import policies
 from activator.objects.fields import Field, ObjectKey, Problems, identify, root
 from activator.plain.annotation_values import Route
-from activator.plain.annotations import PREFIX, Annotations, is_enabled, unknown
+from activator.plain.annotations import KNOWN, PREFIX, Annotations, is_enabled
 from activator.plain.annotations import read as read_annotations
 from throttler.model import NO_POLICIES, AppProtocol
 
@@ -83,7 +83,7 @@ class PlainService:
         warnings: sentences about what will not work as expected.
         local: the field that has traffic policy ``Local``; empty for none.
         selects_beside: whether it has route ``front`` and a selector of its own.
-        is_broken: whether its annotations or fields cannot be read, so that ``asks`` is empty.
+        is_good: whether it has no safe default for a wrong annotation or field.
         families: types of its addresses, as EndpointSlices name them.
         proxy: the proxy that serves it instead of Kubernetes' own; empty for that one.
     """
@@ -98,7 +98,7 @@ class PlainService:
     warnings: tuple[str, ...] = ()
     families: tuple[str, ...] = ("IPv4",)
     proxy: str = ""
-    is_broken: bool = False
+    is_good: bool = True
     local: str = ""
     refusal: Refusal | None = None
     selects_beside: bool = False
@@ -122,16 +122,15 @@ def parse(obj: object) -> PlainService | None:
 
     Raises:
         ManifestError: it opts in, and a field or annotations are wrong. The text names each wrong
-            annotation.
+            annotation. The error has the Service with safe defaults if only annotations are wrong,
+            but neither ``target``, ``port`` nor ``pods-service``.
     """
     metadata = root(obj, "Service")["metadata"]
     if not is_enabled(metadata):
         return None
     problems = Problems()
     asks = read_annotations(metadata, problems)
-    found = problems.read(lambda: _parse(obj, asks))
-    problems.fail()
-    return found
+    return problems.settle(problems.read(lambda: _parse(obj, asks)))
 
 
 def _parse(obj: object, asks: Annotations) -> PlainService:
@@ -141,7 +140,7 @@ def _parse(obj: object, asks: Annotations) -> PlainService:
     refusal, refused = _refused(service, asks)
     annotation = metadata["annotations"].at(PORT)
     port, unclear = (None, "") if refused else _port(spec["ports"], asks.port, annotation)
-    if port is not None and port.tls and asks.route is not Route.SHARED:
+    if port is not None and port.tls and asks.route.has_slices:
         port, unclear = None, _needs(asks, "a port without TLS", _TLS_WHY)
     is_front = asks.route is Route.FRONT
     return PlainService(
@@ -199,7 +198,7 @@ def _refused(service: Field, asks: Annotations) -> tuple[Refusal | None, str]:
         return None, "type ExternalName has no pods to balance over"
     if asks.route is not Route.FRONT and not spec["selector"].mapping():
         return None, "the Service has no selector, so no workload belongs to it"
-    if asks.route is not Route.SHARED and spec["clusterIP"].text() == "None":
+    if asks.route.has_slices and spec["clusterIP"].text() == "None":
         return None, _needs(asks, "a ClusterIP", _HEADLESS_WHY)
     if asks.route is Route.TAKEOVER and asks.container_concurrency:
         return Refusal.TAKEOVER_CANNOT_LIMIT, _CANNOT_LIMIT
@@ -260,16 +259,13 @@ def read_port(port: Field) -> Port:
 
 
 def _warnings(metadata: Field, spec: Field, asks: Annotations, port: Port | None) -> Sequence[str]:
-    found = []
-    for name, near in unknown(metadata).items():
-        hint = f"; did you mean {near}?" if near else ""
-        found.append(f"the annotation {name} is unknown{hint}")
+    found = policies.unknown(metadata["annotations"], KNOWN)
     limit = asks.container_concurrency
     if text := policies.without_effect(asks.policies, limit, _CONCURRENCY):
         found.append(text)
     if port is not None:
         found += _about_protocol(spec["ports"], port)
-    if asks.route is not Route.SHARED and (policy := _local(spec)):
+    if asks.route.has_slices and (policy := _local(spec)):
         found.append(
             f"{policy} Local with route {asks.route.value}: a node without an activator refuses "
             f"the connections of a sleeping service, so the last pod stays while one of its nodes "

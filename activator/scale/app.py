@@ -22,9 +22,9 @@ from activator.process.log_lines import of_scaler
 from activator.process.outputs import Outputs
 from activator.scale import scaler as scalers
 from activator.scale.listeners.http_server import ListenError
-from activator.scale.listeners.tls_files import TlsFileError
 from activator.scale.scaler import Scaler
 from activator.scale.settings import ScaleSettings
+from activator.tls.files import TlsFileError
 
 logger = logging.getLogger(__name__)
 

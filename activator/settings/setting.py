@@ -7,8 +7,10 @@ Knative's counterpart: the envconfig library, which does this by struct tags.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -27,6 +29,11 @@ SERVING: Final = ("run", "local", "demo")
 """The commands that serve traffic; they share most settings."""
 ASKING: Final = ("status", "explain")
 """The commands that query a running activator."""
+
+#: Variables that kubelet writes for each Service (enableServiceLinks), with their values.
+_LINK: Final = re.compile(
+    r"\w+_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)=|\w+_PORT=\w+://"
+)
 
 # Characters of a wrong value that an error repeats; a longer value would hide the message.
 _LONGEST_ECHO = 300
@@ -179,6 +186,23 @@ def find_all(
     if problems := problems or contradictions(sources.known):
         raise ConfigError(problems)
     return sources.known
+
+
+def unknown_variables(known: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """Return one sentence for each variable of this program's prefix that nothing reads.
+
+    Arguments:
+        known: the names of the variables that some command reads.
+        environ: the environment variables.
+    """
+    return [
+        f"environment variable {name} is unknown and has no effect"
+        + "".join(f"; did you mean {near}?" for near in get_close_matches(name, known, 1, 0.8))
+        for name, value in sorted(environ.items())
+        if name.startswith("ACTIVATOR_")
+        and name not in known
+        and not _LINK.match(f"{name}={value}")
+    ]
 
 
 def find(row: Setting, sources: Sources) -> Any:

@@ -453,6 +453,12 @@ CONFIG_ERRORS = Family(
     "Keys of a ConfigMap that the activator cannot use; the log gives each error and the "
     "value in force.",
 )
+CERTIFICATE_EXPIRY = Family(
+    "activator_certificate_expiry_timestamp_seconds",
+    _G,
+    ("listener",),
+    "Time at which the certificate of a listener expires, in seconds since 1970.",
+)
 REQUEST_LOG_LINES = Family(
     "activator_request_log_lines_total",
     _C,

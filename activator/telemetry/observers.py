@@ -12,6 +12,7 @@ from activator.process.outputs import Outputs
 from activator.records.loop_lag import LoopLag
 from activator.telemetry.otel import OpenTelemetry
 from activator.telemetry.request_log import RequestLog
+from activator.tls.certificates import Certificates
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +24,14 @@ class Observers:
         request_log: a line for each request, if a ConfigMap asks for lines.
         outputs: stdout gets the request log, as with Knative; stderr gets the process log.
         loop_lag: the delay of the event loop.
+        certificates: the certificates of the listeners.
     """
 
     otel: OpenTelemetry
     request_log: RequestLog
     outputs: Outputs
     loop_lag: LoopLag = field(default_factory=LoopLag)
+    certificates: Certificates = field(default_factory=Certificates)
 
     def apply(self, config: ObservabilityConfig) -> RequestLog | None:
         """Apply the observability ConfigMap.

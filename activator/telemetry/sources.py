@@ -8,6 +8,7 @@ from typing import Protocol
 from activator.driver import Driver
 from activator.records.loop_lag import LoopLag
 from activator.records.source_status import SourceStatus
+from activator.tls.certificates import Certificates
 
 
 class Probes(Protocol):
@@ -189,6 +190,10 @@ class Observers(Protocol):
     @property
     def loop_lag(self) -> LoopLag:
         """The delay of the event loop."""
+
+    @property
+    def certificates(self) -> Certificates:
+        """The certificates of the listeners."""
 
     @property
     def request_log(self) -> RequestLines:

@@ -125,6 +125,7 @@ class Totals(Generic[L, P]):
         sources, observers = self._sources, self._sources.observers
         request_log, otel = observers.request_log, observers.otel
         yield from self._by_word(f.CONFIG_ERRORS, "config_map", sources.config_errors)
+        yield from self._by_word(f.CERTIFICATE_EXPIRY, "listener", observers.certificates.expiry)
         yield from self._one(f.REQUEST_LOG_LINES, request_log.lines)
         yield from self._one(f.REQUEST_LOG_FAILURES, request_log.failures)
         yield from self._by_word(f.LOG_LINES_DROPPED, "sink", observers.outputs.dropped)

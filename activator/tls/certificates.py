@@ -7,20 +7,30 @@ exists during the call. The module knows no Secret, no setting and no connection
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import ssl
 import tempfile
-from collections.abc import Iterable, Iterator
-from typing import NoReturn
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from math import inf
+from typing import Final, NoReturn
 
 from activator.settings.tls_parameters import TlsParameters
 from activator.tls.negotiated import HTTP1
+
+logger = logging.getLogger(__name__)
 
 _CERTIFICATE = re.compile(
     rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----"
 )
 _BEGIN_CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
+#: The validity of a certificate in DER (RFC 5280 section 4.1.2.5); the group is its end.
+_VALIDITY = re.compile(rb"(?:\x17\x0d\d{12}|\x18\x0f\d{14})Z(?:\x17\x0d|\x18\x0f)(\d{12,14})Z")
+_DAY: Final = 86_400
+#: Days before its end from which a certificate has a warning.
+_WARNED_DAYS: Final = 30
 _PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
 
@@ -49,6 +59,41 @@ def _nothing(pem: bytes) -> str:
     return "it holds a broken certificate" if _BEGIN_CERTIFICATE in pem else "it holds no PEM"
 
 
+def expires_at(pem: bytes) -> float:
+    """Return when the first certificate of a PEM text expires, seconds since 1970.
+
+    The ssl module has this of no certificate of its own side. A time of unknown form is infinite.
+    """
+    found = _VALIDITY.search(ssl.PEM_cert_to_DER_cert(_CERTIFICATE.findall(pem)[0].decode()))
+    if found is None:
+        return inf
+    text = found[1].decode()
+    year = "%y" if len(text) == len("YYMMDDhhmmss") else "%Y"
+    return datetime.strptime(f"{text}+0000", f"{year}%m%d%H%M%S%z").timestamp()
+
+
+def expiry_warning(listener: str, expires: float, now: float) -> str:
+    """Return that a certificate has expired, or will soon; empty if neither.
+
+    The text changes once a day.
+
+    Arguments:
+        listener: the name of the listener that presents it.
+        expires, now: seconds since 1970.
+    """
+    days = (expires - now) / _DAY
+    if days > _WARNED_DAYS:
+        return ""
+    what = f"the certificate of the listener {listener}"
+    at = f"{datetime.fromtimestamp(expires, UTC):%Y-%m-%d %H:%M} UTC"
+    if days > 0:
+        return f"{what} expires on {at}, in {days:.0f} days: renew it"
+    return (
+        f"{what} expired on {at}, {-days:.0f} days ago: clients that verify it refuse it, and the "
+        f"activator still presents it"
+    )
+
+
 def trust(context: ssl.SSLContext, certificates: Iterable[str]) -> None:
     """Let a context trust certificates; none may be broken."""
     if pem := "".join(certificates):
@@ -56,20 +101,28 @@ def trust(context: ssl.SSLContext, certificates: Iterable[str]) -> None:
 
 
 def server_context(
-    parameters: TlsParameters, certificate: bytes, key: bytes, alpn: Iterable[str] = (HTTP1,)
-) -> ssl.SSLContext:
+    parameters: TlsParameters,
+    certificate: bytes,
+    key: bytes,
+    alpn: Iterable[str] = (HTTP1,),
+    client_ca: bytes | None = None,
+    mode: ssl.VerifyMode = ssl.CERT_REQUIRED,
+) -> ServerContext:
     """Return a context for a listener.
 
     Arguments:
         certificate: PEM, the server's certificate first, then its chain to the root.
         key: PEM, not encrypted.
         alpn: the supported protocols, in order of preference.
+        client_ca: PEM, the trusted certificate authorities for clients; None to accept any client.
+        mode: whether clients must have a certificate, if there is a ``client_ca``.
 
     Raises:
-        CertificateError: certificate or key is unusable, or they do not match.
+        CertificateError: certificate, key or ``client_ca`` is unusable, or the first two do not
+            match.
         TlsParameterError: OpenSSL does not support the parameters.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     parameters.apply(context)
     # HTTP/2 forbids a second handshake on an open connection (RFC 9113 section 9.2.1).
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
@@ -84,6 +137,10 @@ def server_context(
         raise CertificateError(
             f"the key is broken, or is not that of the certificate ({reason(error)})"
         ) from None
+    context.expires = expires_at(certificate)
+    if client_ca is not None:
+        context.verify_mode = mode
+        trust(context, sorted(read_certificates(client_ca)))
     return context
 
 
@@ -114,18 +171,10 @@ def reason(error: ssl.SSLError) -> str:
     return (error.reason or str(error)).lower().replace("_", " ")
 
 
-def require_clients(context: ssl.SSLContext, mode: ssl.VerifyMode, roots: bytes) -> None:
-    """Let a listener's context verify certificates of clients.
+class ServerContext(ssl.SSLContext):
+    """A listener's context; ``expires``: when its certificate does, seconds since 1970."""
 
-    Arguments:
-        mode: whether clients must have a certificate.
-        roots: the trusted certificate authorities, PEM.
-
-    Raises:
-        CertificateError: ``roots`` has no usable certificates.
-    """
-    context.verify_mode = mode
-    trust(context, sorted(read_certificates(roots)))
+    expires: float
 
 
 class ServerTls:
@@ -137,12 +186,17 @@ class ServerTls:
         context: for the listener.
     """
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: ServerContext) -> None:
         self.context = context
         self._current = context
         context.sni_callback = self._choose
 
-    def replace(self, context: ssl.SSLContext) -> None:
+    @property
+    def expires(self) -> float:
+        """When the certificate in force expires, seconds since 1970."""
+        return self._current.expires
+
+    def replace(self, context: ServerContext) -> None:
         """Present another certificate from now on."""
         self._current = context
 
@@ -153,3 +207,31 @@ class ServerTls:
         first one, if the types of their keys differ.
         """
         handshake.context = self._current
+
+
+class Certificates(dict[str, ServerTls]):
+    """The certificates of all listeners, by the name of the listener."""
+
+    _logged: Collection[str] = ()
+
+    @property
+    def expiry(self) -> Mapping[str, float]:
+        """When each certificate expires, seconds since 1970."""
+        return {listener: each.expires for listener, each in self.items()}
+
+    def warnings(self, now: float) -> list[str]:
+        """Return which certificates have expired, or will soon, as sentences.
+
+        Arguments:
+            now: seconds since 1970.
+        """
+        found = (expiry_warning(listener, at, now) for listener, at in self.expiry.items())
+        return list(filter(None, found))
+
+    def log(self, now: float) -> None:
+        """Log each warning once: a new text comes with a new certificate, and once a day."""
+        texts = self.warnings(now)
+        for text in texts:
+            if text not in self._logged:
+                logger.log(logging.ERROR if " expired " in text else logging.WARNING, text)
+        self._logged = texts

@@ -16,6 +16,7 @@ from activator.knative.names import CERTIFICATE_SECRET, DATA_PLANE
 from activator.settings.tls_parameters import TlsParameterError, TlsParameters
 from activator.tls.certificates import (
     CertificateError,
+    ServerContext,
     ServerTls,
     read_certificates,
     server_context,
@@ -158,7 +159,7 @@ class InternalTls:
         if self.started:
             self._renew_roots()
 
-    def _server_context(self) -> ssl.SSLContext:
+    def _server_context(self) -> ServerContext:
         data = self._secret
         for key in (CERTIFICATE, KEY):
             if not data.get(key):

@@ -82,6 +82,30 @@ def test_all_wrong_settings_are_reported_and_nothing_starts(app, capsys):
         assert part in captured.err
 
 
+@pytest.mark.parametrize("command", ["run", "demo", "scale", "status", "explain"])
+def test_an_unknown_variable_is_named_with_the_nearest_one(app, command, capsys, monkeypatch):
+    """Also by a command that does not read the nearest one."""
+    monkeypatch.setenv("ACTIVATOR_QUEUE_DEPHT", "10")
+    monkeypatch.setenv("ACTIVATOR_COLOUR", "red")
+    # Variables of another command, and variables that kubelet writes for Services.
+    monkeypatch.setenv("ACTIVATOR_SCALER_ADMIN_URL", "")
+    for name in ("SERVICE_HOST", "SERVICE_PORT_HTTP_ADMIN", "PORT_80_TCP_ADDR", "PORT_80_TCP"):
+        monkeypatch.setenv(f"ACTIVATOR_SERVICE_{name}", "10.96.0.1")
+    monkeypatch.setenv("ACTIVATOR_SERVICE_PORT", "tcp://10.96.0.1:80")
+    monkeypatch.setenv("ACTIVATOR_STAT_PORT", "8081")
+    cli.main([command, "--no-such-flag"])
+    assert "environment variable" not in capsys.readouterr().err
+    more = {"scale": ["--stat-port", "x"], "explain": ["hello"]}
+    cli.main([command, *more.get(command, [])])
+    texts = [each for each in capsys.readouterr().err.splitlines() if "is unknown" in each]
+    what = f"activator {command}: environment variable"
+    assert texts == [
+        f"{what} ACTIVATOR_COLOUR is unknown and has no effect",
+        f"{what} ACTIVATOR_QUEUE_DEPHT is unknown and has no effect; did you mean "
+        "ACTIVATOR_QUEUE_DEPTH?",
+    ]
+
+
 def test_an_empty_flag_turns_the_autoscaler_off(app, tmp_path, monkeypatch):
     monkeypatch.setenv("ACTIVATOR_AUTOSCALER_URL", "ws://127.0.0.1:1")
     assert cli.main(["local", "--manifests", str(tmp_path), "--autoscaler-url", ""]) == 0

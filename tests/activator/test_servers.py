@@ -7,12 +7,14 @@ import base64
 import contextlib
 import json
 import os
+import re
 import socket
 import ssl
 import struct
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -268,9 +270,12 @@ async def test_the_port_for_tls_is_closed_where_traffic_is_plain(tmp_path: Path)
     await servers.stop()
 
 
-async def test_metrics_over_tls(tmp_path: Path) -> None:
+async def test_metrics_over_tls_with_a_certificate_that_expires_soon(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     ca = trustme.CA()
-    leaf = ca.issue_cert("localhost")
+    soon = datetime.now(UTC) + timedelta(days=9.9)
+    leaf = ca.issue_cert("localhost", not_after=soon)
     leaf.private_key_and_cert_chain_pem.write_to_path(tmp_path / "both.pem")
     both = str(tmp_path / "both.pem")
     folder = tmp_path / "manifests"
@@ -279,7 +284,15 @@ async def test_metrics_over_tls(tmp_path: Path) -> None:
     await servers.start()
     port = servers.describe()["metrics"].rpartition(":")[2]
     async with httpx.AsyncClient(trust_env=False, verify=trusting(ca)) as client:
-        assert (await client.get(f"https://localhost:{port}/metrics")).status_code == 200
+        answer = await client.get(f"https://localhost:{port}/metrics")
+        ready = await client.get(f"http://{servers.describe()['admin']}/readyz?verbose")
+    found = re.search(r'\nactivator_certificate_expiry.*{listener="metrics"} (\S+)\n', answer.text)
+    assert found
+    assert float(found[1]) == int(soon.timestamp())
+    what = "the certificate of the listener metrics expires on "
+    assert ready.text.splitlines()[1].startswith(what)
+    assert ready.text.endswith(" UTC, in 10 days: renew it")
+    assert [each for each in caplog.messages if what in each] == [ready.text.splitlines()[1]]
     await servers.stop_data(1.0)
     await servers.stop()
 

@@ -130,6 +130,8 @@ CASES: dict[str, list[tuple[str, Any]]] = {
          ["Errors in 2 files of the folder: see the overview."]),
         (f"problems({json.dumps({'ready': True, 'objectWarnings': IGNORED[:1]})}, 0)",
          ["Endpoints a/0: w"]),
+        (f"problems({json.dumps({'ready': True, 'certificateWarnings': ['it expires']})}, 0, true)",
+         ["It expires."]),
         # They are no fault of one revision, whose page shows its own.
         (f"problems({json.dumps({'ready': True, 'objectWarnings': IGNORED})}, 0, true)", []),
         ('scalerPage("http://a/b", "#/services/shop/hello")', "http://a/b/#/services/shop/hello"),

@@ -144,9 +144,10 @@ async def test_a_revision_that_nobody_knows(site: Site, open_page: Open, faults:
     faults.expect("404")
     page = await open_page(f"{site.url}#/revisions/default/nobody")
     await expect(page.get_by_text("This activator has no revision or Service")).to_be_visible()
-    made = revision("nobody", annotations={"activator.dev/while-waiting": "banner"})
+    made = revision("nobody")
+    made["spec"]["timeoutSeconds"] = -1
     write_object(site.manifests, made)
-    cause = re.compile("Revision default/nobody: .*while-waiting.*banner.*; it is not in use")
+    cause = re.compile("Revision default/nobody: .*timeoutSeconds.*; it is not in use")
     await expect(page.get_by_text(cause)).to_be_visible()
     async with site.app("nobody") as app:
         app.ask()  # this is an event

@@ -12,9 +12,11 @@ import kubernetes_validate  # type: ignore[import-untyped] # it has no types
 import pytest
 import yaml
 
-from activator.objects.fields import ObjectKey, root
+from activator.objects.fields import ObjectKey, Problems, root
+from activator.objects.policies import unknown
+from activator.plain import annotations as plain
 from activator.plain.annotation_values import Owner, Route
-from activator.plain.annotations import Annotations, is_enabled, parse, unknown
+from activator.plain.annotations import Annotations, is_enabled
 from activator.scale.external_metrics.objects import GROUP, GROUP_VERSION, METRIC, SERVICE
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.owners.owners import HPA, Owners
@@ -95,7 +97,8 @@ def every_object() -> Iterator[tuple[str, Object]]:
 
 
 def asked(service: Object) -> Annotations:
-    return parse(root(service, "Service")["metadata"])
+    problems = Problems()
+    return problems.settle(plain.read(root(service, "Service")["metadata"], problems))
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +163,7 @@ def test_annotations_are_known_and_accepted() -> None:
     annotated = [obj for obj in services if is_enabled(root(obj, "Service")["metadata"])]
     assert annotated
     for obj in annotated:
-        assert unknown(root(obj, "Service")["metadata"]) == {}
+        assert unknown(root(obj, "Service")["metadata"]["annotations"], plain.KNOWN) == []
         asked(obj)
 
 

@@ -126,7 +126,7 @@ async def test_every_query_returns_series_of_the_shape_that_its_panel_shows(tmp_
         scaling(tmp_path) as scaled,
         Prometheus(
             tmp_path,
-            "{}:{}".format(*await playing.activator.address("metrics")),
+            "{}:{}".format(*await playing.activator.address("admin")),
             scaled.metrics,
         ) as asking,
     ):
@@ -144,7 +144,7 @@ async def test_every_query_returns_series_of_the_shape_that_its_panel_shows(tmp_
                 unnamed.append(asked)
         await _alerts_read_what_there_is(asking, end)
         await _choices_are_offered(asking)
-        for target in (await playing.activator.address("metrics"), scaled.metrics.split(":")):
+        for target in (await playing.activator.address("admin"), scaled.metrics.split(":")):
             await _metrics_pass_the_lint(*target)
     Console(width=200).print(table)
     assert empty == []

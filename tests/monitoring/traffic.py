@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import trustme
+
 from activator.lab.objects import revision
 from tests.activator.discovery.recording import config_map
 from tests.e2e.knative import ApiServer, Autoscaler, Deployment
@@ -93,7 +95,7 @@ class Traffic:
         await self.sleeper.until(lambda: not self.sleeper.pods)  # the autoscaler's doing
 
         async def sleeps() -> bool:
-            _, text = await self.activator.get("/metrics", listener="metrics")
+            _, text = await self.activator.get("/metrics", listener="admin")
             name = 'activator_pods{k8s_namespace_name="default",kn_revision_name="sleeper",state='
             return not any(
                 f'{name}"{state}"}} 1\n' in text for state in ("healthy", "probing", "draining")
@@ -119,10 +121,15 @@ async def traffic(folder: Path) -> AsyncIterator[Traffic]:
             all_of_it.autoscaler,
         ):
             await stack.enter_async_context(part)
+        # A certificate has metrics; Prometheus reads them from the admin port, without TLS.
+        leaf = trustme.CA().issue_cert("localhost")
+        leaf.private_key_and_cert_chain_pem.write_to_path(folder / "tls.pem")
         running = activator(
             *("run", *ANY_PORTS, "--self-check-interval", "1s"),
             environment={
                 "POD_NAME": "activator-1",
+                "METRICS_PROMETHEUS_TLS_CERT": str(folder / "tls.pem"),
+                "METRICS_PROMETHEUS_TLS_KEY": str(folder / "tls.pem"),
                 "POD_IP": "10.0.0.11",
                 "SYSTEM_NAMESPACE": "knative-serving",
                 "KUBECONFIG": api.kubeconfig(folder),

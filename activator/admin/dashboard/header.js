@@ -49,6 +49,9 @@ export function problems(activator, later, brief = false) {
     const why = watch.error ? ` (${watch.error})` : "";
     texts.push(`${kind}: nothing received for ${seconds(age)}${why}; the last state is in force.`);
   }
+  for (const text of activator.certificateWarnings ?? []) {
+    texts.push(`${text[0].toUpperCase()}${text.slice(1)}.`);
+  }
   const files = Object.entries(activator.manifestErrors ?? {});
   if (brief && files.length) {
     texts.push(`Errors in ${counted(files.length, "file")} of the folder: see the overview.`);

@@ -122,6 +122,7 @@
  * @property {string | null} notReadyReason
  * @property {Record<string, string>} manifestErrors
  * @property {ObjectWarning[]} [objectWarnings]
+ * @property {string[]} [certificateWarnings] older activators have none
  * @property {Record<string, {ageSeconds: number | null, error: string | null}>} watches
  * @property {{folder: string, ageSeconds: number} | null} manifests
  * @property {AutoscalerView | null} autoscaler

@@ -52,6 +52,7 @@ class ActivatorView(TypedDict):
             "the valid objects that have no effect, such as Endpoints without a label; at most 100"
         ),
     ]
+    certificateWarnings: Annotated[list[str], says("certificates that expired, or will in 30 days")]
     watches: Annotated[
         dict[str, WatchView],
         says("the watches of a cluster, by kind of objects; empty without a cluster"),

@@ -16,7 +16,7 @@ class ObjectWarningView(TypedDict):
     reason: Annotated[
         str | None,
         says(
-            "`invalid` for a broken object, whose last good state stays in force; for a plain "
+            "`invalid` for a broken object, or one with a wrong annotation; for a plain "
             "Service another [reason](#annotations-of-a-service); else `null`"
         ),
     ]

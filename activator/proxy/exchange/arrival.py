@@ -135,8 +135,8 @@ def _is_authorized(exchange: Arriving, policy: Authorization, now: float) -> boo
     services, ticket = exchange.services, exchange.ticket
     exchange.state = AUTHORIZING
     exchange.client.arm(ticket.deadline)
-    verdict: Verdict | None = authorizing.UNDECIDED
-    if services.authorizer is not None:
+    verdict: Verdict | None = authorizing.UNDECIDED if policy.url else authorizing.WRONG
+    if services.authorizer is not None and policy.url:
         revision, request = exchange.entry.throttler.revision.id, exchange.request
         fields = authorizing.fields_of(request, exchange.client.address())
         size = ticket.size + _still_to_come(exchange)

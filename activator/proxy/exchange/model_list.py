@@ -1,8 +1,9 @@
 """Follows the profile ``openai``: which requests start no pod, and the kept list of models.
 
 Monitors poll ``/health`` and programs ``/v1/models``; neither should load a model. While no pod is
-usable, the activator responds with the last good list. A list may differ by client. So only equal
-requests get it; only fields that name no client may differ. Knative has no counterpart.
+usable, the activator responds with the list of an annotation, or with the last good list of a pod.
+A pod's list may differ by tenant. So only requests of the same tenant get it. Knative has no
+counterpart.
 """
 
 from __future__ import annotations
@@ -29,18 +30,13 @@ from throttler.request_policies import RequestPolicies
 _MODELS: Final = b"/v1/models"
 _PATHS: Final = (b"/health", _MODELS)
 _METHODS: Final = (b"GET", b"HEAD")
-#: Fields by which no pod tells one client from another. Any other field is a part of the key.
-_COMMON: Final = frozenset(
-    (
-        *(b"accept", b"accept-charset", b"accept-encoding", b"accept-language", b"b3", b"baggage"),
-        *(b"cache-control", b"connection", b"content-length", b"content-type", b"date", b"dnt"),
-        *(b"host", b"keep-alive", b"pragma", b"priority", b"referer", b"te", b"traceparent"),
-        *(b"tracestate", b"upgrade-insecure-requests", b"user-agent", b"via", b"x-correlation-id"),
-        *(b"x-forwarded-host", b"x-forwarded-port", b"x-forwarded-proto", b"x-request-id"),
-    )
+#: Fields that name the tenant. Other fields belong to a client or a proxy, so they may differ.
+_TENANT: Final = (
+    *(b"host", b"x-forwarded-host", b"authorization", b"x-api-key", b"api-key"),
+    *(b"openai-organization", b"openai-project"),
 )
-#: Prefixes of such fields: of browsers, Envoy, Zipkin, and of OpenAI's clients about themselves.
-_COMMON_PREFIXES: Final = (b"sec-", b"x-envoy-", b"x-b3-", b"x-stainless-")
+#: Fields that a list of models may vary by; a coded one is never kept.
+_VARYING: Final = frozenset((*_TENANT, b"accept-encoding"))
 
 
 def starts_no_pod(request: Request) -> bool:
@@ -58,29 +54,15 @@ def _path(request: Request) -> bytes:
 
 
 def key_of(request: Request) -> bytes:
-    """Return a key that equal requests share, whatever their common fields.
+    """Return a key that all requests of a tenant for the same list share.
 
     It is a hash: no secret of a client stays in memory.
 
     Arguments:
         request: the request.
     """
-    fields = []
-    for each in (request.lines + request.own_lines()).split(b"\r\n"):
-        name, _, value = each.partition(b":")
-        name = name.lower()
-        if name and not is_common(name):
-            fields.append(b"%b:%b" % (name, value.strip(b" \t")))
-    return hashlib.sha256(b"\n".join((request.target, request.host, *sorted(fields)))).digest()
-
-
-def is_common(name: bytes) -> bool:
-    """Return whether a field names no client, so that it is no part of the key.
-
-    Arguments:
-        name: in lower case.
-    """
-    return name in _COMMON or name.startswith(_COMMON_PREFIXES)
+    values = (request.value_of(name) for name in _TENANT)
+    return hashlib.sha256(b"\n".join((request.target, *values))).digest()
 
 
 class Arriving(Protocol):
@@ -95,7 +77,8 @@ class Arriving(Protocol):
 def response_to(exchange: Arriving, policies: RequestPolicies, now: float) -> OwnResponse | None:
     """Return the response to a request that should start no pod, while no pod is usable.
 
-    With an authorization server no list is kept, because its decision may have changed.
+    With an authorization server no list is kept, because its decision may have changed. One that
+    decides about each request also protects the list of the annotation.
 
     Arguments:
         exchange: the exchange of a request for which ``starts_no_pod``.
@@ -103,15 +86,24 @@ def response_to(exchange: Arriving, policies: RequestPolicies, now: float) -> Ow
         now: seconds.
 
     Returns:
-        The kept list of models; None without one.
+        The list of models; None without one.
     """
-    kept = exchange.entry.kept
+    kept, auth = exchange.entry.kept, policies.authorization
+    if policies.models and not (auth and auth.always) and _is_for_list(exchange):
+        return own_responses.model_list(_listed(policies.models))
     if kept is None or not _may_keep(exchange, policies):
         return None
     found = kept.get(key_of(exchange.request))
     if found is None:
         return None
-    return own_responses.kept(found.body, int(max(now - found.since, 0.0)))
+    return own_responses.model_list(found.body, int(max(now - found.since, 0.0)))
+
+
+def _listed(models: tuple[str, ...]) -> bytes:
+    """Return a list of models as the OpenAI API has it."""
+    common = {"object": "model", "created": 0, "owned_by": "activator"}
+    data = [{"id": each, **common} for each in models]
+    return json.dumps({"object": "list", "data": data}).encode("ascii")
 
 
 def keep_response(exchange: Arriving, policies: RequestPolicies) -> None:
@@ -122,7 +114,7 @@ def keep_response(exchange: Arriving, policies: RequestPolicies) -> None:
         policies: of its revision.
     """
     request = exchange.request
-    if request.method != b"GET" or not _may_keep(exchange, policies):
+    if policies.models or request.method != b"GET" or not _may_keep(exchange, policies):
         return
     entry, kept = exchange.entry, exchange.entry.kept
     if kept is None:
@@ -132,15 +124,16 @@ def keep_response(exchange: Arriving, policies: RequestPolicies) -> None:
 
 
 def _may_keep(exchange: Arriving, policies: RequestPolicies) -> bool:
-    """Return whether a list of models may be kept for a request, and be its response.
+    """Return whether a list of models may be kept for a request, and be its response."""
+    return policies.authorization is None and _is_for_list(exchange)
+
+
+def _is_for_list(exchange: Arriving) -> bool:
+    """Return whether a list of models may be the response to a request.
 
     Not for a proxy on the admission port, which takes 200 as the address of a pod.
     """
-    return (
-        policies.authorization is None
-        and exchange.client.port().admission is None
-        and is_for_models(exchange.request)
-    )
+    return exchange.client.port().admission is None and is_for_models(exchange.request)
 
 
 @final
@@ -214,8 +207,7 @@ def _may_be_kept(response: Response | ResponseFields) -> bool:
         and fields.get(b"content-encoding", b"identity").lower() == b"identity"
         and b"set-cookie" not in fields
         and not any(each.startswith((b"no-store", b"private")) for each in control)
-        and all(each == b"accept-encoding" or not is_common(each) for each in vary)
-        and b"*" not in vary
+        and _VARYING.issuperset(vary)
     )
 
 

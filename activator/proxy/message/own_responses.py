@@ -243,15 +243,19 @@ def not_authorized(why: str, retry_after: int) -> OwnResponse:
     return _error(503, "no decision about authorization", Reason.NOT_AUTHORIZED, why, retry_after)
 
 
-def kept(body: bytes, age: int) -> OwnResponse:
-    """Return a response of a pod that was kept, while the service is asleep.
+def model_list(body: bytes, age: int | None = None) -> OwnResponse:
+    """Return a list of models, while the service is asleep.
 
     Arguments:
         body: JSON.
-        age: seconds since the pod sent it (RFC 9111 section 5.1).
+        age: seconds since a pod sent it (RFC 9111 section 5.1); None: it is of the annotation.
     """
-    fields = b"%b\r\nCache-Control: no-store\r\nAge: %d" % (JSON, age)
-    return OwnResponse(200, fields, body, Reason.ASLEEP, "a kept response of a pod")
+    fields = b"%b\r\nCache-Control: no-store" % JSON
+    if age is None:
+        return OwnResponse(200, fields, body, Reason.ASLEEP, "the models of the annotation")
+    return OwnResponse(
+        200, b"%b\r\nAge: %d" % (fields, age), body, Reason.ASLEEP, "a kept response of a pod"
+    )
 
 
 def wait_refused(why: Reason, retry_after: int) -> OwnResponse:

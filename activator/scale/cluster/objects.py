@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from sys import intern
 from typing import Final, Protocol
 
-from activator.discovery.rejections import Rejection, log_rejection
+from activator.discovery.rejections import Effect, Rejection, log_rejection
 from activator.objects.fields import ManifestError, ObjectKey, identify, root
 
 
@@ -22,7 +22,7 @@ class View(Protocol):
         """Record a new or changed object.
 
         Raises:
-            ManifestError: a field is wrong; the view has not changed.
+            ManifestError: a field is wrong. The view has not changed, or it uses ``instead``.
         """
 
     def remove(self, key: ObjectKey) -> None:
@@ -103,7 +103,7 @@ class Objects:
             for view in self._views[kind]:
                 view.put(key, obj)
         except ManifestError as error:
-            self._reject(key, str(error))
+            self._reject(key, error)
             return key
         self.rejected.pop(key, None)
         self._counts[kind] += key not in self._versions
@@ -119,13 +119,16 @@ class Objects:
             for view in self._views[key.kind]:
                 view.remove(key)
 
-    def _reject(self, key: ObjectKey, reason: str) -> None:
+    def _reject(self, key: ObjectKey, error: ManifestError) -> None:
+        reason = str(error)
         if self.rejected.get(key) == reason:
             return
         if key.name != "?":
             self.rejected[key] = reason
-        kept = key in self._versions
-        self._report(Rejection(key.kind, key.namespace, key.name, reason, kept))
+        effect = Effect.KEPT if key in self._versions else Effect.UNUSED
+        if error.instead is not None:
+            effect = Effect.DEFAULTS
+        self._report(Rejection(*key, reason, effect))
 
 
 def _packed(uid: str, version: str) -> _Version:

@@ -57,7 +57,7 @@ class Observer:
                 decides = False
                 other = f"Service {'/'.join(eldest)}"
         slice_since = None
-        if facts.service.asks.route is not Route.SHARED:
+        if facts.service.asks.route.has_slices:
             slice_since = self._guard.slice_since(name, now)
         return Seen(
             *(current, stable, panic, last_busy, frozen, facts.replicas, facts.ready),

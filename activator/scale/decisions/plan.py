@@ -274,7 +274,7 @@ class Planner:
         """
         has_pods = seen.replicas > 0 or seen.ready > 0
         is_idle = wanted == 0 or (_reads_load(asks) and self._is_unused(asks, seen, now))
-        closes = asks.route is not Route.SHARED and is_idle and has_pods
+        closes = asks.route.has_slices and is_idle and has_pods
         if not closes:
             if self._closing_since is not None and seen.current > 0 and _reads_load(asks):
                 # Other requests bypass the activators: the next observation is later.
@@ -314,7 +314,7 @@ class Planner:
 
         They stay for a moment after pods are ready: the proxies may not have the pods yet.
         """
-        if asks.route is Route.SHARED:
+        if not asks.route.has_slices:
             return False
         if not asks.is_bypassed or self._closing_since is not None:
             return True

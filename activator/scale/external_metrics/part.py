@@ -10,12 +10,12 @@ from pathlib import Path
 
 from activator.scale.external_metrics.self_signed import self_signed
 from activator.scale.listeners import http_server
-from activator.scale.listeners.tls_files import FileTls, TlsFileError, TlsFiles
-from activator.scale.listeners.tls_files import context as tls_context
 from activator.scale.part import Context, Part
 from activator.scale.publishing.board import Board
 from activator.scale.settings import ScaleSettings
 from activator.tls.certificates import CertificateError
+from activator.tls.files import FileTls, TlsFileError, tls_files
+from activator.tls.files import context as tls_context
 
 
 def make(context: Context) -> Part:
@@ -47,10 +47,9 @@ def server_tls(settings: ScaleSettings) -> ssl.SSLContext:
     names = settings.external_metrics_tls_cert, settings.external_metrics_tls_key
     ca = settings.external_metrics_client_ca
     try:
-        if all(names):
-            files = TlsFiles(Path(names[0]), Path(names[1]), Path(ca) if ca else None)
+        if (files := tls_files(*names, ca)) is not None:
             return FileTls(files).context
         host = f"activator-scale.{settings.system_namespace}.svc"
-        return tls_context(*self_signed(host), Path(ca).read_bytes() if ca else None)
+        return tls_context(*self_signed(host), client_ca=Path(ca).read_bytes() if ca else None)
     except (TlsFileError, CertificateError, OSError) as error:
         raise http_server.ListenError(f"--external-metrics-port: {error}") from error

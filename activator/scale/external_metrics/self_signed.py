@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 from typing import Final
 
-from activator.scale.listeners.tls_files import TlsFileError
+from activator.tls.files import TlsFileError
 
 _DAYS: Final = 3650
 _TIMEOUT: Final = 20.0

@@ -8,7 +8,7 @@ from typing import Any, Final
 import grpc
 
 from activator.scale.keda.server import ExternalScaler, handlers
-from activator.scale.listeners.tls_files import TlsFileError, TlsFiles
+from activator.tls.files import TlsFileError, TlsFiles
 
 logger = logging.getLogger(__name__)
 

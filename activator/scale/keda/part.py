@@ -6,14 +6,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 
 from activator.scale.keda.lazy_listener import LazyListener, NotStarted
 from activator.scale.listeners.http_server import address, listen
-from activator.scale.listeners.tls_files import TlsFileError, TlsFiles
 from activator.scale.part import Context, Part
 from activator.scale.publishing.board import Board
-from activator.scale.settings import ScaleSettings
+from activator.tls.files import TlsFileError, tls_files
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +31,8 @@ def make(context: Context) -> Part:
     @asynccontextmanager
     async def listening() -> AsyncIterator[Mapping[str, str]]:
         settings = context.settings
-        if (files := tls_files(settings)) is not None:
+        names = settings.grpc_tls_cert, settings.grpc_tls_key, settings.grpc_tls_client_ca
+        if (files := tls_files(*names)) is not None:
             files.read()  # an unusable file must be an error of the start
         sock = listen(settings.bind, settings.grpc_port, "--grpc-port")
         named = address(sock)
@@ -63,11 +62,3 @@ def make(context: Context) -> Part:
                 sock.close()
 
     return Part(effect=board, listeners=listening)
-
-
-def tls_files(settings: ScaleSettings) -> TlsFiles | None:
-    """Return the files of KEDA's port; None for plain HTTP/2."""
-    if not settings.grpc_tls_cert or not settings.grpc_tls_key:
-        return None
-    authorities = Path(settings.grpc_tls_client_ca) if settings.grpc_tls_client_ca else None
-    return TlsFiles(Path(settings.grpc_tls_cert), Path(settings.grpc_tls_key), authorities)

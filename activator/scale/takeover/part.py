@@ -87,7 +87,7 @@ class TakingOver:
     def put(self, name: Name, decided: Decided, now: float) -> None:
         """See effects.Effect."""
         service, plan = decided.service, decided.plan
-        if service.is_broken:
+        if service.asks.route is Route.UNREADABLE:
             self._takeovers.keep(name)
             return
         is_shared = service.asks.route is Route.SHARED

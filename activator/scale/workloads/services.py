@@ -11,9 +11,11 @@ from functools import lru_cache
 from sys import intern
 from typing import NamedTuple, TypeVar, final
 
+from activator.discovery.rejections import Effect
 from activator.objects.fields import ManifestError, ObjectKey, root
 from activator.plain import pods_service
 from activator.plain import service as services
+from activator.plain.annotation_values import Route
 from activator.plain.annotations import Annotations
 from activator.plain.pods_service import Fronts, Selecting
 from activator.plain.service import PlainService
@@ -54,12 +56,12 @@ class Services:
         self.workloads = Workloads(self._part_changed)
 
     def put(self, key: ObjectKey, obj: object) -> None:
-        """See objects.View. A broken Service is known as well, so that people see the reason."""
+        """See objects.View. An invalid Service is known as well, so that people see the reason."""
         self._select(key, _shared(pods_service.parse(obj)))
         try:
             found = services.parse(obj)
         except ManifestError as error:
-            self._set(key, self._broken(key, obj, str(error)))
+            self._set(key, self._invalid(key, obj, error))
             raise
         if found is None:
             self._leave(key)
@@ -75,14 +77,20 @@ class Services:
         self.workloads.follow(name, self._fronts.resolve(self._services[name]))
         self._changed(name)
 
-    def _broken(self, key: ObjectKey, obj: object, problem: str) -> PlainService:
-        """Return the last good state of a Service with a warning; or one that is refused."""
+    def _invalid(self, key: ObjectKey, obj: object, error: ManifestError) -> PlainService:
+        """Return the last good state or safe defaults, with a warning; or a refused Service."""
         known = self._services.get(Name(key.namespace, key.name))
-        if known is not None and not known.refused:
-            return replace(known, warnings=(f"{problem}; the last good state stays in force",))
+        # A state with safe defaults is better than none.
+        if known is not None and (known.is_good or not (error.instead or known.refused)):
+            error.instead = None
+            return replace(known, warnings=(f"{error}; {Effect.KEPT}",))
+        if isinstance(error.instead, PlainService):
+            warnings = (f"{error}; {Effect.DEFAULTS}", *error.instead.warnings)
+            return replace(error.instead, warnings=warnings, is_good=False)
         metadata = root(obj, "Service")["metadata"]
         uid, created = metadata["uid"].text(), metadata["creationTimestamp"].text()
-        return PlainService(key, uid, created, {}, Annotations(), None, problem, is_broken=True)
+        asks = Annotations(route=Route.UNREADABLE)
+        return PlainService(key, uid, created, {}, asks, None, str(error), is_good=False)
 
     def _set(self, key: ObjectKey, found: PlainService) -> None:
         name = Name(key.namespace, key.name)

@@ -252,6 +252,19 @@ STATE = Row(
             alerts=("ActivatorDrift",),
         ),
         Panel(
+            "Time until a certificate expires",
+            "By listener; below 0 it has expired. Without encryption there is none.",
+            (
+                Query(
+                    "min by (listener) "
+                    f"(activator_certificate_expiry_timestamp_seconds{{{_OF}}} - time())",
+                    "{{listener}}",
+                ),
+            ),
+            unit="s",
+            alerts=("ActivatorCertificateExpires",),
+        ),
+        Panel(
             "Objects",
             "Objects in force, by kind, of the activator that has most.",
             (Query(f"max by (kind) (activator_objects{{{_OF}}})", "{{kind}}"),),

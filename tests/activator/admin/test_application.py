@@ -58,6 +58,19 @@ async def test_readyz_says_why_not(world):
     assert (answer.status_code, answer.text) == (503, "connection has not yet been established")
 
 
+async def test_readyz_names_certificates_that_expire_if_it_may_have_more_lines(world):
+    """They do not make the activator unready: it serves, also with an expired one."""
+    world.certificates = ["the certificate of the listener https expired", "that of metrics"]
+    assert (await get(world, "/readyz")).text == "ok"
+    answer = await get(world, "/readyz?verbose")
+    assert (answer.status_code, answer.text.splitlines()) == (200, ["ok", *world.certificates])
+    world.not_ready = "draining"
+    answer = await get(world, "/readyz?verbose")
+    assert (answer.status_code, answer.text.splitlines()[0]) == (503, "draining")
+    activator = (await get(world, "/api/v1/activator")).json()
+    assert activator["certificateWarnings"] == world.certificates
+
+
 @pytest.mark.parametrize("text", [b"up 1\n", (b"", b"up ", b"", b"1\n")])
 @pytest.mark.parametrize("create", [create_app, create_metrics_app])
 async def test_metrics_whole_or_in_pieces(world, text, create):
@@ -94,6 +107,7 @@ async def test_revisions_are_sorted_and_complete(world):
         "notReadyReason": None,
         "manifestErrors": {"/manifests/x.yaml": "line 3: <b>"},
         "objectWarnings": [],
+        "certificateWarnings": [],
         "watches": {},
         "manifests": None,
         "autoscaler": None,
@@ -190,6 +204,7 @@ async def test_the_reference_shows_the_very_fields(world):
     world.source = SourceStatus(kind="test", name="test", kinds={"Endpoints": endpoints})
     warning = ObjectWarning("Endpoints", "default", "cart", "", "ignored")
     world.source = replace(world.source, warnings=(warning,))
+    world.certificates = ["the certificate expires"]
     world.links.autoscaler = SimpleNamespace(
         connected=True, last_error="", age=lambda: 1.0, last_sent_age=lambda: 1.0
     )

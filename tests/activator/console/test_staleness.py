@@ -51,6 +51,10 @@ def test_a_folder_instead_of_a_cluster():
     assert told == ["objects come from /m, read 2.0s ago"]
 
 
+def test_a_certificate_that_expires():
+    assert lines(certificateWarnings=["the certificate\x1b"]) == ["the certificate?"]
+
+
 def test_a_file_that_is_wrong():
     errors = {"/m/a.yaml": "line 3: \x1bno"}
     assert lines(manifestErrors=errors) == ["/m/a.yaml: line 3: ?no"]

@@ -6,7 +6,7 @@ import pytest
 
 from activator.discovery.dialect import Scope
 from activator.discovery.dialect_inventory import DialectInventory, not_newer
-from activator.discovery.rejections import Rejection
+from activator.discovery.rejections import Effect, Rejection
 from activator.discovery.service_kinds import SERVICES
 from activator.objects.fields import ObjectKey
 from tests.activator.discovery.recording import RecordingSink
@@ -35,9 +35,9 @@ def test_a_broken_object_of_a_list_leaves_its_last_good_state() -> None:
     part.apply("Service", service())
     for _ in part.replacing("Service", [service({"enabled": "maybe"})]):
         pass
-    assert [each.kept for each in rejections] == [True]
+    assert [each.effect for each in rejections] == [Effect.KEPT]
     assert (part.counts["Service"], list(part.in_force)) == (1, [HELLO])
     part.remove(HELLO, "another uid")
-    assert (part.stats.outdated, HELLO in part) == (1, True)
+    assert (part.stats.outdated, HELLO in part.in_force) == (1, True)
     part.remove(HELLO, "s1")
     assert sink.revisions == {}

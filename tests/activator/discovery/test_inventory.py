@@ -13,7 +13,7 @@ from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
 from activator.discovery.kinds import DIALECTS, GROUPS
 from activator.discovery.knative_kinds import KNATIVE
-from activator.discovery.rejections import Rejection
+from activator.discovery.rejections import Effect, Rejection
 from activator.discovery.system_kinds import SYSTEM
 from activator.objects.fields import ObjectKey
 from tests.activator.discovery.recording import (
@@ -175,7 +175,7 @@ def test_a_broken_object_keeps_its_last_good_state(
     assert sink.ready() == ["10.0.0.1:8012"]
     assert sink.ready(B) == ["10.0.0.2:8012"]
     assert reason is not None
-    assert rejections == [Rejection("Endpoints", "default", "a-private", reason, kept=True)]
+    assert rejections == [Rejection("Endpoints", "default", "a-private", reason, Effect.KEPT)]
     assert inventory.stats.rejected == {ObjectKey("Endpoints", "default", "a-private"): reason}
     assert inventory.stats.rejections == 2
     assert inventory.stats.last_rejection == reason

@@ -182,6 +182,60 @@ def test_a_broken_object_is_reported_with_its_line_and_stops_no_other_of_the_fil
     assert problem.endswith("; it is not in use")
 
 
+async def test_a_wrong_policy_of_a_new_file_has_its_default(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    wrong = {"activator.dev/while-waiting": "banner", "activator.dev/readiness-policy": "maybe"}
+    obj = revision(containerConcurrency=3)
+    obj["metadata"]["annotations"] = wrong
+    write(tmp_path / "a.yaml", obj, private("10.0.0.1"))
+    folder.load()
+    assert (sink.revisions[A].container_concurrency, sink.ready()) == (3, ["10.0.0.1:8012"])
+    problem = folder.errors[str(tmp_path / "a.yaml")]
+    assert all(f"[{name}]: expected" in problem for name in wrong)
+    end = "; it has no last good state, so each wrong annotation has a safe default"
+    assert problem.endswith(end)
+
+
+async def test_kinds_that_nothing_reads_are_named_once_and_are_no_error(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink, caplog: pytest.LogCaptureFixture
+) -> None:
+    companions = [{"kind": "Namespace"}, {"kind": "Ingress", "apiVersion": "networking.k8s.io/v1"}]
+    write(tmp_path / "quiet.yaml", private("10.0.0.1"), *companions)
+    unknown = [
+        {"kind": "Revison", "apiVersion": "serving.knative.dev/v1"},
+        {"kind": "Service", "apiVersion": "serving.knative.dev/v1"},
+        {"kind": "Revison", "apiVersion": "serving.knative.dev/v1"},
+        {
+            "kind": "List",
+            "items": [{"kind": "Pod\r\n"}, {"kind": "c"}, {"kind": "d"}, {"kind": "e"}],
+        },
+    ]
+    write(tmp_path / "a.yaml", revision(), *unknown)
+    folder.load()
+    assert (folder.errors, sink.ready()) == ({}, ["10.0.0.1:8012"])
+    (text,) = caplog.messages
+    what = "objects of these kinds are ignored: 'serving.knative.dev/v1 Revison' (line "
+    assert text.startswith(f"{tmp_path / 'a.yaml'}: {what}")
+    for part in (
+        "'serving.knative.dev/v1 Service' (line ",
+        "'Pod\\r\\n' (line ",
+        "'d' (line ",
+    ):
+        assert part in text
+    assert text.endswith(
+        "; the known kinds are ConfigMap, Deployment, EndpointSlice, Endpoints, Revision, "
+        "Secret, Service, StatefulSet"
+    )
+    async with running(folder):
+        write(tmp_path / "b.yaml", private("10.0.0.2", of="b"), *companions)
+        await until(lambda: sink.ready(B))
+        assert caplog.messages == [text]
+        write(tmp_path / "a.yaml", revision(), {"kind": "Pod"})
+        await until(lambda: len(caplog.messages) > 1)
+    assert "ignored: 'Pod' (line " in caplog.messages[1]
+
+
 async def test_only_an_object_that_was_good_once_has_a_last_good_state(
     tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
 ) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
 from activator.discovery.kinds import DIALECTS
-from activator.discovery.rejections import Rejection
+from activator.discovery.rejections import Effect, Rejection
 from activator.discovery.service_kinds import SERVICES
 from activator.driver import Driver
 from activator.knative.system_objects import SystemObjects
@@ -182,9 +182,11 @@ def test_random_events_end_as_a_fresh_start_with_the_last_good_states(seed: int)
             world.inventory.replace(key.kind, listed.values())
         else:
             world.apply(obj)
-        if key not in world.inventory.stats.rejected:
+        problem = world.inventory.problem(key)
+        if not problem or (problem.endswith(Effect.DEFAULTS) and "/enabled" not in problem):
             objects[key] = obj
-        assert len(world.rejections) <= before + 1
+        new = [each.name for each in world.rejections[before:]]
+        assert len(new) == len(set(new))
     for key in list(world.inventory.stats.rejected):  # a broken object of a deleted one
         if key not in objects:
             world.inventory.remove(*key)
@@ -280,7 +282,7 @@ def test_a_broken_object_keeps_its_last_good_state_and_stops_no_other(
     world.apply(obj, obj)
     world.inventory.replace(obj["kind"], [obj, *([other] if obj["kind"] == "Service" else [])])
     [rejection] = world.rejections
-    assert rejection.kept
+    assert rejection.effect is Effect.KEPT
     assert where in rejection.reason
     assert world.throttler().revision == before[0][world.throttler().revision.id][0]
     assert world.pods() == ["10.0.0.1:8080"]
@@ -288,17 +290,91 @@ def test_a_broken_object_keeps_its_last_good_state_and_stops_no_other(
         world.driver.throttler.find("shop", "other", RevisionKind.SERVICE)
 
 
+#: Annotations with a value that is wrong, or one that only a later version knows.
+WRONG_POLICIES = {
+    "while_waiting": "banner",
+    "load_balancing": "next-version",
+    "route": "next-version",
+    "owner": "Keda",
+    "readiness_policy": "maybe",
+    "timeout_seconds": "soon",
+    "min_scale": "3",
+    "max_scale": "2",
+}
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_a_wrong_policy_of_the_first_state_has_its_default(world: World, is_listed: bool) -> None:
+    """A fresh start, as after an upgrade or a roll-back, serves the Service, and says why not all.
+
+    A right state replaces it, and is kept from then on.
+    """
+    wrong = service({**WRONG_POLICIES, "hosts": "a.com", "container_concurrency": "3"})
+    world.apply(*OBJECTS[1:])
+    if is_listed:
+        world.inventory.replace("Service", [wrong])
+    else:
+        world.apply(wrong)
+    found = world.throttler().revision
+    assert (found.container_concurrency, found.timeout) == (3, 300.0)
+    assert (world.host(b"a.com"), world.pods()) == ("shop/hello", ["10.0.0.1:8080"])
+    [rejection] = world.rejections
+    assert rejection.effect is Effect.DEFAULTS
+    [text] = [each.text for each in world.inventory.warnings if each.reason == "invalid"]
+    assert text.endswith("; it has no last good state, so each wrong annotation has a safe default")
+    for name in WRONG_POLICIES.keys() - {"min_scale"}:
+        assert f"[activator.dev/{name.replace('_', '-')}]: expected" in text, name
+    world.apply(service({"container_concurrency": "4", "while_waiting": "banner"}))
+    assert world.throttler().revision.container_concurrency == 4
+    world.apply(service({"container_concurrency": "5"}))
+    assert world.inventory.stats.rejected == {}
+    world.apply(service({"container_concurrency": "6", "while_waiting": "banner"}))
+    assert world.throttler().revision.container_concurrency == 5
+    assert world.rejections[-1].effect is Effect.KEPT
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        {"load_balancing": "hash"},
+        {"load_balancing": "hash", "hash_key": "path", "sticky": "cookie"},
+        {"load_balancing": "hash", "hash_key": "nothing"},
+    ],
+)
+def test_annotations_that_exclude_each_other_take_no_service_off_the_air(
+    world: World, pair: dict[str, str]
+) -> None:
+    world.apply(service(pair))
+    policies = world.throttler().revision.policies
+    assert (policies.load_balancing, policies.sticky is None) == ("", "sticky" not in pair)
+    [rejection] = world.rejections
+    assert rejection.reason.count("expected") == 1
+
+
+@pytest.mark.parametrize("name", ["enabled", "port", "target"])
+def test_a_wrong_workload_or_port_is_not_guessed(world: World, name: str) -> None:
+    world.apply(service({name: "No!", "while_waiting": "banner"}))
+    with pytest.raises(RevisionNotFound):
+        world.throttler()
+    assert [each.effect for each in world.rejections] == [Effect.UNUSED]
+
+
+def test_a_service_that_opts_in_with_a_wrong_policy_is_in_use(world: World) -> None:
+    world.apply(service({"enabled": "false"}), service({"while_waiting": "banner"}))
+    assert world.throttler().revision.policies.requests is None
+
+
 def test_an_object_that_is_broken_for_one_dialect_counts_for_the_other(world: World) -> None:
     """Knative's dialect reads no annotations of a Service."""
     world.apply(revision("a"), private("10.0.0.7"))
     address = {"name": "a-private", "namespace": "default"}
-    broken = service({"route": "wrong"}, ports=[{"name": "http", "port": 80}])
+    broken = service({"port": "wrong"}, ports=[{"name": "http", "port": 80}])
     broken["metadata"] |= address
     world.apply(broken)
     found = world.driver.throttler.find("default", "a")
     assert found.backends.service.address == "10.96.0.7:80"
     assert [rejection.name for rejection in world.rejections] == ["a-private"]
-    assert ObjectKey("Service", "default", "a-private") not in world.inventory
+    assert world.rejections[0].effect is Effect.UNUSED
 
 
 def test_a_fault_that_both_dialects_find_is_reported_once(world: World) -> None:

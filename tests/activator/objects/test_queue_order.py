@@ -9,7 +9,8 @@ import pytest
 from activator.discovery.inventory import Inventory
 from activator.discovery.rejections import Rejection
 from activator.knative import revisions
-from activator.objects.fields import ManifestError, root
+from activator.objects.fields import ManifestError, Problems, root
+from activator.objects.policies import unknown
 from activator.plain import annotations as plain
 from tests.activator.discovery.recording import A, RecordingSink, revision
 from throttler.model import FlowKey, QueueOrder
@@ -100,7 +101,7 @@ def test_a_service_has_the_same_annotations() -> None:
         }
     }
     metadata = root(obj, "Service")["metadata"]
-    assert plain.parse(metadata).policies.order == QueueOrder(
+    assert plain.read(metadata, Problems()).policies.order == QueueOrder(
         has_classes=True, trusts_header=True, fair_by=FlowKey(b"x-tenant")
     )
-    assert not plain.unknown(metadata)
+    assert not unknown(metadata["annotations"], plain.KNOWN)

@@ -88,6 +88,10 @@ def read(**annotations: Any) -> RequestPolicies | None:
             RequestPolicies(WhileWaiting((BEAT,)), profile=OPENAI, wait_seconds=900.0),
         ),
         (
+            {"models": " a/b-1, c,c"},
+            RequestPolicies(WhileWaiting((BEAT,)), profile=OPENAI, models=("a/b-1", "c")),
+        ),
+        (
             {"profile": "openai", "while_waiting": "hold"},
             RequestPolicies(WhileWaiting((WaitMode.HOLD,)), profile=OPENAI),
         ),
@@ -138,6 +142,7 @@ def test_each_annotation_is_read(
             )
         ),
         ("profile", "OpenAI", "one of openai"),
+        ("models", "a,ä", "a list of ids of models, as in llama-3-8b,embed"),
         ("wait_seconds", "0", "a number of seconds from 1 to 86400"),
     ],
 )
@@ -146,6 +151,28 @@ def test_an_error_names_annotation_and_allowed_values(name: str, value: Any, all
         read(**{name: value})
     assert found.value.path == f"metadata.annotations[activator.dev/{name.replace('_', '-')}]"
     assert allowed in found.value.problem
+
+
+@pytest.mark.parametrize(
+    ("annotations", "chosen"),
+    [
+        ({"while_waiting": "banner", "wake_methods": "GET"}, WakeRules(methods=(b"GET",))),
+        ({"heartbeat_seconds": "0", "profile": "next", "priority": "c"}, None),
+        # Authorization allows least: no request, each request, no cache.
+        ({"auth_url": "auth.example"}, Authorization("")),
+        ({"auth_url": "auth.example", "auth_cache_seconds": "9"}, Authorization("", False, 9)),
+        ({"auth_url": AUTH, "auth_always": "yes"}, Authorization(AUTH, always=True)),
+        ({"auth_url": AUTH, "auth_cache_seconds": "1h"}, Authorization(AUTH)),
+    ],
+)
+def test_a_wrong_value_has_a_safe_default(
+    annotations: dict[str, str], chosen: WakeRules | Authorization | None
+) -> None:
+    with pytest.raises(ManifestError) as found:
+        read(**annotations)
+    policies = found.value.instead.policies.requests or RequestPolicies()
+    assert policies.waiting is None
+    assert (policies.wake or policies.authorization) == chosen
 
 
 def test_one_error_names_all_wrong_values() -> None:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activator.kpa.rules import Rules
-from activator.objects.fields import Field, ManifestError, root
+from activator.objects.fields import Field, ManifestError, Problems, root
+from activator.objects.policies import unknown
 from activator.plain import annotations as plain
 from activator.plain.annotation_values import (
     ChosenProbe,
@@ -35,8 +36,14 @@ def of(annotations: Any) -> Field:
     return root(obj, "Service")["metadata"]
 
 
+def parse(metadata: Field) -> Annotations:
+    """Return what annotations ask for; raise one error for all wrong values."""
+    problems = Problems()
+    return problems.settle(plain.read(metadata, problems))
+
+
 def test_everything_but_enabled_has_a_default() -> None:
-    assert plain.parse(metadata(enabled="true")) == Annotations()
+    assert parse(metadata(enabled="true")) == Annotations()
     assert Annotations().scale == Rules(100, 0, 0, 1, 300)
 
 
@@ -81,7 +88,7 @@ def test_everything_but_enabled_has_a_default() -> None:
     ],
 )
 def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
-    assert plain.parse(metadata(**texts)) == Annotations(**expected)
+    assert parse(metadata(**texts)) == Annotations(**expected)
 
 
 @pytest.mark.untraced
@@ -126,13 +133,13 @@ def test_an_error_names_object_annotation_and_allowed_values(
     name = list(texts)[-1].replace("_", "-")
     where = f"Service shop/hello: metadata.annotations[activator.dev/{name}]: "
     with pytest.raises(ManifestError, match=f"^{re.escape(where + error)}"):
-        plain.parse(metadata(**texts))
+        parse(metadata(**texts))
 
 
 def test_one_error_names_all_wrong_values_of_a_service() -> None:
     texts = {"owner": "me", "hosts": "a.com", "route": "x", "load_balancing": "y", "hash_key": "z"}
     with pytest.raises(ManifestError) as caught:
-        plain.parse(metadata(min_scale="3", max_scale="2", **texts))
+        parse(metadata(min_scale="3", max_scale="2", **texts))
     text = str(caught.value)
     assert text.startswith("Service shop/hello: metadata.annotations[activator.dev/route]: ")
     assert text.count("Service shop/hello") == 1
@@ -152,7 +159,7 @@ def test_one_error_names_all_wrong_values_of_a_service() -> None:
 @pytest.mark.parametrize("value", ["", " "])
 def test_an_empty_value_is_no_value(value: str) -> None:
     names = (*TABLE, "load-balancing", "hash-key")
-    assert plain.parse(of({plain.PREFIX + name: value for name in names})) == Annotations()
+    assert parse(of({plain.PREFIX + name: value for name in names})) == Annotations()
 
 
 @pytest.mark.parametrize(
@@ -170,16 +177,16 @@ def test_a_misspelt_opt_in_is_an_error(value: object) -> None:
 
 
 def test_a_misspelt_annotation_is_found() -> None:
-    found = plain.unknown(metadata(enabled="true", hosst="x", idle_secs="5", zzzzzzzz="", port="1"))
-    assert found == {
-        "activator.dev/hosst": "activator.dev/hosts",
-        "activator.dev/idle-secs": "activator.dev/idle-seconds",
-        "activator.dev/zzzzzzzz": "",
-    }
+    wrong = metadata(enabled="true", hosst="x", idle_secs="5", zzzzzzzz="", port="1", last="")
+    first, second, third = unknown(wrong["annotations"], plain.KNOWN)
+    assert first.endswith("/hosst' is unknown and has no effect; did you mean activator.dev/hosts?")
+    assert second.endswith("; did you mean activator.dev/idle-seconds?")
+    assert third == "the annotation 'activator.dev/zzzzzzzz' is unknown and has no effect"
 
 
 def test_annotations_of_others_are_left_alone() -> None:
-    assert plain.unknown(of({"activator.device/x": "", "a": 1, "activator.dev/hash-key": ""})) == {}
+    others = of({"activator.device/x": "", "a": 1, 5: "", "activator.dev/hash-key": ""})
+    assert unknown(others["annotations"], plain.KNOWN) == []
 
 
 @given(st.dictionaries(st.sampled_from(sorted(TABLE)), st.text() | st.integers() | st.none()))
@@ -187,7 +194,7 @@ def test_any_value_is_read_or_refused(texts: dict[str, Any]) -> None:
     field = of({plain.PREFIX + name: text for name, text in texts.items()})
     problem = ""
     try:
-        plain.parse(field)
+        parse(field)
     except ManifestError as error:
         problem = str(error)
     assert problem.startswith(

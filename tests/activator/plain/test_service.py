@@ -196,9 +196,9 @@ def test_a_headless_service_can_be_shared() -> None:
         (
             {"hosst": "a.com"},
             {},
-            "activator.dev/hosst is unknown; did you mean activator.dev/hosts",
+            "activator.dev/hosst' is unknown and has no effect; did you mean activator.dev/hosts?",
         ),
-        ({"qqqqqqq": ""}, {}, "the annotation activator.dev/qqqqqqq is unknown"),
+        ({"qqqqqqq": ""}, {}, "the annotation 'activator.dev/qqqqqqq' is unknown"),
         ({}, {"ports": [port(appProtocol="mqtt")]}, "appProtocol mqtt is unknown"),
         ({"route": "takeover"}, {"externalTrafficPolicy": "Local"}, "externalTrafficPolicy Local"),
         ({"route": "takeover"}, {"internalTrafficPolicy": "Local"}, "internalTrafficPolicy Local"),

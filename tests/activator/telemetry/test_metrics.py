@@ -515,6 +515,8 @@ def test_the_total_of_queue_bytes_is_what_counts_against_the_budget():
 
 def test_wrong_keys_and_the_request_log_are_counted(world):
     assert value(world, "activator_config_errors", config_map="config-network") == 29
+    expiry = "activator_certificate_expiry_timestamp_seconds"
+    assert value(world, expiry, listener="https") == 1_800_000_000
     totals = [value(world, f"activator_request_log_{name}_total") for name in ("lines", "failures")]
     assert totals == [31, 37]
     assert value(world, "activator_log_lines_dropped_total", sink="stdout") == 41

@@ -70,11 +70,13 @@ class World:
         self.source: SourceStatus | None = None
         traces = SimpleNamespace(exported=17, dropped={"queue-full": 19})
         self.config_errors = {"config-network": 29}
+        self.certificates: list[str] = []
         self.observers = SimpleNamespace(
             request_log=SimpleNamespace(lines=31, failures=37),
             outputs=SimpleNamespace(dropped={"stdout": 41, "stderr": 43}),
             otel=SimpleNamespace(traces=traces, pushes={"sent": 23}),
             loop_lag=LoopLag(),
+            certificates=SimpleNamespace(expiry={"https": 1_800_000_000.0}),
         )
         self.pod_name = "activator-1"
         self.started_at = self.clock.now - 60
@@ -89,6 +91,9 @@ class World:
 
     def source_status(self) -> SourceStatus | None:
         return self.source
+
+    def certificate_warnings(self) -> list[str]:
+        return self.certificates
 
     def metrics(self) -> Any:
         return self.text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import ssl
+from datetime import UTC, datetime
+from math import inf
 
 import pytest
 import trustme
@@ -12,8 +14,10 @@ from cryptography.hazmat.primitives import serialization
 from activator.settings.tls_parameters import TlsParameters
 from activator.tls.certificates import (
     CertificateError,
+    Certificates,
+    ServerTls,
+    expiry_warning,
     read_certificates,
-    require_clients,
     server_context,
     trust,
 )
@@ -97,8 +101,63 @@ def test_without_memory_files_a_private_one_is_used_and_removed(tmp_path, monkey
 
 
 def test_roots_of_clients_must_be_certificates() -> None:
-    context = server_context(TlsParameters(), CERTIFICATE, KEY)
     with pytest.raises(CertificateError, match="no PEM"):
-        require_clients(context, ssl.CERT_REQUIRED, b"junk")
-    require_clients(context, ssl.CERT_REQUIRED, CA.cert_pem.bytes())
+        server_context(TlsParameters(), CERTIFICATE, KEY, client_ca=b"junk")
+    context = server_context(TlsParameters(), CERTIFICATE, KEY, client_ca=CA.cert_pem.bytes())
     assert context.verify_mode is ssl.CERT_REQUIRED
+
+
+# -- expiry ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("year", [2030, 2049, 2050, 2999])
+def test_a_listener_knows_when_its_certificate_expires_and_not_its_issuer(year: int) -> None:
+    """Certificates have years from 2050 on in another form (RFC 5280 section 4.1.2.5)."""
+    at = datetime(year, 2, 3, 4, 5, 6, tzinfo=UTC)
+    leaf = trustme.CA().issue_cert("x.example", not_after=at)
+    chain = b"text\r\n" + b"".join(blob.bytes() for blob in leaf.cert_chain_pems)
+    tls = ServerTls(server_context(TlsParameters(), chain, leaf.private_key_pem.bytes()))
+    assert tls.expires == at.timestamp()
+    tls.replace(server_context(TlsParameters(), CERTIFICATE, KEY))
+    assert tls.expires != at.timestamp()
+
+
+def test_a_certificate_has_a_warning_from_thirty_days_on() -> None:
+    at = datetime(2026, 12, 31, 12, tzinfo=UTC).timestamp()
+    day = 86_400
+    rows = [
+        (30.1, ""),
+        (29.9, "expires on 2026-12-31 12:00 UTC, in 30 days: renew it"),
+        (0.2, "expires on 2026-12-31 12:00 UTC, in 0 days: renew it"),
+        (
+            -2,
+            "expired on 2026-12-31 12:00 UTC, 2 days ago: clients that verify it refuse it, and "
+            "the activator still presents it",
+        ),
+    ]
+    for left, text in rows:
+        what = "the certificate of the listener https "
+        assert expiry_warning("https", at, at - left * day) == (text and what + text)
+    assert expiry_warning("https", inf, at) == ""
+
+
+def test_a_warning_is_logged_once_a_day_and_for_a_new_certificate(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    at = datetime(2030, 2, 3, 4, 5, 6, tzinfo=UTC)
+    leaf = trustme.CA().issue_cert("x.example", not_after=at)
+    chain = leaf.cert_chain_pems[0].bytes()
+    certificates, end, day = Certificates(), at.timestamp(), 86_400
+    certificates.log(end)
+    certificates["https"] = ServerTls(
+        server_context(TlsParameters(), chain, leaf.private_key_pem.bytes())
+    )
+    assert certificates.expiry == {"https": end}
+    for left in (31, 30, 29.1, 29.1, 28.1, -1.1, -1.1):
+        certificates.log(end - left * day)
+    assert [each.levelname for each in caplog.records] == ["WARNING"] * 3 + ["ERROR"]
+    assert caplog.messages[-1].startswith("the certificate of the listener https expired on 2030-")
+    certificates["https"].replace(server_context(TlsParameters(), CERTIFICATE, KEY))
+    caplog.clear()
+    certificates.log(certificates.expiry["https"] - 1)
+    assert len(caplog.records) == 1

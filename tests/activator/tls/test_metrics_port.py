@@ -9,7 +9,8 @@ import pytest
 import trustme
 
 from activator.settings.config import load
-from activator.tls.metrics_port import MetricsTls, MetricsTlsError, metrics_tls
+from activator.tls.files import FileTls, TlsFileError
+from activator.tls.metrics_port import metrics_tls
 from tests.handshakes import error_of
 
 CA = trustme.CA()
@@ -29,11 +30,11 @@ def write(folder: Path, ca: trustme.CA = CA) -> dict[str, str]:
     }
 
 
-def made(folder: Path, **flags: str) -> MetricsTls | None:
+def made(folder: Path, **flags: str) -> FileTls | None:
     return metrics_tls(load("local", {"manifests": str(folder), **flags}, {}))
 
 
-def greet(tls: MetricsTls, ca: trustme.CA = CA, *, known: bool = False) -> str:
+def greet(tls: FileTls, ca: trustme.CA = CA, *, known: bool = False) -> str:
     """Handshake in memory; return the error, or nothing."""
     return error_of(tls.context, ca, CA if known else None)
 
@@ -55,7 +56,7 @@ def test_replaced_files_count_from_the_next_handshake_on(
     (tmp_path / "tls.crt").write_text("junk")
     os.utime(tmp_path / "tls.crt", (1, 1))
     assert greet(tls, other) == ""
-    assert "the last files stay in force" in caplog.text
+    assert "the last certificate of the listener stays in force" in caplog.text
     (tmp_path / "tls.crt").unlink()
     assert greet(tls, other) == ""
 
@@ -84,8 +85,8 @@ def test_clients_show_a_certificate_where_they_must(
 def test_files_that_cannot_be_used_end_the_start_and_are_named(tmp_path: Path, name: str) -> None:
     flags = write(tmp_path)
     (tmp_path / name).write_text("junk")
-    with pytest.raises(MetricsTlsError, match=rf"TLS on the metrics port .*{name}.*no PEM"):
+    with pytest.raises(TlsFileError, match=rf"TLS on the metrics port, by .*{name}.*no PEM"):
         made(tmp_path, **flags)
     (tmp_path / name).unlink()
-    with pytest.raises(MetricsTlsError, match="No such file"):
+    with pytest.raises(TlsFileError, match="No such file"):
         made(tmp_path, **flags)

@@ -261,6 +261,24 @@ async def test_no_decision_means_503(
     assert world.failures().last.reason.value == "not-authorized"
 
 
+async def test_with_a_wrong_url_no_request_may_start_a_pod(
+    world: World, authorizer: Authorizer, server: AuthServer
+) -> None:
+    """A revision that had this value at the start of the activator has no last good state."""
+    policy = Authorization("")
+    world.revise(policies=Policies(requests=RequestPolicies(authorization=policy)))
+    got = await world.ask()
+    assert (got.status, ever(world)) == (503, 0)
+    why = b"the annotation activator.dev/auth-url has a wrong value"
+    assert got.get(b"activator-reason") == b"not-authorized; " + why
+    await world.serving(policies=Policies(requests=RequestPolicies(authorization=policy)))
+    assert (await world.ask()).status == 200  # as with a right value, since no request waits
+    policy = Authorization("", always=True)
+    world.revise(policies=Policies(requests=RequestPolicies(authorization=policy)))
+    assert (await world.ask()).status == 503
+    assert not server.requests
+
+
 async def test_without_an_authorizer_nothing_is_allowed(world: World, server: AuthServer) -> None:
     world.revise(policies=asking(server))
     assert (await world.ask()).status == 503

@@ -19,6 +19,8 @@ JSON = b"Content-Type: application/json\r\n"
 KEY_A = b"Authorization: Bearer a\r\n"
 KEY_B = b"Authorization: Bearer b\r\n"
 ACCEPT = b"Accept: application/json\r\n"
+#: Fields that an ingress or a browser adds, different for each client.
+HOPS = b"X-Forwarded-For: 10.0.0.1\r\nForwarded: for=10.0.0.1\r\nCookie: a=b\r\nX-Real-Ip: ::\r\n"
 
 
 def models(fields: bytes = KEY_A, target: bytes = b"/v1/models") -> bytes:
@@ -77,7 +79,7 @@ async def test_the_last_list_answers_while_no_pod_is_usable(world: World) -> Non
     await world.clock_moves(100)
     client = await world.client()
     for _ in range(2):
-        client.send(models(KEY_A + b"User-Agent: another\r\nX-Request-Id: 2\r\n"))
+        client.send(models(KEY_A + b"User-Agent: another\r\nX-Request-Id: 2\r\n" + HOPS))
         answer = await client.answer()
         assert (answer.status, answer.body) == (200, LIST)
         assert answer.get(b"content-type") == b"application/json"
@@ -88,13 +90,14 @@ async def test_the_last_list_answers_while_no_pod_is_usable(world: World) -> Non
     assert world.counters().outcomes["asleep"] == 3
 
 
-async def test_a_list_is_for_equal_requests_only(world: World) -> None:
+async def test_a_list_is_for_one_tenant_only(world: World) -> None:
     await world.serving(answer=ok(LIST, JSON), policies=POLICIES)
     await world.ask(models())
     await asleep(world)
     others = [
-        *(b"", KEY_B, KEY_A + b"Cookie: a=b\r\n", KEY_A + b"X-Tenant: 1\r\n"),
-        *(KEY_A + b"X-Forwarded-For: 10.0.0.1\r\n", KEY_A * 2, b"Proxy-" + KEY_A),
+        *(b"", KEY_B, KEY_A * 2, b"Proxy-" + KEY_A, KEY_A + b"X-Api-Key: a\r\n"),
+        *(KEY_A + b"api-key: a\r\n", KEY_A + b"X-Forwarded-Host: other.example.com\r\n"),
+        *(KEY_A + b"OpenAI-Organization: o\r\n", KEY_A + b"OpenAI-Project: p\r\n"),
     ]
     for fields in others:
         assert (await world.ask(models(fields))).status == 503
@@ -121,6 +124,7 @@ async def test_which_responses_are_kept() -> None:
         (ok(LIST, JSON + b"Cache-Control: max-age=1, NO-STORE\r\n"), False),
         (ok(LIST, JSON + b'Cache-Control: private="x"\r\n'), False),
         (ok(LIST, JSON + b"Vary: Accept-Language\r\n"), False),
+        (ok(LIST, JSON + b"Vary: Cookie\r\n"), False),
         (ok(LIST, JSON + b"Vary: *\r\n"), False),
         (ok(LIST, JSON + b"Set-Cookie: a=b\r\n"), False),
         (ok(LIST, JSON).replace(b"200 OK", b"404 No"), False),
@@ -156,6 +160,42 @@ async def test_no_list_is_kept_beside_an_authorization_server(world: World) -> N
     policies = RequestPolicies(profile=Profile.OPENAI, authorization=server)
     world.revise(policies=Policies(requests=policies))
     assert (await world.ask(models())).status == 503
+
+
+async def test_the_models_of_the_annotation_answer_while_no_pod_is_usable(
+    http2: Http2World,
+) -> None:
+    """Unlike a kept list, also after a restart, at each activator, and for each tenant."""
+    world = http2.world
+    ids = ("meta/llama-3", 'a"b')
+    named = RequestPolicies(profile=Profile.OPENAI, models=ids)
+    world.revise(policies=Policies(requests=named))
+    answer = await world.ask(models())
+    for fields in (b"", KEY_B + HOPS):
+        answer = await world.ask(models(fields, b"/v1/models?limit=1"))
+        assert (answer.status, answer.get(b"content-type")) == (200, b"application/json")
+        assert answer.get(b"activator-reason") == b"asleep; the models of the annotation"
+        assert (answer.get(b"age"), answer.get(b"cache-control")) == (None, b"no-store")
+        listed = json.loads(answer.body)
+        assert listed["object"] == "list"
+        assert [each["id"] for each in listed["data"]] == list(ids)
+        assert {each["object"] for each in listed["data"]} == {"model"}
+    client = await http2.client()
+    assert (await client.answer(client.ask(b"/v1/models"))).body == answer.body
+    assert world.waiting == world.prober.hurried == 0
+    assert (await world.ask(request(b"/health"))).status == 503
+    await world.serving(answer=ok(LIST, JSON), policies=Policies(requests=named))
+    assert (await world.ask(models())).body == LIST
+    await asleep(world)
+    assert (await world.ask(models())).body == answer.body
+
+
+async def test_a_server_that_decides_about_each_request_protects_the_models(world: World) -> None:
+    for always, status in ((False, 200), (True, 503)):
+        server = Authorization("http://127.0.0.1:1/", always=always)
+        named = RequestPolicies(profile=Profile.OPENAI, authorization=server, models=("m",))
+        world.revise(policies=Policies(requests=named))
+        assert (await world.ask(models())).status == status
 
 
 async def test_http2_gets_the_list_of_http1(http2: Http2World) -> None:

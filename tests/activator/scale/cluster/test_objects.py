@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from activator.discovery.rejections import Rejection
+from activator.discovery.rejections import Effect, Rejection
 from activator.objects.fields import ObjectKey, root
 from activator.scale.cluster.objects import Objects
 
@@ -78,7 +78,7 @@ def test_a_broken_object_keeps_its_last_state_and_is_reported_once() -> None:
     world.replace(deployment(version=3, value=5))
     assert world.view.values == {"a": "good"}
     (rejection,) = world.rejections
-    assert rejection.kept
+    assert rejection.effect is Effect.KEPT
     assert "shop/a" in rejection.reason
     assert len(world.objects.rejected) == 1
     world.objects.apply(deployment(version=4, value="well"))

@@ -35,15 +35,34 @@ async def test_wrong_annotations_are_events_whether_there_was_a_good_state_or_no
 ) -> None:
     async with cluster(tmp_path) as kube:
         await kube.add("hello")
-        await kube.add("never", max_scale="many")
+        await kube.add("never", port="No!")
         async with leader(kube) as running:
             await elapse(1)
-            assert "max-scale" in (await events(kube))["service-refused"]["note"]
+            assert "port" in (await events(kube))["service-refused"]["note"]
             await kube.annotate("hello", min_scale="few")
             await elapse(1)
-            assert "min-scale" in (await events(kube))["service-warning"]["note"]
+            note = (await events(kube))["service-warning"]["note"]
+            assert "min-scale" in note
+            assert note.endswith("; its last good state stays in force")
             view = await running.service("never")
             assert view["reason"] == "service-refused"
+
+
+async def test_a_wrong_policy_at_the_start_is_an_event_and_the_service_is_scaled(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as kube:
+        await kube.add(while_waiting="banner", route="next-version")
+        async with leader(kube) as running, running.activator() as activator:
+            await activator.report(1)
+            await elapse(3)
+            note = (await events(kube))["service-warning"]["note"]
+            assert "[activator.dev/while-waiting]: expected" in note
+            assert "[activator.dev/route]: expected" in note
+            assert note.endswith(
+                "; it has no last good state, so each wrong annotation has a safe default"
+            )
+            assert kube.replicas() == 1
 
 
 async def test_a_healthy_service_has_no_events(tmp_path: Path) -> None:

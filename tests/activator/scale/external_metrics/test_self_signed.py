@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from activator.scale.external_metrics.self_signed import self_signed
-from activator.scale.listeners.tls_files import TlsFileError, context
+from activator.tls.files import TlsFileError, context
 from tests.handshakes import handshake
 
 

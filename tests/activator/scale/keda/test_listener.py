@@ -14,9 +14,9 @@ import trustme
 from activator.scale.keda import externalscaler_pb2 as wire
 from activator.scale.keda.listener import KedaListener, KedaListenError
 from activator.scale.keda.server import ExternalScaler
-from activator.scale.listeners.tls_files import TlsFileError, TlsFiles
 from activator.scale.publishing.board import Board
 from activator.scale.reports.load import Loads, Name
+from activator.tls.files import TlsFileError, TlsFiles
 
 CA, OTHER = trustme.CA(), trustme.CA()
 REF = wire.ScaledObjectRef(name="x", namespace="shop", scalerMetadata={"service": "hello"})

@@ -12,7 +12,6 @@ import pytest
 from activator.scale.keda import externalscaler_pb2 as wire
 from activator.scale.keda import part as keda_part
 from activator.scale.listeners.http_server import ListenError
-from activator.scale.settings import load
 from tests.activator.scale.world import Running, cluster, scaler
 from tests.conftest import on_uvloop
 
@@ -65,11 +64,3 @@ async def test_a_port_in_use_names_the_setting(tmp_path: Path) -> None:
         with pytest.raises(ListenError, match="--grpc-port"):
             async with scaler(kube, parts=[keda_part.make], grpc_port=str(port)):
                 pass
-
-
-def test_without_a_certificate_there_is_no_tls() -> None:
-    environ = {"SYSTEM_NAMESPACE": "a"}
-    assert keda_part.tls_files(load({}, environ)) is None
-    files = keda_part.tls_files(load({"grpc_tls_cert": "c", "grpc_tls_key": "k"}, environ))
-    assert files is not None
-    assert (str(files.certificate), files.client_ca) == ("c", None)

@@ -149,19 +149,20 @@ async def test_a_change_of_the_leader_leaves_a_sleeping_service_its_endpoints(
         assert await addresses(kube) == ["10.1.0.1"]
 
 
+@pytest.mark.parametrize("wrong", [{"route": "next-version"}, {"port": "No!"}])
 async def test_a_service_that_cannot_be_read_after_a_restart_keeps_its_slice(
-    tmp_path: Path,
+    wrong: dict[str, str], tmp_path: Path
 ) -> None:
     async with cluster(tmp_path) as kube:
         await kube.list_activators("10.1.0.1")
         await kube.add(route="takeover")
         async with leader(kube, "scale-1"):
             await elapse(5)
-        await kube.annotate(idle_seconds="soon")
+        await kube.annotate(**wrong)
         async with leader(kube, "scale-2") as running:
             await elapse(60)
             assert await addresses(kube) == ["10.1.0.1"]
-            assert "idle-seconds" in (await running.service())["detail"]
-            await kube.annotate(idle_seconds="20", route="shared")
+            assert next(iter(wrong)) in str(await running.service())
+            await kube.annotate(**{**dict.fromkeys(wrong, ""), "route": "shared"})
             await elapse(5)
             assert await find(kube) is None

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from activator.objects.fields import ManifestError, ObjectKey
+from activator.plain.annotation_values import Owner
 from activator.scale.reports.load import Name
 from activator.scale.workloads.services import Services
 
@@ -98,20 +99,41 @@ def test_a_wrong_annotation_keeps_the_last_state() -> None:
     assert joined.service.asks.scale.max_scale == 3
     (warning,) = joined.service.warnings
     assert "max-scale" in warning
-    assert "the last good state stays in force" in warning
+    assert "its last good state stays in force" in warning
     world.put(enabled="true", **{"max-scale": "4"})
     joined = world.services.get(HELLO)
     assert joined is not None
     assert joined.service.warnings == ()
 
 
-def test_a_service_that_was_never_valid_is_refused_with_the_reason() -> None:
+def test_a_wrong_policy_of_the_first_state_has_its_default() -> None:
     world = World()
+    for wrong in ({"max-scale": "many"}, {"owner": "Keda"}, {"route": "next-version"}):
+        with pytest.raises(ManifestError):
+            world.put(enabled="true", **{"idle-seconds": "7"}, **wrong)
+        joined = world.services.get(HELLO)
+        assert joined is not None
+        asks = joined.service.asks
+        assert (joined.service.refused, asks.scale.idle, asks.scale.max_scale) == ("", 7, 0)
+        # No owner removes replicas if another one may, or if the load may be unseen.
+        assert asks.owner is (Owner.SELF if "max-scale" in wrong else Owner.NONE)
+        (warning,) = joined.service.warnings
+        assert all(name in warning for name in wrong)
+        assert "each wrong annotation has a safe default" in warning
     with pytest.raises(ManifestError):
-        world.put(enabled="true", **{"max-scale": "many"})
+        world.put(enabled="true", port="No!")
     joined = world.services.get(HELLO)
     assert joined is not None
-    assert "max-scale" in joined.service.refused
+    assert joined.service.port is not None
+
+
+def test_a_service_whose_port_was_never_valid_is_refused_with_the_reason() -> None:
+    world = World()
+    with pytest.raises(ManifestError):
+        world.put(enabled="true", port="No!", **{"max-scale": "3"})
+    joined = world.services.get(HELLO)
+    assert joined is not None
+    assert "port" in joined.service.refused
     assert joined.service.asks.scale.max_scale == 0
     world.services.remove(SERVICE)
     assert world.services.get(HELLO) is None

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import logging
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from activator.settings.tls_parameters import TlsParameters
-from activator.tls.certificates import CertificateError, ServerTls, require_clients, server_context
+from activator.settings.tls_parameters import TlsParameterError, TlsParameters
+from activator.tls.certificates import CertificateError, ServerContext, ServerTls, server_context
 
 logger = logging.getLogger(__name__)
 
-_PARAMETERS: Final = TlsParameters(min_version="1.2")
+#: Returns the context of a listener; see ``server_context``.
+context: Final = partial(server_context, TlsParameters(min_version="1.2"))
 
 
 class TlsFileError(Exception):
@@ -31,11 +34,13 @@ class TlsFiles:
         certificate: PEM, the server's certificate first, then its chain.
         key: PEM, not encrypted.
         client_ca: PEM, the CA certificates for clients; None to accept any client.
+        what: begins the text of an error.
     """
 
     certificate: Path
     key: Path
     client_ca: Path | None = None
+    what: str = "TLS"
 
     def __str__(self) -> str:
         return ", ".join(map(str, self._all()))
@@ -60,25 +65,21 @@ class TlsFiles:
         """
         try:
             certificate, key, *ca = (file.read_bytes() for file in self._all())
-            context(certificate, key, ca[0] if ca else None)
+            context(certificate, key, client_ca=ca[0] if ca else None)
         except (OSError, CertificateError) as error:
-            raise TlsFileError(f"TLS ({self}): {error}") from None
+            raise self.error(error) from None
         return certificate, key, ca[0] if ca else None
 
+    def error(self, why: Exception) -> TlsFileError:
+        """Return the error for these files."""
+        return TlsFileError(f"{self.what} ({self}): {why}")
 
-def context(certificate: bytes, key: bytes, client_ca: bytes | None = None) -> ssl.SSLContext:
-    """Return the context of a listener.
 
-    Arguments:
-        certificate, key, client_ca: PEM, as in ``TlsFiles``.
-
-    Raises:
-        CertificateError: they cannot be used.
-    """
-    made = server_context(_PARAMETERS, certificate, key)
-    if client_ca is not None:
-        require_clients(made, ssl.CERT_REQUIRED, client_ca)
-    return made
+def tls_files(certificate: str, key: str, client_ca: str, what: str = "TLS") -> TlsFiles | None:
+    """Return the files with these names; None without a certificate or a key."""
+    if not certificate or not key:
+        return None
+    return TlsFiles(Path(certificate), Path(key), Path(client_ca) if client_ca else None, what)
 
 
 class FileTls(ServerTls):
@@ -86,26 +87,32 @@ class FileTls(ServerTls):
 
     Arguments:
         files: of the listener.
+        make: returns the context, as ``context``.
     """
 
-    def __init__(self, files: TlsFiles) -> None:
+    def __init__(self, files: TlsFiles, make: Callable[..., ServerContext] = context) -> None:
         """Read the files.
 
         Raises:
             TlsFileError: they cannot be used.
         """
         self._files = files
+        self._make = make
         try:
             self._seen = files.look()
-        except OSError as error:
-            raise TlsFileError(f"TLS ({files}): {error}") from None
-        super().__init__(context(*files.read()))
+            super().__init__(self._load())
+        except (OSError, TlsParameterError) as error:
+            raise files.error(error) from None
+
+    def _load(self) -> ServerContext:
+        certificate, key, client_ca = self._files.read()
+        return self._make(certificate, key, client_ca=client_ca)
 
     def _choose(self, handshake: ssl.SSLObject, name: str, listener: ssl.SSLContext) -> None:
         try:
             if (now := self._files.look()) != self._seen:
                 self._seen = now
-                self.replace(context(*self._files.read()))
+                self.replace(self._load())
         except (OSError, TlsFileError) as error:
-            logger.warning("external metrics: the last certificate stays in force: %s", error)
+            logger.warning("the last certificate of the listener stays in force: %s", error)
         super()._choose(handshake, name, listener)

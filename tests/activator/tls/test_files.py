@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from activator.scale.listeners.tls_files import FileTls, TlsFileError, TlsFiles
+from activator.tls.files import FileTls, TlsFileError, TlsFiles, tls_files
 from tests.activator.scale.keda.test_listener import CA, OTHER, write
 from tests.handshakes import error_of
 
@@ -31,7 +31,7 @@ def test_a_broken_certificate_leaves_the_last_one_in_force(
     tls = FileTls(write(tmp_path))
     (tmp_path / "tls.crt").write_text("broken")
     assert greet(tls, CA) == ""
-    assert "the last certificate stays in force: TLS" in caplog.text
+    assert "the last certificate of the listener stays in force: TLS" in caplog.text
     (tmp_path / "tls.crt").unlink()
     assert greet(tls, CA) == ""
 
@@ -54,3 +54,11 @@ def test_unusable_files_are_an_error(tmp_path: Path, broken: str, content: str |
 def test_the_text_names_all_files() -> None:
     assert str(TlsFiles(Path("a"), Path("b"))) == "a, b"
     assert str(TlsFiles(Path("a"), Path("b"), Path("c"))) == "a, b, c"
+
+
+def test_without_a_certificate_or_a_key_there_is_no_tls() -> None:
+    assert tls_files("", "", "") is tls_files("c", "", "") is tls_files("", "k", "ca") is None
+    assert tls_files("c", "k", "") == TlsFiles(Path("c"), Path("k"))
+    assert tls_files("c", "k", "ca", "TLS of x") == TlsFiles(
+        Path("c"), Path("k"), Path("ca"), "TLS of x"
+    )
