@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import final
 
-from activator.plain.annotation_values import Route
 from activator.plain.annotations import Annotations
 from activator.scale.decisions.effects import Guard
 from activator.scale.decisions.findings import Reason
