@@ -363,6 +363,11 @@ class RevisionThrottler:
         if self.outdated:
             return self._rebuild(Changes(), now)
         limiter = self.slots.limiter
+        if limiter is not None and not self.breaker.waiting and limiter.release_at < inf:
+            if now < limiter.release_at:
+                self.queue.slow_start.arm(now, limiter.release_at - now)
+            else:
+                limiter.release(now)
         for pod in self.slots.pods:
             if pod.in_flight >= pod.limit:
                 if limiter is None or pod.ejection.half_open:
