@@ -310,14 +310,14 @@ class Throttler:
         """Pass a revision this activator's position among its activators.
 
         While the list lacks this activator, the last known share stays (Knative: the same). Its
-        address is removed, for example, while the revision serves without activators. A plain
-        Service then has no shares.
+        address is removed, for example, while the revision serves without activators, or while
+        this activator ends. A plain Service whose list is empty has no shares.
         """
         revision = throttler.revision
         addresses = self._activators.get(revision.id, {}).get(revision.protocol, ())
         share = infer_share(self._own_ip, addresses)
-        if share is None and not revision.behind_queue_proxy:
-            share = ActivatorShare()  # no takeover slice lists it, so no activator shares the pods
+        if not (addresses or revision.behind_queue_proxy):
+            share = ActivatorShare()
         if share is None or share == throttler.share:
             return None
         return throttler.set_share(share, now)

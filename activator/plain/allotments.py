@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from activator.objects.addresses import ip_of
 from activator.objects.fields import Field, root
 from activator.plain.slices import SERVICE_LABEL, is_takeover
 
@@ -25,16 +24,12 @@ class Allotment(NamedTuple):
         service: the name of the Service, in the namespace of the slice.
         port: where the activators listen for this Service alone; 0 if the annotation is wrong.
         is_empty: whether the slice lists no activator, so that new connections reach the pods.
-        is_ipv6: the family of its addresses.
-        activators: the addresses of activators that it lists.
     """
 
     created: str
     service: str
     port: int
     is_empty: bool
-    is_ipv6: bool = False
-    activators: frozenset[str] = frozenset()
 
 
 def parse(obj: object) -> Allotment | None:
@@ -55,12 +50,6 @@ def parse(obj: object) -> Allotment | None:
         metadata["labels"].at(SERVICE_LABEL).text(),
         port_of(metadata),
         not slice_["endpoints"].sequence(),
-        slice_["addressType"].text() == "IPv6",
-        frozenset(
-            ip_of(address)
-            for endpoint in slice_["endpoints"].items()
-            for address in endpoint["addresses"].items()
-        ),
     )
 
 

@@ -294,6 +294,13 @@ class Settings:
         "The address in the activator's own manifests; a laptop has no scaler.",
         local="", commands=("run", "local"), empty_is_value=True,
     )
+    activators: tuple[str, str] = setting(
+        values.SERVICE, "ACTIVATOR_ACTIVATORS", CLUSTER, defaults.ACTIVATORS,
+        "The Service whose EndpointSlices list the activators. They share the pods of a Service "
+        "with the annotation `activator.dev/container-concurrency`.",
+        "The Service of the manifests.",
+        commands=("run",),
+    )
     scaler_page_url: str = setting(
         values.url("http", "https", empty="no link"), "ACTIVATOR_SCALER_PAGE_URL", CLUSTER, "",
         "Address of the scaler's page for browsers, to which the dashboard links.",

@@ -109,7 +109,7 @@ def test_a_client_with_two_errors_a_second_costs_no_throughput() -> None:
 
 
 def grown(one: One, pod: PodTracker) -> list[Ticket]:
-    """Let the limit of a pod double twice; return all requests, of which some wait."""
+    """Let the limit of a pod double twice; return all requests."""
     tickets = one.requests(400)
     while pod.limit < 4 * FIRST:
         one.now += 0.01

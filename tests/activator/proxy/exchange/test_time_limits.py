@@ -455,7 +455,7 @@ async def test_a_stream_of_grpc_has_the_deadline_of_its_client_alone(http2, spec
 
 
 async def test_a_time_out_of_zero_is_no_limit_for_a_service(world):
-    found = parse(service({"timeout_seconds": "0"}))
+    found: Any = parse(service({"timeout_seconds": "0"}))
     client, pod = await asked(world, timeout=revision_of(found, found.port, None).timeout)
     await world.clock_moves(1_000_000)
     pod.write(ok(b"late"))
