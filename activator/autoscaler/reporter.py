@@ -106,11 +106,8 @@ class StatReporter:
         self._pass_on([poke_of(revision_id)])
 
     def _pass_on(self, stats: list[Stat]) -> None:
-        if any(self._passes_on(stat.revision_id) for stat in stats):
-            stats = [
-                Stat(stat.revision_id, 0.0, 0) if self._passes_on(stat.revision_id) else stat
-                for stat in stats
-            ]
+        others = self._passes_on
+        stats = [Stat(s.revision_id, 0.0, 0) if others(s.revision_id) else s for s in stats]
         for index, sink in enumerate(self._sinks):
             try:
                 sink(stats)

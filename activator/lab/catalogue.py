@@ -27,7 +27,6 @@ from activator.lab.scenarios import (
     plain_sleep,
     plain_takeover,
     plain_ten_times,
-    plain_two_activators,
     plain_two_owners,
     probes_of_others,
     readiness,
@@ -71,7 +70,6 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     admission.SCENARIO,
     event_stream.SCENARIO,
     adaptive_limit.SCENARIO,
-    plain_two_activators.SCENARIO,
 )
 
 

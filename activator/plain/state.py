@@ -249,7 +249,7 @@ class Services:
             self._changed.update(dict.fromkeys(self._known))
 
     def _set_activators(self, id_: RevisionID, known: _Known, port: Port) -> None:
-        """Pass on the activators, of which each has its share of the pods."""
+        """Pass on the activators: each has its share of the pods."""
         if known.activators != self._activators:
             self._sink.set_activators(id_, {port.protocol: self._activators})
             known.activators = self._activators

@@ -380,16 +380,11 @@ def test_a_client_without_a_known_revision_may_come_again_in_seconds() -> None:
 class TestSharesOfServices:
     SHOP = RevisionID("default", "shop", RevisionKind.SERVICE)
 
-    def world(self, own_ip: str = "10.9.0.1", limit: int = 1) -> Many:
-        many = Many(own_ip=own_ip)
-        many.throttler.set_revision(revision(limit, id=self.SHOP, behind_queue_proxy=False), 0.0)
+    def world(self) -> Many:
+        many = Many(own_ip="10.9.0.1")
+        many.throttler.set_revision(revision(1, id=self.SHOP, behind_queue_proxy=False), 0.0)
         many.pass_all(many.set_endpoints(["10.0.0.1:80", "10.0.0.2:80"], id=self.SHOP))
         return many
-
-    def sent(self, many: Many) -> str:
-        """Return where a request goes."""
-        pod = many.request(self.SHOP).pod
-        return "" if pod is None else pod.address
 
     def list_activators(self, many: Many, *ips: str) -> None:
         many.throttler.set_activators(self.SHOP, {HTTP1: ips}, many.now)
@@ -402,47 +397,6 @@ class TestSharesOfServices:
         assert first.pod.address == "10.0.0.1:80"
         assert second.state is QUEUED
         assert many.find(self.SHOP).capacity() == 1
-
-    def test_without_a_pod_of_its_own_an_activator_sends_requests_to_the_one_that_has_it(
-        self,
-    ) -> None:
-        """The owner alone counts them, so the limit of the pod holds."""
-        many = self.world("10.9.0.2")
-        many.pass_all(many.set_endpoints(["10.0.0.1:80"], id=self.SHOP))
-        self.list_activators(many, "10.9.0.1", "10.9.0.2")
-        assert [self.sent(many) for _ in range(3)] == 3 * ["10.9.0.1:8012"]
-        assert many.find(self.SHOP).passes_on
-        assert many.find(self.SHOP).capacity_terms().sentence == (
-            "fewer pods than activators: activator 2 of 2 sends requests to activator 10.9.0.1:8012"
-        )
-        many.pass_all(many.set_endpoints(["10.0.0.1:80", "10.0.0.2:80"], id=self.SHOP))
-        assert self.sent(many) == "10.0.0.2:80"
-        assert not many.find(self.SHOP).passes_on
-        many.set_endpoints([], id=self.SHOP)
-        assert many.request(self.SHOP).state is QUEUED
-
-    @pytest.mark.parametrize("limit", [0, 1])
-    def test_the_first_activator_and_pods_without_a_limit_need_no_other(self, limit: int) -> None:
-        many = self.world("10.9.0.1" if limit else "10.9.0.2", limit)
-        many.pass_all(many.set_endpoints(["10.0.0.1:80"], id=self.SHOP))
-        self.list_activators(many, "10.9.0.1", "10.9.0.2")
-        assert self.sent(many) == "10.0.0.1:80"
-
-    def test_an_activator_that_refuses_requests_gets_none_until_it_listens(self) -> None:
-        many = self.world("10.9.0.2")
-        many.pass_all(many.set_endpoints(["10.0.0.1:80"], id=self.SHOP))
-        self.list_activators(many, "10.9.0.1", "10.9.0.2")
-        throttler, ticket = many.find(self.SHOP), many.request(self.SHOP)
-        peer = ticket.pod
-        assert peer is not None
-        changes = throttler.connect_failed(peer, "connection refused", many.now)
-        assert changes is not None
-        assert changes.probe == [peer]
-        assert throttler.requeue(ticket, many.now).assigned == [ticket]
-        assert ticket.pod is not None
-        assert ticket.pod.address == "10.0.0.1:80"
-        throttler.probe_passed(peer, peer.epoch, many.now)
-        assert self.sent(many) == "10.9.0.1:8012"
 
     def test_an_activator_that_is_not_listed_keeps_its_share(self) -> None:
         """Its Service does not list it while it ends."""
