@@ -238,6 +238,20 @@ def test_a_limit_is_released_when_no_request_has_waited_for_long() -> None:
     assert one.now >= began + RELEASE_AFTER - UNMEASURED
 
 
+def test_an_observed_limit_is_released_by_the_next_request() -> None:
+    """No timer follows limits that only people see."""
+    one, [pod] = world(OBSERVE)
+    adaptive = one.throttler.slots.adaptive
+    assert adaptive is not None
+    for ticket in one.requests(2 * FIRST):
+        one.release(ticket)
+    assert one.now < adaptive.release_at <= one.now + RELEASE_AFTER
+    one.now += RELEASE_AFTER
+    respond(one, one.request(), 0.05)
+    assert adaptive.release_at == float("inf")
+    assert adaptive.limit_of(pod) == FIRST
+
+
 def test_streams_and_requests_that_clients_still_send_do_not_count() -> None:
     one, [pod] = world(ON)
     adaptive = one.throttler.slots.adaptive

@@ -66,3 +66,29 @@ def test_an_activator_that_refuses_requests_gets_none_until_it_listens() -> None
     assert ticket.pod.address == "10.0.0.1:80"
     throttler.probe_passed(peer, peer.epoch, many.now)
     assert sent(many) == "10.9.0.1:8012"
+
+
+def test_the_backend_ends_with_its_last_request() -> None:
+    many = world("10.9.0.2")
+    list_both(many)
+    busy, pods = many.request(SHOP), ["10.0.0.1:80", "10.0.0.2:80"]
+    peer = busy.pod
+    listed = many.set_endpoints(pods, id=SHOP)
+    assert not listed.gone
+    many.pass_all(listed)
+    changes = many.find(SHOP).release(busy, many.now)
+    assert changes is not None
+    assert changes.gone == [peer]
+    many.set_endpoints(pods[:1], id=SHOP)
+    idle = many.request(SHOP).pod
+    assert idle is not None
+    assert idle is not peer
+
+
+def test_an_idle_backend_ends_at_once() -> None:
+    many = world("10.9.0.2")
+    list_both(many)
+    changes = many.throttler.set_activators(SHOP, {HTTP1: ["10.9.0.2"]}, many.now)
+    assert changes is not None
+    assert [pod.address for pod in changes.gone] == ["10.9.0.1:8012"]
+    assert sent(many) == "10.0.0.1:80"
