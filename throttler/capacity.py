@@ -7,7 +7,7 @@ pkg/activator/net/throttler.go.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 #: The largest limit of a pod or a revision (Knative: revisionMaxConcurrency).
@@ -35,12 +35,13 @@ class ActivatorShare:
     Attributes:
         index: from 0; -1 while the public Endpoints do not list this activator, which then uses all
             pods.
-        count: number of activators; addresses: ``ip:port`` of each, in order.
+        count: number of activators.
+        addresses: ``ip:port`` of each, in order; they are no part of the position.
     """
 
     index: int = -1
     count: int = 0
-    addresses: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = field(default=(), compare=False)
 
 
 def infer_share(own_ip: str, addresses: Collection[str], port: int = 8012) -> ActivatorShare | None:

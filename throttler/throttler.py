@@ -326,7 +326,9 @@ class Throttler:
         share = infer_share(self._own_ip, addresses, self._port)
         if not (addresses or revision.behind_queue_proxy):
             share = ActivatorShare()
-        if share is None or share == throttler.share:
+        if share is None:
+            return None
+        if (share, share.addresses) == (throttler.share, throttler.share.addresses):
             return None
         return throttler.set_share(share, now)
 

@@ -92,3 +92,10 @@ def test_an_idle_backend_ends_at_once() -> None:
     assert changes is not None
     assert [pod.address for pod in changes.gone] == ["10.9.0.1:8012"]
     assert sent(many) == "10.0.0.1:80"
+
+
+def test_another_owner_at_the_same_place_gets_the_requests() -> None:
+    many = world("10.9.0.2")
+    list_both(many)
+    many.throttler.set_activators(SHOP, {HTTP1: ["10.9.0.0", "10.9.0.2"]}, many.now)
+    assert sent(many) == "10.9.0.0:8012"
