@@ -74,6 +74,7 @@ def test_the_backend_ends_with_its_last_request() -> None:
     busy, pods = many.request(SHOP), ["10.0.0.1:80", "10.0.0.2:80"]
     peer = busy.pod
     listed = many.set_endpoints(pods, id=SHOP)
+    assert listed is not None
     assert not listed.gone
     many.pass_all(listed)
     changes = many.find(SHOP).release(busy, many.now)
