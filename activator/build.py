@@ -48,6 +48,7 @@ COMPILED: Final[tuple[str, ...]] = (
     "throttler.outliers",
     "throttler.owners",
     "throttler.parked",
+    "throttler.peer",
     "throttler.peak_ewma",
     "throttler.pod",
     "throttler.pod_records",

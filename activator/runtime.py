@@ -95,7 +95,11 @@ class Runtime:
         sinks = (*sinks, *self.links.sinks(settings.pod_name, self._on_stats_sent))
         concurrency = ReportedConcurrency()
         self.history = History(lambda revision: self.driver.entries.known(revision), clock)
-        self._reporter = StatReporter((concurrency, self.history, *sinks), clock=clock)
+        self._reporter = StatReporter(
+            (concurrency, self.history, *sinks),
+            clock=clock,
+            passes_on=lambda revision: self.driver.throttler.passes_on(revision),
+        )
         self.driver = self._make_driver()
         self.pools = self._make_pools()
         self.prober = PodProber(
@@ -134,7 +138,8 @@ class Runtime:
             queue_bytes_total=settings.hold_bytes_total,
             shed_early=settings.shed_early,
         )
-        throttler = Throttler(limits, random.random, settings.pod_ip, settings.borrow)
+        own = settings.pod_ip, settings.borrow, settings.http_port
+        throttler = Throttler(limits, random.random, *own)
         return Driver(
             throttler,
             self._reporter.load,

@@ -32,6 +32,7 @@ from benchmarks import (
     slow_readers,
     startup,
     tls,
+    two_activators,
     unreachable,
     waiting,
 )
@@ -58,6 +59,7 @@ PARTS: dict[str, Part] = {
     ),
     "cold-start": lambda folder, o: cold_start.measure(folder, 10 if o.quick else 30),
     "plain-cold-start": lambda folder, o: plain_cold_start.measure(5 if o.quick else 30),
+    "two-activators": lambda folder, o: two_activators.measure(30 if o.quick else 200),
     "core": lambda folder, o: core.measure(1000 if o.quick else 10_000),
     "adaptive": lambda folder, o: adaptive.measure(),
     "policies": lambda folder, o: policies.measure(

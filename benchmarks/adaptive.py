@@ -6,7 +6,8 @@ no effect.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from random import Random
 
 from benchmarks.report import Row, table
 from tests.throttler.simulated_pods import Run, Speed, collapsing, steady
@@ -15,6 +16,8 @@ from throttler.model import AdaptiveMode, Policies
 OFF, OBSERVE, ON = AdaptiveMode
 BASE = 0.05
 BEYOND = 200
+#: Requests in flight of a small pod.
+KNEE = 4
 #: Pairs of seconds and requests a second.
 BURST = [(2.0, 3000.0), (1.0, 6000.0), (7.0, 3000.0)]
 STEADY = [(10.0, 6000.0)]
@@ -34,6 +37,29 @@ def measure() -> Iterator[Row]:
         None,
         {mode.value: run.served for mode, run in ((OFF, off), (OBSERVE, observe), (ON, on))},
     )
+    off, on = (_run(mode, collapsing(0.03, KNEE), [(20.0, 100.0)]) for mode in (OFF, ON))
+    yield Row(
+        f"adaptive: responses of a pod that collapses beyond {KNEE} in flight, of 2,000: on",
+        f"{on.served:,}, {on.most:,} in flight at most",
+        f"off {off.served:,}, {off.most:,}",
+        on.served / off.served,
+        "",
+        None,
+        {"on": on.served, "off": off.served},
+    )
+    off, on = (
+        Run(Policies(adaptive=mode), collapsing(BASE, 60), [(20.0, 780.0)], failing=_client()).run()
+        for mode in (OFF, ON)
+    )
+    yield Row(
+        "adaptive: responses beside a client with 2 errors a second: on",
+        f"{on.served:,}",
+        f"off {off.served:,}",
+        on.served / off.served,
+        f">= {GOAL_SERVED}",
+        on.served / off.served >= GOAL_SERVED,
+        {"on": on.served, "off": off.served},
+    )
     for spread in (0.2, 0.8):
         off, on = (_run(mode, steady(BASE), STEADY, spread) for mode in (OFF, ON))
         ratio = on.served / off.served
@@ -46,6 +72,12 @@ def measure() -> Iterator[Row]:
             ratio >= GOAL_SERVED,
             {"on": on.served, "off": off.served},
         )
+
+
+def _client() -> Callable[[int], bool]:
+    """Return whether the next request, of 780 a second, is one of two that always fail."""
+    luck = Random(3)
+    return lambda in_flight: luck.random() < 2 / 780
 
 
 def _run(

@@ -7,11 +7,11 @@ and no clock. Knative has no counterpart.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final, final
 
-from throttler.capacity import SLOW_START
 from throttler.free_pods import FreePods
-from throttler.gradient import Gradient
+from throttler.gradient import MIN_LIMIT, Gradient
 from throttler.lb_policy import Policy
 from throttler.pod import PodTracker
 from throttler.ticket import FAILED, NEUTRAL, Outcome, Ticket
@@ -34,9 +34,13 @@ class Adaptive(Policy):
     Arguments:
         policy: picks the pods.
         applies: whether the limits count. If not, they are only computed, for people.
+
+    Attributes:
+        release_at: when to release all limits, unless a request waits before, seconds; infinite
+            once they are released.
     """
 
-    __slots__ = ("_applies", "_gradients", "_now", "_policy", "_released", "_waited_at")
+    __slots__ = ("_applies", "_gradients", "_now", "_policy", "release_at")
 
     def __init__(self, policy: Policy, *, applies: bool) -> None:
         super().__init__(follows=True, spans=policy.spans)
@@ -44,8 +48,7 @@ class Adaptive(Policy):
         self._applies = applies
         self._gradients: dict[PodTracker, Gradient] = {}
         self._now = 0.0  # the latest time that a call has shown
-        self._waited_at = 0.0  # when a request last waited
-        self._released = True
+        self.release_at = inf
 
     def limit_of(self, pod: PodTracker) -> int | None:
         """Return the limit of a pod; None for a pod that gets no requests."""
@@ -74,11 +77,13 @@ class Adaptive(Policy):
         assigned = ticket.assigned
         if gradient is None or not assigned:
             return False
-        in_flight, limit = pod.in_flight + 1, gradient.limit
-        waited = assigned > ticket.arrived if self._applies else in_flight > limit
-        self._record_wait(ticket.arrived, assigned, now, waited=waited)
+        in_flight = pod.in_flight + 1
+        if not self._applies and in_flight > gradient.limit:
+            self.waits(now)
+        elif now >= self.release_at:
+            self.release(now)
         if outcome is FAILED:
-            gradient.failed(assigned, in_flight, now)
+            gradient.failed(assigned, in_flight, ticket.beside, now)
         elif outcome is not NEUTRAL and ticket.sent <= ticket.first_byte >= now - STREAM:
             seconds = ticket.first_byte - ticket.sent
             gradient.responded(assigned, seconds, in_flight, ticket.beside, now)
@@ -90,11 +95,24 @@ class Adaptive(Policy):
         """Replace the pods that get requests, and set their limits; O(pods)."""
         before = self._gradients
         self._gradients = {
-            pod: before.get(pod) or Gradient(pod.in_flight + SLOW_START, self._now) for pod in pods
+            pod: before.get(pod) or Gradient(pod.in_flight + MIN_LIMIT, self._now) for pod in pods
         }
         if self._applies:
             for pod, gradient in self._gradients.items():
                 self._apply(pod, gradient)
+
+    def waits(self, now: float) -> None:
+        """Record that a request waits; while limits are observed only, that it would wait."""
+        self.release_at = now + RELEASE_AFTER
+
+    def release(self, now: float) -> None:
+        """Release all limits, because no request has waited for long; O(pods).
+
+        ``set_limits`` applies them. Before that, each pod gets its own when a request ends.
+        """
+        self.release_at = inf
+        for gradient in self._gradients.values():
+            gradient.release(now)
 
     def raise_unmeasured(self, pod: PodTracker, now: float) -> None:
         """Double the limit of a full pod that has never responded often enough for a window.
@@ -118,13 +136,3 @@ class Adaptive(Policy):
             return False
         pod.limit = limit
         return True
-
-    def _record_wait(self, arrived: float, assigned: float, now: float, *, waited: bool) -> None:
-        """Release all limits if no request has waited for long; O(1) most of the time."""
-        if not self._released and arrived - self._waited_at >= RELEASE_AFTER:
-            self._released = True
-            for gradient in self._gradients.values():
-                gradient.release(now)
-        if waited:
-            self._waited_at = max(assigned, self._waited_at)
-            self._released = False

@@ -7,7 +7,7 @@ pkg/activator/net/throttler.go.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 #: The largest limit of a pod or a revision (Knative: revisionMaxConcurrency).
@@ -36,21 +36,27 @@ class ActivatorShare:
         index: from 0; -1 while the public Endpoints do not list this activator, which then uses all
             pods.
         count: number of activators.
+        addresses: ``ip:port`` of each, in order; they are no part of the position.
     """
 
     index: int = -1
     count: int = 0
+    addresses: tuple[str, ...] = field(default=(), compare=False)
 
 
-def infer_share(own_ip: str, addresses: Collection[str]) -> ActivatorShare | None:
+def infer_share(own_ip: str, addresses: Collection[str], port: int = 8012) -> ActivatorShare | None:
     """Return the share of the activator at ``own_ip``; None if it is not among ``addresses``.
 
     Every activator sorts the same addresses as strings, so all agree without messages.
+
+    Arguments:
+        port: on which each of them listens for requests.
     """
     if own_ip not in addresses:
         return None
     ordered = sorted(set(addresses))
-    return ActivatorShare(ordered.index(own_ip), len(ordered))
+    listeners = (f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}" for ip in ordered)
+    return ActivatorShare(ordered.index(own_ip), len(ordered), tuple(listeners))
 
 
 def assign_share(pods: int, share: ActivatorShare) -> frozenset[int] | None:
@@ -84,6 +90,7 @@ class CapacityTerms:
         borrow: whether the activator uses pods beyond its share once its own are full.
         by_service: whether requests go to the ClusterIP.
         setting: the name of the field or annotation that has ``container_concurrency``.
+        peer: the activator that gets this one's requests, see throttler.peer; empty for none.
     """
 
     container_concurrency: int
@@ -93,6 +100,7 @@ class CapacityTerms:
     borrow: bool
     by_service: bool = False
     setting: str = "containerConcurrency"
+    peer: str = ""
 
     @property
     def in_reach(self) -> int:
@@ -120,9 +128,11 @@ class CapacityTerms:
         if self.by_service:
             divided = f" ÷ {count} activators" if count > 1 else ""
             return f"{whole}{divided} = {capacity}{way}"
+        position = f"activator {self.share.index + 1} of {count}"
+        if self.peer:
+            return f"fewer pods than activators: {position} sends requests to activator {self.peer}"
         if len(self.own) == self.usable:
             return f"{whole} = {capacity}"
-        position = f"activator {self.share.index + 1} of {count}"
         in_share = revision_capacity(limit, len(self.own))
         share = f"{_pods(len(self.own))} ({_ranges(self.own)}) × {limit} = {in_share}"
         if not self.borrow:

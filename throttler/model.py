@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from math import inf
 from typing import Final, NamedTuple
 
 from throttler.priority import NORMAL
@@ -76,6 +77,9 @@ class ReadinessRule(Enum):
 
 
 _TCP: Final = ProbeSpec()
+#: A time-out that never passes, seconds: the longest that an annotation may set. A finite number
+#: needs no case of its own in heaps, timers and JSON.
+NO_TIMEOUT: Final = 2_147_483_647.0
 
 
 class KeyKind(StrEnum):
@@ -201,7 +205,8 @@ class Revision:
     Attributes:
         uid: identity of the object; a new uid under the same name is another revision.
         container_concurrency: limit of requests in flight at one pod; 0 means no limit.
-        timeout: seconds from arrival to the last byte of the response (``timeoutSeconds``).
+        timeout: seconds from arrival to the last byte of the response (``timeoutSeconds``), see
+            ``whole_timeout``.
         response_start_timeout: seconds from arrival to the first byte of the response; 0 is off.
         idle_timeout: seconds without a byte of the response; 0 is off.
         readiness: the rule that makes a pod usable.
@@ -231,6 +236,15 @@ class Revision:
     policies: Policies = NO_POLICIES
     behind_queue_proxy: bool = True
     tls: bool = False
+
+    @property
+    def whole_timeout(self) -> float:
+        """Seconds from arrival to the last byte of the response.
+
+        Infinite without queue-proxy: there ``timeout`` ends with the first byte, since a Service
+        has WebSockets and event streams that last for hours.
+        """
+        return self.timeout if self.behind_queue_proxy else inf
 
     @property
     def probe_suffices(self) -> bool:

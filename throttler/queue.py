@@ -190,7 +190,10 @@ class Queue:
             return
         if self._config.revision.container_concurrency and not slots.has_half_open:
             return
-        measures = slots.limiter is not None and not slots.has_half_open
+        limiter = slots.limiter
+        if limiter is not None:
+            limiter.waits(now)
+        measures = limiter is not None and not slots.has_half_open
         self.slow_start.arm(now, UNMEASURED if measures else SLOW_START_STEP)
 
     # -- expected wait --------------------------------------------------------------------------

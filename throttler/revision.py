@@ -10,6 +10,7 @@ are two gates with a re-enqueue loop between them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from math import inf
 from typing import Final
 
@@ -26,6 +27,7 @@ from throttler.health import PodState
 from throttler.mesh import DEFAULT_REACH, Reach
 from throttler.model import Endpoint, ListedEndpoints, Revision
 from throttler.owners import Taken
+from throttler.peer import Peer
 from throttler.pod import PodTracker
 from throttler.queue import Queue
 from throttler.silence import Silence
@@ -69,7 +71,7 @@ class RevisionThrottler:
     Attributes:
         revision: its specification.
         config: its specification and the reach; its pods and requests share this object.
-        backends: its pods and its Service.
+        backends: its pods and its Service; peer: the activator that may stand for them.
         slots: the pods that get requests, with their slots.
         sticky: the sticky policy in ``slots``; None if requests are not sticky.
         queue: the queued requests; breaker: the bounded queue in it.
@@ -93,6 +95,7 @@ class RevisionThrottler:
         "key",
         "last_release",
         "outdated",
+        "peer",
         "queue",
         "revision",
         "share",
@@ -119,6 +122,7 @@ class RevisionThrottler:
         self.breaker = Breaker(own, total)
         self.breaker.set_order(revision.policies.order)
         self.backends = Backends(config)
+        self.peer = Peer(config)
         self.silence = Silence() if silence is None else silence
         self.slots = Slots(config, self.silence.busy_since, random, borrow)
         self.key = key_for(revision)
@@ -363,6 +367,11 @@ class RevisionThrottler:
         if self.outdated:
             return self._rebuild(Changes(), now)
         limiter = self.slots.limiter
+        if limiter is not None and not self.breaker.waiting and limiter.release_at < inf:
+            if now < limiter.release_at:
+                self.queue.slow_start.arm(now, limiter.release_at - now)
+            else:
+                limiter.release(now)
         for pod in self.slots.pods:
             if pod.in_flight >= pod.limit:
                 if limiter is None or pod.ejection.half_open:
@@ -405,6 +414,11 @@ class RevisionThrottler:
         return self.config.reach
 
     @property
+    def passes_on(self) -> bool:
+        """Whether requests go to another activator, which counts them."""
+        return bool(self.slots.pods) and self.slots.pods[0] is self.peer.tracker
+
+    @property
     def service(self) -> PodTracker | None:
         """The ClusterIP while no pod is reachable; see its ``in_use``."""
         return self.backends.service.tracker
@@ -426,7 +440,8 @@ class RevisionThrottler:
     def capacity_terms(self) -> CapacityTerms:
         """Return the values that make up the capacity; O(pods)."""
         by_service = self.backends.service.used_since is not None
-        return self.slots.terms(self.share, self.backends.ready() if by_service else None)
+        terms = self.slots.terms(self.share, self.backends.ready() if by_service else None)
+        return replace(terms, peer=self.slots.pods[0].address) if self.passes_on else terms
 
     def take_peaks(self) -> tuple[int, int]:
         """Return the maximum of queued requests, and of requests in flight, since the last call.
@@ -458,7 +473,7 @@ class RevisionThrottler:
             changes.stranded += self.breaker.tickets()
         if self.backends.service.used_since is not None and self.revision.container_concurrency:
             pods[0].limit = self.capacity()
-        slots.rebuild(pods, self.share)
+        slots.rebuild(self.peer.choose(pods, self.share, changes, now), self.share)
         return self.queue.dispatch(changes, now)
 
 

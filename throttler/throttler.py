@@ -58,6 +58,7 @@ class Throttler:
         limits: limits of queued requests.
         random: returns random numbers in [0, 1).
         own_ip: this activator's address in the public Endpoints, to find its share of the pods.
+        port: on which every activator listens for requests.
         borrow: whether to use pods beyond the activator's share before a request is queued.
     """
 
@@ -67,12 +68,14 @@ class Throttler:
         random: Callable[[], float],
         own_ip: str = "",
         borrow: bool = True,
+        port: int = 8012,
     ) -> None:
         self.total = SharedBudget(limits.queue_depth_total, limits.queue_bytes_total)
         self.limits = limits
         self._random = random
         self._own_ip = own_ip
         self._borrow = borrow
+        self._port = port
         self._reach = DEFAULT_REACH
         self._deadlines = Deadlines()
         self._slow_starts: set[SlowStart] = set()
@@ -120,6 +123,11 @@ class Throttler:
             None once the revision is deleted and has no request left: then all its pods are gone.
         """
         return self._get(config.revision.id)
+
+    def passes_on(self, revision: RevisionID) -> bool:
+        """Return whether another activator gets, and counts, the requests of a revision."""
+        throttler = self._get(revision)
+        return throttler is not None and throttler.passes_on
 
     def _get(self, revision: RevisionID) -> RevisionThrottler | None:
         return self._revisions.get(revision) or self._deleted.get(revision)
@@ -310,15 +318,17 @@ class Throttler:
         """Pass a revision this activator's position among its activators.
 
         While the list lacks this activator, the last known share stays (Knative: the same). Its
-        address is removed, for example, while the revision serves without activators. A plain
-        Service then has no shares.
+        address is removed, for example, while the revision serves without activators, or while
+        this activator ends. A plain Service whose list is empty has no shares.
         """
         revision = throttler.revision
         addresses = self._activators.get(revision.id, {}).get(revision.protocol, ())
-        share = infer_share(self._own_ip, addresses)
-        if share is None and not revision.behind_queue_proxy:
-            share = ActivatorShare()  # no takeover slice lists it, so no activator shares the pods
-        if share is None or share == throttler.share:
+        share = infer_share(self._own_ip, addresses, self._port)
+        if not (addresses or revision.behind_queue_proxy):
+            share = ActivatorShare()
+        if share is None:
+            return None
+        if (share, share.addresses) == (throttler.share, throttler.share.addresses):
             return None
         return throttler.set_share(share, now)
 

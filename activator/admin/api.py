@@ -35,7 +35,7 @@ from activator.records.source_status import SourceStatus
 from throttler.balancing import adaptive_mode, policy_name
 from throttler.capacity import CapacityTerms
 from throttler.health import PodState
-from throttler.model import Revision, Route
+from throttler.model import NO_TIMEOUT, Revision, Route
 from throttler.pod import PodTracker
 from throttler.pod_rule import verdict
 from throttler.probe_spec import ProbeKind
@@ -137,7 +137,7 @@ def _settings(throttler: RevisionThrottler) -> RevisionSettings:
     return {
         "containerConcurrency": revision.container_concurrency,
         "protocol": revision.protocol.value,
-        "timeoutSeconds": _whole(revision.timeout),
+        "timeoutSeconds": 0 if revision.timeout == NO_TIMEOUT else _whole(revision.timeout),
         "readinessRule": revision.readiness.value,
         "loadBalancing": policy_name(revision),
         "hashKey": _text(revision.policies.hash_key),

@@ -44,12 +44,19 @@ class StatReporter:
         clock: returns seconds; callers of ``request_began`` and ``request_ended`` read the same
             clock.
         period: seconds between reports.
+        passes_on: returns whether another activator gets, and reports, a revision's requests.
     """
 
     def __init__(
-        self, sinks: Sequence[Sink], *, clock: Callable[[], float], period: float = PERIOD
+        self,
+        sinks: Sequence[Sink],
+        *,
+        clock: Callable[[], float],
+        period: float = PERIOD,
+        passes_on: Callable[[RevisionID], bool] = lambda revision: False,
     ) -> None:
         self._sinks = tuple(sinks)
+        self._passes_on = passes_on
         self._failing: set[int] = set()
         self._clock = clock
         self._period = period
@@ -99,6 +106,8 @@ class StatReporter:
         self._pass_on([poke_of(revision_id)])
 
     def _pass_on(self, stats: list[Stat]) -> None:
+        others = self._passes_on
+        stats = [Stat(s.revision_id, 0.0, 0) if others(s.revision_id) else s for s in stats]
         for index, sink in enumerate(self._sinks):
             try:
                 sink(stats)

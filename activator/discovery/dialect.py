@@ -34,6 +34,7 @@ class Scope:
             is no mistake.
         folder: whether objects come from a folder, where each one is meant for the activator.
         own: the ports on which this process listens: none of them is a pod of a Service.
+        activators: namespace and name of the Service of the activators; None without a cluster.
     """
 
     system_namespace: str | None = None
@@ -44,6 +45,7 @@ class Scope:
     services: bool = False
     folder: bool = False
     own: OwnListeners = NO_LISTENERS
+    activators: tuple[str, str] | None = None
 
 
 def no_warning(obj: object, parsed: object, scope: Scope) -> str:

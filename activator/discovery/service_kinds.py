@@ -100,8 +100,9 @@ def _put_workload(
 
 def _make_state(sink: Sink, system: SystemSink, scope: Scope) -> ServicesState:
     ipv6 = scope.family is Family.IPV6
-    domain = scope.cluster_domain
-    return ServicesState(Services(sink, ipv6=ipv6, cluster_domain=domain, own=scope.own))
+    domain, peers = scope.cluster_domain, scope.activators
+    services = Services(sink, ipv6=ipv6, cluster_domain=domain, own=scope.own, activators=peers)
+    return ServicesState(services)
 
 
 SERVICES: Final = Dialect(

@@ -96,6 +96,7 @@ def _inventory(
         services=SERVICES.name in settings.dialect,
         folder=folder,
         own=_own_listeners(settings),
+        activators=None if folder else settings.activators,
     )
     dialects = (DIALECTS[name] for name in settings.dialect)
     return Inventory(wiring.sink, wiring.system, report, scope, dialects)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from activator.objects.addresses import ip_of
 from activator.objects.fields import Field, root
 from activator.plain.slices import SERVICE_LABEL, is_takeover
 
@@ -26,16 +25,12 @@ class Allotment(NamedTuple):
         port: where the activators listen for this Service alone; 0 if the annotation is wrong.
         is_empty: whether the slice lists no activator, so that new connections reach the pods.
             With route ``front`` it then lists the pods: each of them has a target.
-        is_ipv6: the family of its addresses.
-        activators: the addresses of activators that it lists.
     """
 
     created: str
     service: str
     port: int
     is_empty: bool
-    is_ipv6: bool = False
-    activators: frozenset[str] = frozenset()
 
 
 def parse(obj: object) -> Allotment | None:
@@ -51,19 +46,11 @@ def parse(obj: object) -> Allotment | None:
     metadata = slice_["metadata"]
     if not is_takeover(metadata):
         return None
-    activators = frozenset(
-        ip_of(address)
-        for endpoint in slice_["endpoints"].items()
-        if endpoint["targetRef"].value is None
-        for address in endpoint["addresses"].items()
-    )
     return Allotment(
         metadata["creationTimestamp"].text(),
         metadata["labels"].at(SERVICE_LABEL).text(),
         port_of(metadata),
-        not activators,
-        slice_["addressType"].text() == "IPv6",
-        activators,
+        all(each["targetRef"].value is not None for each in slice_["endpoints"].items()),
     )
 
 

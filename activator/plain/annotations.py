@@ -41,7 +41,7 @@ class Annotations:
         hosts: hosts of the Service beside its names in the cluster, in lower case.
         port: name or number of the Service port; empty for the default.
         container_concurrency: requests that one pod may have at a time; 0 for no limit.
-        timeout, response_start_timeout, idle_timeout: seconds, as in a Revision.
+        timeout, response_start_timeout, idle_timeout: seconds; 0 for no limit.
         readiness: what makes a pod usable.
         probe: the activator's probe; None for the one of the container.
         route: how requests get to the activator.
@@ -166,7 +166,7 @@ TABLE: Final[Mapping[str, Row]] = {
     ),
     "timeout-seconds": Row(
         *("timeout", values.seconds, "integer from 0", "`300`"),
-        "Seconds from the arrival of a request to the end of its response.",
+        "Seconds from the arrival of a request to the first byte of its response; 0 for no limit.",
     ),
     "response-start-timeout-seconds": Row(
         *("response_start_timeout", values.seconds, "integer from 0", "`0`"),

@@ -149,6 +149,19 @@ def of_own_ports(own: Mapping[str, str]) -> Iterator[Problem]:
         )
 
 
+def of_activators(service: str) -> Problem:
+    """Return that this activator knows no other, so each of them fills the slots of all pods.
+
+    Arguments:
+        service: the Service of the activators.
+    """
+    return Problem(
+        ProblemReason.LIMITED,
+        f"container-concurrency counts for each activator on its own: no EndpointSlice of the "
+        f"Service {service} lists a ready activator; --activators names the Service",
+    )
+
+
 def several(names: Iterable[str]) -> str:
     """Return the first names for a sentence, and the number of the others."""
     known = list(dict.fromkeys(names))

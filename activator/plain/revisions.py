@@ -16,6 +16,7 @@ from activator.plain.slices import Condition
 from activator.plain.slices import Endpoint as Pod
 from activator.plain.workloads import Workload
 from throttler.model import (
+    NO_TIMEOUT,
     AppProtocol,
     Endpoint,
     ListedEndpoints,
@@ -70,7 +71,7 @@ def revision_of(service: PlainService, port: Port, workload: Workload | None) ->
         uid=service.uid,
         container_concurrency=asks.container_concurrency,
         protocol=port.protocol,
-        timeout=asks.timeout,
+        timeout=asks.timeout or NO_TIMEOUT,
         response_start_timeout=asks.response_start_timeout,
         idle_timeout=asks.idle_timeout,
         readiness=choice.readiness,

@@ -23,9 +23,16 @@ from activator.plain.port_claims import PortClaims
 from activator.plain.problems import Problem
 from activator.plain.revisions import endpoints_of, revision_id, revision_of, route_of
 from activator.plain.service import PlainService, Port
-from activator.plain.slices import Slice, join
+from activator.plain.slices import Condition, Slice, join
 from activator.plain.workloads import Workload
-from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID, Route
+from throttler.model import (
+    AppProtocol,
+    ListedEndpoints,
+    Revision,
+    RevisionID,
+    RevisionKind,
+    Route,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +107,7 @@ class Services:
         ipv6: which addresses to use where pods have both families.
         cluster_domain: the suffix of a Service's name in the cluster.
         own: the ports on which this process listens.
+        activators: namespace and name of the Service of the activators; None without a cluster.
     """
 
     def __init__(
@@ -109,11 +117,14 @@ class Services:
         ipv6: bool,
         cluster_domain: str,
         own: OwnListeners = NO_LISTENERS,
+        activators: tuple[str, str] | None = None,
     ) -> None:
         self._sink = sink
         self._ipv6 = ipv6
         self._cluster_domain = cluster_domain
         self._own = own
+        self._peers = RevisionID(*activators, RevisionKind.SERVICE) if activators else None
+        self._activators: frozenset[str] = frozenset()
         self._known: dict[RevisionID, _Known] = {}
         self._fronts = Fronts()
         # A dict, not a set: it keeps the order of the changes.
@@ -169,6 +180,7 @@ class Services:
         self, key: ObjectKey, old: Slice | Allotment | None, new: Slice | Allotment | None
     ) -> None:
         """Replace an EndpointSlice; None if it is deleted, or belongs to no Service."""
+        finds_activators = False
         for part in (old, new):
             if part is None:
                 continue
@@ -177,12 +189,15 @@ class Services:
             for each in map(revision_id, (service, *self._fronts.of.get(service))):
                 self._known[each].joined = None
                 self._changed[each] = None
+                finds_activators |= each == self._peers
             parts: dict[ObjectKey, Slice] | dict[ObjectKey, Allotment]
             parts = known.slices if isinstance(part, Slice) else known.allotments
             if part is new:
                 parts[key] = part  # type: ignore[assignment] # both are of one type
             else:
                 parts.pop(key, None)
+        if finds_activators:
+            self._find_activators()
 
     def put_workload(self, key: ObjectKey, workload: Workload | None) -> None:
         """Replace a Deployment or a StatefulSet; None if it is deleted."""
@@ -252,17 +267,25 @@ class Services:
         numbers = {each.ports.get(port.name, 0) for each in slices}
         return self._own.among(pods) if any(map(self._own.has_port, numbers)) else {}
 
-    def _set_activators(self, id_: RevisionID, known: _Known, port: Port) -> None:
-        """Pass on the activators behind a takeover slice: they share the pods.
+    def _find_activators(self) -> None:
+        """Find the activators in the slices of their own Service; they share all pods.
 
-        Each pod has an address in one family, and so has each activator.
+        A pod has an address in one family, and so has an activator. One that is not ready gets no
+        requests. The last one that ends keeps its share.
         """
-        slices = known.allotments.values()
-        listed = (each.activators for each in slices if each.is_ipv6 is self._ipv6)
-        activators = frozenset[str]().union(*listed)
-        if known.activators != activators:
-            self._sink.set_activators(id_, {port.protocol: activators})
-            known.activators = activators
+        known = self._known.get(self._peers) if self._peers else None
+        slices = () if known is None else known.slices.values()
+        listed = [pod for each in slices if each.is_ipv6 is self._ipv6 for pod in each.endpoints]
+        ready = frozenset(pod.ip for pod in listed if pod.condition is Condition.READY)
+        if ready != self._activators:
+            self._activators = ready
+            self._changed.update(dict.fromkeys(self._known))
+
+    def _set_activators(self, id_: RevisionID, known: _Known, port: Port) -> None:
+        """Pass on the activators: each has its share of the pods."""
+        if known.activators != self._activators:
+            self._sink.set_activators(id_, {port.protocol: self._activators})
+            known.activators = self._activators
 
     def _set_route(self, id_: RevisionID, known: _Known, service: PlainService) -> None:
         allotments = known.allotments.values()
@@ -346,6 +369,8 @@ class Services:
         yield from problems.of_port(*self._ports.refused(id_))
         yield from problems.of_slices(service.port, self._slices(known))
         yield from problems.of_own_ports(known.own)
+        if self._peers is not None and not self._activators and service.asks.container_concurrency:
+            yield problems.of_activators(str(self._peers))
 
     def _report(self, id_: RevisionID, known: _Known, found: Iterable[Problem]) -> None:
         before, known.problems = known.problems, tuple(found)

@@ -202,7 +202,7 @@ class ChangeLog:
 
 def name_of(pod: PodTracker) -> str:
     """Return the name of a pod in a log line."""
-    return f"{'ClusterIP' if pod.is_service else 'pod'} {pod.address}"
+    return f"{pod.endpoint.uid if pod.is_service else 'pod'} {pod.address}"
 
 
 def _shown(capacity: int) -> str:

@@ -4,8 +4,6 @@
 know the effects of a setting.
 """
 
-# ruff: noqa: RUF009 - _setting() wraps dataclasses.field, which the linter cannot see
-
 from __future__ import annotations
 
 import os
@@ -15,12 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from activator.scale.reports.load import Name
 from activator.settings import defaults, values
 from activator.settings.setting import (
     REQUIRED,
     Default,
-    Derived,
     Setting,
     Sources,
     find_all,
@@ -55,20 +51,9 @@ def _port_range(text: str) -> range:
     return range(first, last + 1)
 
 
-def _service(text: str) -> Name:
-    namespace, _, name = text.partition("/")
-    return Name(values.DNS_LABEL.parse(namespace), values.OBJECT_NAME.parse(name))
-
-
 PORT_RANGE: Final = Kind(
     _port_range, f"FIRST-LAST, two ports from {_LEAST_PORT} to {_MOST_PORT}", "FIRST-LAST"
 )
-SERVICE: Final = Kind(_service, "NAMESPACE/NAME of a Service", "NAMESPACE/NAME")
-
-
-def _own_activators(sources: Sources) -> str:
-    # Any namespace will do if the right one is wrong: the program does not start then.
-    return f"{sources.known.get('system_namespace', 'default')}/activator-service"
 
 
 def _setting(
@@ -216,9 +201,8 @@ class ScaleSettings:
         empty_is_value=True,
     )
 
-    activators: Name = _setting(
-        SERVICE, "ACTIVATOR_ACTIVATORS", TAKEOVER,
-        Derived("SYSTEM_NAMESPACE/activator-service", _own_activators),
+    activators: tuple[str, str] = _setting(
+        values.SERVICE, "ACTIVATOR_ACTIVATORS", TAKEOVER, defaults.ACTIVATORS,
         "The Service whose EndpointSlices list the activators. Their addresses become endpoints "
         "of the Services with route `takeover` or `front`.",
         "The Service of the manifests.",

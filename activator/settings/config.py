@@ -301,6 +301,13 @@ class Settings:
         "A NetworkPolicy is sufficient in most clusters.",
         commands=("run", "local"),
     )
+    activators: tuple[str, str] = setting(
+        values.SERVICE, "ACTIVATOR_ACTIVATORS", CLUSTER, defaults.ACTIVATORS,
+        "The Service whose EndpointSlices list the activators. They share the pods of a Service "
+        "with the annotation `activator.dev/container-concurrency`.",
+        "The Service of the manifests.",
+        commands=("run",),
+    )
     scaler_page_url: str = setting(
         values.url("http", "https", empty="no link"), "ACTIVATOR_SCALER_PAGE_URL", CLUSTER, "",
         "Address of the scaler's page for browsers, to which the dashboard links.",

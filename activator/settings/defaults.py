@@ -77,6 +77,12 @@ def _scaler_admin_url(sources: Sources) -> str:
         return "http://127.0.0.1:8081"  # not in a pod: kubectl port-forward
 
 
+def _activators(sources: Sources) -> str:
+    # Any namespace will do if the right one is wrong: the program does not start then.
+    return f"{sources.known.get('system_namespace', 'default')}/activator-service"
+
+
+ACTIVATORS: Final = Derived("SYSTEM_NAMESPACE/activator-service", _activators)
 HOST_NAME: Final = Derived("the host's name", _host_name)
 EVERY_ADDRESS: Final = Derived(
     "0.0.0.0; `::` if `POD_IPS` or `POD_IP` has an IPv6 address", _every_address

@@ -325,6 +325,14 @@ OBJECT_NAME = Kind(
     "a Kubernetes object's name of lower-case letters, digits, - and .",
     "NAME",
 )
+SERVICE = Kind(
+    lambda text: (
+        DNS_LABEL.parse(text.partition("/")[0]),
+        OBJECT_NAME.parse(text.partition("/")[2]),
+    ),
+    "NAMESPACE/NAME of a Service",
+    "NAMESPACE/NAME",
+)
 DOMAIN = Kind(
     lambda text: _matching(_DNS_NAME, text.removesuffix("."), 253),
     "a DNS name, such as cluster.local",

@@ -398,7 +398,10 @@ def test_values_of_one_program_reach_the_other_objects(installed: Installed) -> 
     (service,) = (each for (kind, _), each in objects.items() if kind == "APIService")
     assert service["spec"]["caBundle"] == "QQ=="
     assert "insecureSkipTLSVerify" not in service["spec"]
-    clients, takeover, _ = objects["NetworkPolicy", "activator-services-in"]["spec"]["ingress"]
+    clients, peers, takeover, _ = objects["NetworkPolicy", "activator-services-in"]["spec"][
+        "ingress"
+    ]
+    assert peers["ports"] == [{"port": 8012}]
     assert takeover == {"ports": [{"port": 20000, "endPort": 20099}]}
     (namespaces,) = clients["from"]
     assert namespaces["namespaceSelector"]["matchExpressions"][0]["values"] == ["edge"]

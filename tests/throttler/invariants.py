@@ -48,6 +48,8 @@ def in_reach(fed: Fed) -> list[PodTracker]:
     if by_service(fed):
         assert fed.real.service is not None
         return [fed.real.service]
+    if fed.real.passes_on and fed.real.peer.tracker is not None:
+        return [fed.real.peer.tracker]
     return [pod for pod in usable(fed) if pod.in_use]
 
 
@@ -64,6 +66,11 @@ def check_reach(fed: Fed, borrow: bool) -> None:
         return
     every = usable(fed)
     index, count = fed.share
+    if fed.real.passes_on:
+        assert 0 < len(every) <= index
+        assert fed.spec.container_concurrency
+        assert not fed.spec.behind_queue_proxy
+        return
     if borrow or fed.spec.container_concurrency == 0 or index == -1 or count < 2:
         assert found == every
     elif count > len(every):
@@ -214,7 +221,7 @@ def check_queue(fed: Fed, ledger: Ledger, now: float) -> None:
     assert real.breaker.counts.flows == Counter(ticket.flow for ticket in ranked)
     counts = Counter(ticket.priority for ticket in ranked)
     assert real.breaker.counts.by_priority == [counts[n] for n in range(3)]
-    mine = [pod for pod in ledger.held.values() if pod.config is real.config]
+    mine = [pod for pod in ledger.held.values() if pod.config.revision.id == real.revision.id]
     assert found.in_flight == real.in_flight == len(mine)
     expected = real.expected_wait(now)
     assert expected is None or expected >= 0
@@ -258,7 +265,7 @@ def check_shed(fed: Fed, ledger: Ledger, ticket: Ticket, expected: float, now: f
     """The throttler sheds no request that has a free slot, has time, or is among the first."""
     assert not with_room(fed, ledger)
     assert expected > ticket.deadline - now
-    running = sum(pod.config is fed.real.config for pod in ledger.held.values())
+    running = sum(pod.config.revision.id == fed.real.revision.id for pod in ledger.held.values())
     assert len(ledger.waiting(fed.real)) >= max(1, running)
     assert ticket.state is REJECTED
 

@@ -389,7 +389,7 @@ class Steps(Walk):
         present = sorted(self.activators[id])
         if id in self.feds and OWN_IP in present:
             self.feds[id].share = (present.index(OWN_IP), len(present))
-        elif id in self.feds and not self.feds[id].spec.behind_queue_proxy:
+        elif id in self.feds and not (present or self.feds[id].spec.behind_queue_proxy):
             self.feds[id].share = (-1, 0)
 
     def change_service(self, a: int, b: int) -> None:

@@ -24,6 +24,7 @@ from throttler.model import (
     RevisionID,
     RevisionKind,
 )
+from throttler.peer import UID as PEER
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
@@ -191,7 +192,8 @@ class Walk:
             if before is PodState.DRAINING and pod.state is PodState.PROBING:
                 seen.passed_at = -1000.0
             if pod.state is PodState.HEALTHY and (new or before is not PodState.HEALTHY):
-                assert pod.is_trusted or seen.passed >= seen.void, "healthy by an old probe"
+                is_listed = pod.is_trusted or pod.endpoint.uid == PEER
+                assert is_listed or seen.passed >= seen.void, "healthy by an old probe"
                 assert pod.limit >= 1
             if seen.ready and not pod.ready:
                 assert pod.state is not PodState.HEALTHY, "in use though it is no longer ready"

@@ -237,7 +237,7 @@ export function factsOf(view) {
     ...wakingOf(view),
     ["Waiting clients", waitingClients(view.whileWaiting)],
     ["Profile", view.profile ?? ""],
-    ["Requests", `${view.protocol}, ${seconds(view.timeoutSeconds)} at most${afterWait(view)}`],
+    ["Requests", `${view.protocol}, ${timeOut(view)}${afterWait(view)}`],
     ["Own share", shareOf(view)],
     ["Warnings", withoutEffect(view.objectWarnings).join("; ")],
   ];
@@ -320,6 +320,12 @@ function waitingClients(view) {
 /** @param {RevisionView} view */
 function afterWait({ waitSeconds }) {
   return waitSeconds ? `, after a wait of at most ${seconds(waitSeconds)}` : "";
+}
+
+/** @param {RevisionView} view */
+function timeOut({ kind, timeoutSeconds }) {
+  if (kind !== "service") return `${seconds(timeoutSeconds)} at most`;
+  return timeoutSeconds ? `at most ${seconds(timeoutSeconds)} to the first byte` : "no time-out";
 }
 
 /** @param {RevisionView} view */

@@ -123,7 +123,11 @@ class RevisionSettings(TypedDict):
     ]
     protocol: Annotated[str, says("protocol of the pods", AppProtocol)]
     timeoutSeconds: Annotated[
-        float, says("time-out from the arrival of a request to the end of its response")
+        float,
+        says(
+            "time-out from the arrival of a request to the end of its response; of a Service, to "
+            "the first byte, and 0 for no limit"
+        ),
     ]
     readinessRule: Annotated[
         str,

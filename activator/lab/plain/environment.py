@@ -55,7 +55,8 @@ class PlainEnvironment:
         self.cluster = PlainCluster(base.addresses, base.tasks, self._happened, PACE)
         self.services: list[ServiceHandle] = []
         self._is_ready = False
-        self._place = base.addresses.take()
+        self._places = [base.addresses.take()]
+        self._second: LocalActivator | None = None
         self.scaler = LocalScaler((), self._on_scaler_line, {})
 
     async def start(self) -> None:
@@ -69,6 +70,7 @@ class PlainEnvironment:
         self.cluster.plane.store.listen(self._on_change)
         self._create_system()
         await self.start_scaler()
+        self._list_activator()
         self.base.activator = self._new_activator()
         await self.base.activator.start()
         self._is_ready = True
@@ -77,10 +79,24 @@ class PlainEnvironment:
         """End all processes."""
         for each in self.services:
             await each.close()
-        await self.base.activator.close()
+        for activator in filter(None, (self._second, self.base.activator)):
+            await activator.close()
         await self.scaler.close()
         await self.cluster.close()
-        self.base.addresses.release(self._place)
+        for place in self._places:
+            self.base.addresses.release(place)
+
+    async def start_second(self) -> LocalActivator:
+        """Start a second activator, which the activators' Service lists; return it when ready.
+
+        Raises:
+            DidNotStart: it did not start.
+        """
+        self._places.append(self.base.addresses.take())
+        self._list_activator()
+        self._second = self._new_activator()
+        await self._second.start()
+        return self._second
 
     async def start_scaler(self) -> None:
         """Start a scaler that listens at the address of the first one, if there was one.
@@ -197,13 +213,18 @@ class PlainEnvironment:
         return str(self.base.manifests / KUBECONFIG)
 
     def _new_activator(self) -> LocalActivator:
-        where = self._place.ip
+        place, number = self._places[-1], len(self._places)
         arguments = [
             *("run", "--dialect", "services", "--kubeconfig", self._kubeconfig),
             *("--scaler-url", "ws://{}:{}".format(*self.scaler.reports)),
-            *("--bind", where, "--https-port", "0", "--profiling-port", "0"),
+            *("--bind", place.ip, "--http-port", str(place.port)),
+            *("--https-port", "0", "--profiling-port", "0"),
         ]
-        settings = {"POD_NAME": "activator-1", "POD_IP": where, "SYSTEM_NAMESPACE": SYSTEM}
+        settings = {
+            "POD_NAME": f"activator-{number}",
+            "POD_IP": place.ip,
+            "SYSTEM_NAMESPACE": SYSTEM,
+        }
         return self.base.new_activator(arguments, settings)
 
     def _create_system(self) -> None:
@@ -214,19 +235,23 @@ class PlainEnvironment:
             "spec": {"containers": [{"name": "scale"}]},
         }
         act("create", PODS, SYSTEM, "", pod)
+
+    def _list_activator(self) -> None:
+        """List the last activator as a ready endpoint of the activators' Service."""
+        place = self._places[-1]
         endpoint = {
-            "addresses": [self._place.ip],
+            "addresses": [place.ip],
             "conditions": {"ready": True, "serving": True, "terminating": False},
             "nodeName": "laptop",
         }
         labels = {SERVICE_NAME: ACTIVATORS, MANAGED_BY: CONTROLLER}
         listed = {
-            "metadata": {"name": f"{ACTIVATORS}-1", "labels": labels},
+            "metadata": {"name": f"{ACTIVATORS}-{place.ip}", "labels": labels},
             "addressType": "IPv4",
-            "ports": [{"name": "http", "port": 8012}],
+            "ports": [{"name": "http", "port": place.port}],
             "endpoints": [endpoint],
         }
-        act("create", SLICES, SYSTEM, "", listed)
+        self.cluster.plane.act("create", SLICES, SYSTEM, "", listed)
 
     # -- events ---------------------------------------------------------------------------------
 

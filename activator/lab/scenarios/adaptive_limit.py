@@ -13,10 +13,10 @@ CROWD = f"/crowd?ms=100&n={ROOM}"
 #: Requests a second: what the pod processes easily, and more than it can process.
 USUAL = 80
 TOO_MANY = 350
-#: The limit of a pod that is not measured yet.
-FIRST_LIMIT = 64
-#: The limit may double once, if many requests arrive before the first slow response.
-MOST = 2 * FIRST_LIMIT
+#: The limit doubles from 4 on, until responses are slow: this value is above ROOM.
+SLOW = 32
+#: The limit may double once more, if many requests arrive before the first slow response.
+MOST = 2 * SLOW
 
 
 async def script(environment: Environment) -> None:
@@ -29,7 +29,7 @@ async def script(environment: Environment) -> None:
     async with environment.load(app, TOO_MANY, target=CROWD) as load:
         await app.until_view(
             "the limit of the pod falls, and requests wait in the activator",
-            lambda view: _limit(view) < FIRST_LIMIT and view["queued"] > 0,
+            lambda view: _limit(view) < SLOW and view["queued"] > 0,
         )
     statuses = load.statuses("GET")
     environment.expect("no request is refused", list(statuses) == [200], statuses)

@@ -55,7 +55,7 @@ def begin_response(
             return
         exchange.added_lines += wait.responded(pod, now)
     exchange.state = RESPONDING
-    if exchange.limits is not None:
+    if exchange.limits is not None or not complete:
         response_began(exchange, now)
     if request.has_body:
         exchange.body.pieces = []
@@ -107,14 +107,23 @@ def stick(exchange: ExchangeRecord, sticky: Sticky, response: Response | Respons
         sticky.began_session(bounded(response.value_of(key.header)), ticket)
 
 
-def response_began(exchange: ExchangeRecord, now: float) -> None:
-    """Replace the limit for the beginning of the response by the revision's whole time-out."""
-    limits = exchange.limits
+def response_began(exchange: ExchangeRecord, now: float, *, interim: bool = False) -> None:
+    """Replace the limit for the beginning of the response by the one for its end.
+
+    Arguments:
+        exchange: the exchange of the request.
+        now: seconds.
+        interim: whether another response follows. It ends ``response_start_timeout`` alone.
+    """
+    limits, ticket = exchange.limits, exchange.ticket
+    revision = exchange.entry.throttler.revision
+    timeout = revision.timeout if interim else revision.whole_timeout
+    began = ticket.arrived
     if limits is not None:
         limits.touch(now)
-        timeout = exchange.entry.throttler.revision.timeout
-        until = limits.began(exchange.ticket) + timeout
-        exchange.services.driver.extend(exchange.ticket, until)
+        began = limits.began(ticket)
+    until = min(began + timeout, ticket.arrived + exchange.client_timeout)
+    exchange.services.driver.extend(ticket, until)
 
 
 def touch(exchange: ExchangeRecord) -> None:
@@ -125,7 +134,7 @@ def touch(exchange: ExchangeRecord) -> None:
 
 def pass_interim(exchange: ExchangeRecord, response: Response | ResponseFields) -> None:
     """Pass on an interim response other than 100 and 101; see ClientSide.interim."""
-    response_began(exchange, exchange.services.driver.clock())
+    response_began(exchange, exchange.services.driver.clock(), interim=True)
     if exchange.translation is not None:
         response = exchange.translation.response(response, to_head=exchange.to_head)
     exchange.client.interim(response)

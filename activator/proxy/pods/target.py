@@ -39,6 +39,7 @@ class Target:
     """
 
     __slots__ = (
+        "_peer_line",
         "_proof",
         "_revision",
         "address",
@@ -71,6 +72,10 @@ class Target:
         self.origin = f"{scheme}://{host}:{self.port}"
         self.probe_lines = b""
         self.host_lines = b""
+        # Another activator finds the Service by this field, whatever host the client has sent.
+        self._peer_line = b"Activator-Service: %b\r\n" % str(self._revision).encode()
+        if not pod.is_service:
+            self._peer_line = b""
         self.host_start = PLAIN_HOST_START if self.is_plain else ORIGINAL_HOST_START
         self.host_blocks = b"", b""
         self.set_passthrough(passthrough)
@@ -83,7 +88,7 @@ class Target:
         else:
             host = self.address.rpartition(":")[0]
             self.probe_lines = b"Host: %b:%d\r\n" % (host.encode(), self.port)
-        self.host_lines = b"" if self.is_plain else self.probe_lines + PROXY_LINE
+        self.host_lines = self._peer_line if self.is_plain else self.probe_lines + PROXY_LINE
         self.host_blocks = self._as_blocks()
 
     def _as_blocks(self) -> tuple[bytes, bytes]:

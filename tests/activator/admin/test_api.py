@@ -309,12 +309,12 @@ def test_sticky_requests_are_counted_by_their_result(world):
 
 
 def test_adaptive_limits_are_limits_only_if_they_apply(world):
-    for mode, limit in ((AdaptiveMode.OBSERVE, None), (AdaptiveMode.ON, 64)):
+    for mode, limit in ((AdaptiveMode.OBSERVE, None), (AdaptiveMode.ON, 4)):
         throttler = world.revision(concurrency=0, policies=Policies(adaptive=mode))
         world.healthy(throttler, POD)
         pod = pod_view(world, throttler)
         assert view(world, throttler)["adaptiveConcurrency"] == mode.value
-        assert (pod["limit"], pod["adaptiveLimit"]) == (limit, 64)
+        assert (pod["limit"], pod["adaptiveLimit"]) == (limit, 4)
     throttler = world.revision(concurrency=1, policies=Policies(adaptive=AdaptiveMode.ON))
     assert view(world, throttler)["adaptiveConcurrency"] == "off"
     assert pod_view(world, throttler)["adaptiveLimit"] is None

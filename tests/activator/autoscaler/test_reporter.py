@@ -143,3 +143,12 @@ def test_counting_needs_neither_websockets_nor_protobuf():
 def _lines(caplog):
     """Return the records of the module under test."""
     return [each for each in caplog.records if each.name == "activator.autoscaler.reporter"]
+
+
+async def test_a_revision_whose_requests_another_activator_gets_has_no_load():
+    """The other one reports them."""
+    listener = Listener()
+    reporter = StatReporter((listener,), clock=now, passes_on=lambda revision: revision == A)
+    reporter.load(A).request_began(now())
+    reporter.load(B).request_began(now())
+    assert [stats for _, stats in listener.heard] == [[Stat(A, 0.0, 0)], [Stat(B, 1.0, 1)]]

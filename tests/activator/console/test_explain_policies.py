@@ -111,4 +111,4 @@ def test_policies_of_requests_and_pods_are_shown(world):
     lines = shown(view(world, throttler))
     counts = "0 kept, 0 hashed, 0 overflowed, 0 waited"
     assert f"Sticky     by header:x-session, overflow other: {counts}" in lines
-    assert f"Adaptive   observe, limits that are not applied: {POD} 64" in lines
+    assert f"Adaptive   observe, limits that are not applied: {POD} 4" in lines

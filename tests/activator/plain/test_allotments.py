@@ -23,7 +23,7 @@ def test_a_slice_of_kubernetes_allots_nothing() -> None:
 @pytest.mark.parametrize(("ips", "is_empty"), [((), True), (("10.1.0.1",), False)])
 def test_a_takeover_slice_names_the_service_and_its_port(ips: Any, is_empty: bool) -> None:
     found = parse(takeover_slice(*ips))
-    assert found == Allotment(CREATED, "hello", 10_000, is_empty, activators=frozenset(ips))
+    assert found == Allotment(CREATED, "hello", 10_000, is_empty)
 
 
 def test_endpoints_that_are_null_are_none() -> None:

@@ -48,7 +48,13 @@ class World:
         self.routes: dict[RevisionID, Route] = {}
         self.activators: dict[RevisionID, Mapping[AppProtocol, frozenset[str]]] = {}
         self.calls: list[str] = []
-        self.services = Services(self, ipv6=False, cluster_domain="cluster.local", own=own)
+        self.services = Services(
+            self,
+            ipv6=False,
+            cluster_domain="cluster.local",
+            own=own,
+            activators=("system", "activator-service"),
+        )
         self._objects: dict[ObjectKey, Any] = {}
 
     def set_revision(self, revision: Revision) -> None:
@@ -184,16 +190,32 @@ def test_a_port_of_another_protocol_moves_the_pods_to_that_protocol(world: World
     assert list(world.endpoints[HELLO]) == [AppProtocol.H2C]
 
 
-def test_the_activators_of_a_takeover_slice_share_the_pods(world: World) -> None:
-    world.put(service_object({"route": "takeover"}), takeover_slice("10.1.0.1", "10.1.0.2"))
-    second = takeover_slice("fd00::1") | {"addressType": "IPv6"}
-    second["metadata"] = second["metadata"] | {"name": "hello-activator-ipv6"}
-    world.put(second)
-    assert list(world.activators.values()) == [
-        {AppProtocol.HTTP1: frozenset(("10.1.0.1", "10.1.0.2"))}
-    ]
-    world.put(takeover_slice())
-    assert list(world.activators.values()) == [{AppProtocol.HTTP1: frozenset()}]
+def activators(*endpoints: Any, **fields: Any) -> Any:
+    """Return a slice of the activators' Service."""
+    obj = slice_of(*endpoints, of="activator-service", **fields)
+    return named(obj, obj["metadata"]["name"], namespace="system")
+
+
+def test_the_ready_activators_of_their_own_service_share_the_pods(world: World) -> None:
+    here = {"container_concurrency": "1"}
+    world.put(service_object(here), slice_of(endpoint("10.0.0.1")))
+    texts = " ".join(problem.text for _, problem in world.services.problems())
+    assert "no EndpointSlice of the Service system/activator-service" in texts
+    world.put(
+        activators(endpoint("10.1.0.1"), endpoint("10.1.0.2")),
+        activators(endpoint("10.1.0.3"), endpoint("10.1.0.4", ready=False), name="more"),
+        activators(endpoint("fd00::1"), name="of-ipv6", addressType="IPv6"),
+    )
+    both = {AppProtocol.HTTP1: frozenset(("10.1.0.1", "10.1.0.2", "10.1.0.3"))}
+    assert list(world.activators.values()) == [both]
+    texts = " ".join(problem.text for _, problem in world.services.problems())
+    assert "activator-service" not in texts
+    world.put(named(service_object(here), "other"), slice_of(endpoint("10.0.0.2"), of="other"))
+    assert world.activators == {HELLO: both, OTHER: both}
+    world.put(
+        activators(endpoint("10.1.0.1", terminating=True, ready=False)), activators(name="more")
+    )
+    assert world.activators[HELLO] == world.activators[OTHER] == {AppProtocol.HTTP1: frozenset()}
 
 
 def test_the_allotted_port_is_followed(world: World) -> None:

@@ -15,6 +15,7 @@ from tests.activator.proxy.bound import Bound
 from tests.activator.proxy.http2.peers import Http2Pod, Http2World, Peer
 from tests.activator.proxy.world import Pod, World, request, until
 from tests.conftest import both_loops
+from throttler.capacity import ActivatorShare
 from throttler.model import AppProtocol, Endpoint, ListedEndpoints, RevisionKind
 
 H2C = AppProtocol.H2C
@@ -424,3 +425,31 @@ async def test_a_client_that_is_never_idle_gets_goaway_when_the_port_insists(
     await until(lambda: client.goaway)
     assert client.goaway == (2**31 - 1, 0), "no stream is refused yet"
     await until(lambda: len(pod.requests) == 3)
+
+
+# -- another activator ---------------------------------------------------------------------------
+
+
+async def test_a_request_that_goes_to_another_activator_names_its_service(
+    http2: Http2World,
+) -> None:
+    """Whatever host or port it came by: the other one may not have that port."""
+    world = http2.world
+    peer, h2_peer = await world.pod("127.0.0.2"), await http2.pod()
+    for name, protocol, at in (("rev", AppProtocol.HTTP1, peer), ("two", H2C, h2_peer)):
+        throttler = world.serve(
+            *(await world.pod("127.0.0.3"),),  # the only pod, which is in the share of the other
+            name=name,
+            hosts=[f"{name}.example.com"],
+            protocol=protocol,
+            container_concurrency=1,
+        )
+        share = ActivatorShare(1, 2, (at.endpoint.address, "127.0.0.9:8012"))
+        await until(lambda throttler=throttler: throttler.statistics().healthy == 1)
+        world.driver.carry_out(throttler.set_share(share, world.driver.clock()))
+    fields = b"Activator-Service: ns/rev\r\nX-Forwarded-For: 10.0.0.9\r\n"
+    assert (await world.ask(asking(b"rev.example.com", fields))).status == 200
+    assert peer.requests[0].all(b"activator-service") == [b"ns/rev"]
+    assert peer.requests[0].all(b"host") == [b"rev.example.com"]
+    assert (await world.ask(asking(b"two.example.com"))).status == 200
+    assert h2_peer.requests[0].all(b"activator-service") == [b"ns/two"]

@@ -9,11 +9,14 @@ from typing import Any
 import h11
 import pytest
 
+from activator.plain.revisions import revision_of
+from activator.plain.service import parse
 from activator.proxy.exchange.time_limits import TimeLimits, name_of, seconds_to_response
-from tests.activator.proxy.world import about, ok, request, until
+from tests.activator.plain.objects import service
+from tests.activator.proxy.world import TO_REVISION, about, ok, request, until
 from tests.conftest import in_virtual_time
-from throttler.model import Policies, Revision, RevisionID, RevisionKind
-from throttler.request_policies import RequestPolicies
+from throttler.model import AppProtocol, Policies, Revision, RevisionID, RevisionKind
+from throttler.request_policies import RequestPolicies, WaitMode, WhileWaiting
 
 TEXT = b"activator request timeout"
 
@@ -370,3 +373,90 @@ async def test_a_client_of_grpc_gives_up_before_the_limit_of_the_wait(http2):
     assert number not in client.messages
     await http2.world.clock_moves(0.2)
     assert (await client.answer(number)).status == 504
+
+
+# -- the time-out of a Service ---------------------------------------------------------------------
+
+SHOP = request().replace(TO_REVISION, b"").replace(b"example.com", b"shop")
+UPGRADE_SHOP = UPGRADE.replace(TO_REVISION, b"").replace(b"example.com", b"shop")
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 12\r\n\r\n"
+
+
+async def asked(world, sent=SHOP, **spec):
+    """Return a client of a Service, and its request's connection to a pod that is silent."""
+    pod = await world.pod()
+    silent(pod)
+    world.serve(pod, hosts=("shop",), **spec)
+    client = await world.client()
+    client.send(sent)
+    await until(lambda: pod.connections and pod.connections[-1].received)
+    return client, pod.connections[-1]
+
+
+@pytest.mark.parametrize("spec", [{}, {"idle_timeout": 1000.0}, {"response_start_timeout": 5.0}])
+@pytest.mark.parametrize(("sent", "begun"), [(SHOP, STREAM), (UPGRADE_SHOP, SWITCH)])
+async def test_the_time_out_of_a_service_ends_with_the_first_byte(world, sent, begun, spec):
+    client, pod = await asked(world, sent, timeout=10.0, **spec)
+    pod.raw = begun is SWITCH
+    pod.write(begun)
+    await client.size(len(begun))
+    await world.clock_moves(900)
+    pod.write(b"data: late\n\n")
+    await until(lambda: client.received.endswith(b"data: late\n\n"))
+
+
+async def test_the_idle_time_out_of_a_service_goes_on(world):
+    client, pod = await asked(world, timeout=10.0, idle_timeout=5.0)
+    pod.write(STREAM)
+    await client.ended()
+    assert world.now_since_start() == about(5.0, 0.1)
+
+
+async def test_an_interim_response_does_not_end_the_time_out_of_a_service(world):
+    client, pod = await asked(world, timeout=10.0, response_start_timeout=5.0)
+    pod.write(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+    assert (await client.answer()).status == 504
+    assert world.now_since_start() == about(10.0, 0.1)
+
+
+async def test_the_time_out_of_a_service_goes_on_behind_an_early_head(world):
+    policies = Policies(requests=RequestPolicies(waiting=WhileWaiting((WaitMode.HEARTBEAT,))))
+    spec = {"timeout": 40.0, "policies": policies}
+    world.serve(hosts=("shop",), **spec)
+    client = await world.client()
+    client.send(SHOP.replace(b"\r\n\r\n", b"\r\nAccept: text/event-stream\r\n\r\n"))
+    await world.in_time(lambda: b": waiting" in client.received)
+    pod = await world.pod()
+    silent(pod)
+    world.serve(pod, hosts=("shop",), **spec)
+    await world.in_time(lambda: b"event: error" in client.received)
+    assert world.now_since_start() == about(40.0, 0.1)
+
+
+@pytest.mark.parametrize("spec", [{}, {"idle_timeout": 1000.0}])
+async def test_a_stream_of_grpc_has_the_deadline_of_its_client_alone(http2, spec):
+    def begin(peer, stream, message):
+        if message.ended:
+            peer.headers(stream, [(b":status", b"200")])
+
+    world, pod = http2.world, await http2.pod()
+    pod.on_message = begin
+    world.serve(pod, hosts=("shop",), protocol=AppProtocol.H2C, timeout=10.0, **spec)
+    client = await http2.client()
+    head = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/s/m")]
+    head += [(b":authority", b"shop"), (b"content-type", b"application/grpc")]
+    client.headers(1, head, end=True)
+    client.headers(3, [*head, (b"grpc-timeout", b"500S")], end=True)
+    await world.in_time(lambda: 3 in client.messages and client.messages[3].over)
+    assert world.now_since_start() == about(500.0, 0.1)
+    assert dict(client.messages[3].trailers)[b"grpc-status"] == b"4"
+    pod.connections[0].headers(1, [(b"grpc-status", b"0")], end=True)
+    assert dict((await client.answer(1)).trailers)[b"grpc-status"] == b"0"
+
+
+async def test_a_time_out_of_zero_is_no_limit_for_a_service(world):
+    found: Any = parse(service({"timeout_seconds": "0"}))
+    client, pod = await asked(world, timeout=revision_of(found, found.port, None).timeout)
+    await world.clock_moves(1_000_000)
+    pod.write(ok(b"late"))
+    assert (await client.answer()).body == b"late"
