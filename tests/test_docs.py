@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from activator.cli.main import cli
-from activator.objects.fields import root
-from activator.plain.annotations import is_enabled, parse, unknown
+from activator.plain.service import parse as parse_service
 from activator.scale.external_metrics.objects import METRIC
 from activator.scale.families import names as scale_metrics
 from activator.scale.settings import SETTINGS as SCALE_SETTINGS
@@ -162,9 +161,8 @@ def _unlike_a_service(page: str) -> Iterator[str]:
         yield f"{page}: its first object is no plain Service"
     for obj in objects:
         if obj["apiVersion"] == "v1" and obj["kind"] == "Service":
-            metadata = root(obj, "Service")["metadata"]
-            parse(metadata)
-            if not is_enabled(metadata) or unknown(metadata):
+            service = parse_service(obj)
+            if service is None or any("unknown" in each for each in service.warnings):
                 yield f"{page}: {obj['metadata']['name']} is not annotated, or wrongly"
 
 

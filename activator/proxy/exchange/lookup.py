@@ -15,6 +15,7 @@ from activator.proxy.exchange.request_key import ClientAddresses
 from activator.proxy.message.fields import SERVICE
 from activator.proxy.message.request import Request
 from activator.records.entries import Entries, Entry
+from throttler.errors import RevisionNotFound
 
 #: A number, since CPython tests ``bytes in bytes`` by way of an exception, which takes 0.6 µs.
 _COMMA = ord(",")
@@ -47,9 +48,20 @@ def find(
         if _COMMA in name or _COMMA in namespace:  # a repeated name, see ``contradiction``
             namespace, name = namespace.partition(b",")[0], name.partition(b",")[0]
         return entries.find(namespace.strip(b" \t"), name.strip(b" \t"))
-    if SERVICE in fields and (namers is None or namers.trusts(side.address())):
-        return entries.find_service(fields[SERVICE].partition(b",")[0].strip(b" \t"))
+    if SERVICE in fields:
+        service, client = fields[SERVICE].partition(b",")[0].strip(b" \t"), side.address()
+        if namers is None or namers.trusts(client) or _is_peer(entries, service, client):
+            return entries.find_service(service)
     return entries.find_host(request.host, name.partition(b",")[0].strip(b" \t"))
+
+
+def _is_peer(entries: Entries, service: bytes, client: bytes) -> bool:
+    """Return whether a client is another activator of a Service: throttler.peer sends to it."""
+    try:
+        addresses = entries.find_service(service).throttler.share.addresses
+    except RevisionNotFound:
+        return False
+    return client.decode("latin-1") in (each.rpartition(":")[0].strip("[]") for each in addresses)
 
 
 def contradiction(fields: dict[bytes, bytes]) -> str:

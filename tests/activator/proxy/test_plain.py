@@ -180,6 +180,19 @@ async def test_the_field_counts_only_from_clients_that_may_send_it(world: World)
     assert (answer.status, b"unknown" in answer.body) == (404, True)
 
 
+async def test_the_field_counts_from_the_other_activators_of_the_service(world: World) -> None:
+    """They pass on requests for pods that they do not own, also where no client may name any."""
+    await served(world)
+    pod = await world.pod()
+    throttler = world.serve(pod, name="other")
+    world.proxy.services.namers = ClientAddresses()
+    for peer, requests in (("127.0.0.1", 1), ("127.0.0.11", 1), ("[127.0.0.1]", 2)):
+        share = ActivatorShare(0, 2, (f"{peer}:8012", "10.0.0.9:8012"))
+        world.driver.carry_out(throttler.set_share(share, world.driver.clock()))
+        assert (await world.ask(asking(fields=b"Activator-Service: ns/other\r\n"))).status == 200
+        assert len(pod.requests) == requests, peer
+
+
 @both_loops
 async def test_the_field_names_nothing_else_than_a_service(world: World) -> None:
     pod = await served(world)
