@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -10,9 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from activator.admin.api import detail_view
-from activator.console import explain
+from activator.console import explain, scaler
 from activator.console.responses import parse
 from activator.console.screen import plain
+from activator.plain.annotation_values import Owner
+from activator.scale.admin.advice import ADVICE
+from activator.scale.decisions import reasons
 from tests.activator.console.explained import OTHER, POD, shown, view
 from tests.activator.telemetry.world import World
 from throttler.model import (
@@ -21,6 +25,7 @@ from throttler.model import (
     RevisionKind,
 )
 from throttler.probe_spec import ProbeKind, ProbeSpec
+from throttler.reason import ROWS, Reason
 
 COLUMNS = (
     "custom-columns=POD:.metadata.name,IP:.status.podIP,"
@@ -307,6 +312,35 @@ def test_problems_of_a_service_have_their_reason(world):
     lines = shown(view(world, service(world), objectWarnings=[problem]))
     text = "Service default/hello: host-conflict: the host a.com belongs to another"
     assert f"Warnings   {text}" in lines
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_every_reason_can_be_shown_of_each_kind_from_each_source(world, reason):
+    """Also with every owner, and beside every reason of the scaler."""
+    rows = itertools.product(
+        RevisionKind, ("", "/srv/{objects}"), ("reason", "nextReason"), (False, True)
+    )
+    for number, (kind, folder, field, deleted) in enumerate(rows):
+        throttler = world.revision(f"r{number}", kind=kind)
+        answer = view(world, throttler, queued=int(field == "reason"), deleted=deleted)
+        activator = {"manifests": {"folder": folder}} if folder else {}
+        text = "\n".join(shown(answer | {field: reason.value}, **activator))
+        assert ROWS[reason].title(is_service=kind is RevisionKind.SERVICE) in text
+        assert "{namespace}" not in text
+        assert "{name}" not in text
+
+
+@pytest.mark.parametrize("owner", list(Owner))
+def test_every_reason_of_the_scaler_can_be_shown(world, owner):
+    scaled = {"owner": owner.value, "replicas": {"present": 0, "ready": 0}, "phase": "asleep"}
+    for word in ADVICE:
+        why = {"reason": word, "detail": reasons.text(word, "")}
+        found = {"findings": [{"reason": word, "note": "Because."}]}
+        for more in (why, found, why | found):
+            facts = tuple(scaler.facts(parse(json.dumps(scaled | more))))
+            answer = parse(json.dumps(view(world, service(world), nextReason="no-endpoints")))
+            lines = plain(explain.page(answer, None, facts)).splitlines()
+            assert any(word in line for line in lines)
 
 
 JSON = st.recursive(
