@@ -326,6 +326,14 @@ COLD_STARTS = Family(
     (*REVISION, "outcome"),
     "Cold starts that have ended, by outcome: served, or the outcome of the last queued request.",
 )
+FAILED_STARTS = Family(
+    "activator_failed_cold_starts",
+    _G,
+    REVISION,
+    "Cold starts of the last ten that a request left without a pod, because they were late or it "
+    "expired; 0 as soon as a pod becomes usable.",
+    counts="start",
+)
 COLD_START = Family(
     "activator_cold_start_seconds",
     _H,

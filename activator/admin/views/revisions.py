@@ -68,6 +68,13 @@ class ForecastView(TypedDict):
             "`null` before the first"
         ),
     ]
+    startingSeconds: Annotated[
+        float | None,
+        says(
+            "time since the first request of the start in progress; longer than `startSeconds` if "
+            "the start is late; `null` if none is in progress"
+        ),
+    ]
     drainSecondsPerRequest: Annotated[
         float | None,
         says(
@@ -79,7 +86,7 @@ class ForecastView(TypedDict):
         float | None,
         says(
             "time that a new request would wait. `Retry-After` of a refusal is based on it; `null`"
-            " if unknown, for example just after the only pod was lost"
+            " if unknown, for example just after the only pod was lost, or if a start is late"
         ),
     ]
 
@@ -193,6 +200,13 @@ class RevisionRequests(TypedDict):
         says(
             "the last request that got an error response of the activator, or whose response was "
             "aborted; `null` if there was none since the start"
+        ),
+    ]
+    failedStarts: Annotated[
+        int,
+        says(
+            "how many of the last ten cold starts a request left without a pod, because they were "
+            "late or it expired; 0 as soon as a pod becomes usable"
         ),
     ]
     forecast: Annotated[ForecastView, says("how long a request would wait, see below")]
