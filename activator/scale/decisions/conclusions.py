@@ -68,11 +68,14 @@ def fields(name: Name, **more: object) -> Mapping[str, object]:
 def _reason(record: Record, plan: Plan | None) -> tuple[str, str]:
     """Return why a Service is not scaled as its load asks for, and the detail for people."""
     facts = record.facts
-    if plan is not None and plan.replicas is None and plan.hold is Hold.NONE:
+    is_content = plan is not None and plan.replicas is None and plan.hold is Hold.NONE
+    if is_content and facts.ready:
         record.failed = None  # nothing is wanted any more
     failed = record.failed
     if failed is not None and failed.problem is not None:
-        return failed.problem.value, failed.detail
+        # The client of a failed cold start may be gone. The next one would fail like it.
+        past = "the last request for replicas failed: " if is_content else ""
+        return failed.problem.value, past + failed.detail
     if facts.reason:
         return facts.reason, facts.detail
     if plan is None:

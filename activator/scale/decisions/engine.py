@@ -25,7 +25,7 @@ from activator.scale.reports.load import Loads, Name
 from activator.scale.workloads.actuator import Actuator, Result, Target, Wish
 from activator.scale.workloads.rights import Rights
 from activator.scale.workloads.services import Services
-from activator.scale.workloads.subresource import Problem
+from activator.scale.workloads.subresource import REFUSALS, Problem
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ STEP: Final = 50
 #: One object for all: thousands of Services have these times.
 _NEVER: Final = float("-inf")
 _FOREVER: Final = float("inf")
-_LASTING: Final = frozenset({Problem.FORBIDDEN, Problem.MISSING, Problem.REFUSED})
+_LASTING: Final = REFUSALS | {Problem.MISSING}
 
 
 class _Phase(Enum):
@@ -320,7 +320,7 @@ class Engine:
             record.quiet_until = record.renew_at
             self._conclude(name, record, None, now)
             return
-        if not facts.is_watched and now >= record.look_at:
+        if record.needs_look and now >= record.look_at:
             record.look_at = now + LOOK
             self._actuator.look(facts.target)
         if facts.replicas is None:

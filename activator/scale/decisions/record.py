@@ -12,10 +12,13 @@ from activator.scale.decisions.findings import Finding
 from activator.scale.decisions.plan import ACTIVATION_LEASE, Planner
 from activator.scale.families import COLD_START_BOUNDS, TICK_BOUNDS
 from activator.scale.workloads.actuator import Result, Target
+from activator.scale.workloads.subresource import REFUSALS
 
 #: One object for all: thousands of Services have these times.
 _NEVER: Final = float("-inf")
 _FOREVER: Final = float("inf")
+#: The rest of a result that has changed nothing, and has no problem.
+_READ: Final = Result(None)[1:]
 
 
 class Counters:
@@ -95,6 +98,12 @@ class Record:
         # Nothing changes before that without an event: the workload has no requests.
         self.quiet_until = _NEVER
 
+    @property
+    def needs_look(self) -> bool:
+        """Whether only a read shows the workload as it is, or that the API server responds."""
+        failed = self.failed
+        return not self.facts.is_watched or (failed is not None and failed.problem not in REFUSALS)
+
     def renew(self, facts: Facts) -> None:
         """Record the facts as the objects have them now."""
         known = self.facts
@@ -111,7 +120,10 @@ class Record:
         Arguments:
             not_before: when the request may be repeated, unless the workload is asleep.
         """
-        self.failed = result if result.problem is not None else None
+        failed = self.failed
+        # A read does not prove that a change is allowed.
+        if failed is None or failed.problem not in REFUSALS or result[1:] != _READ:
+            self.failed = result if result.problem is not None else None
         self.concluded = None
         self.not_before = not_before
         self.quiet_until = _NEVER

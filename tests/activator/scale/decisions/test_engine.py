@@ -230,6 +230,35 @@ async def test_a_refused_change_is_not_repeated_each_tick() -> None:
     assert world.last.reason == ""
 
 
+@pytest.mark.parametrize(
+    ("step", "reason", "after_a_read"),
+    [
+        (status(403, "no"), "scale-forbidden", "scale-forbidden"),
+        (status(422, "no"), "scale-refused", "scale-refused"),
+        (status(500, "no"), "api-server-unavailable", ""),
+    ],
+)
+async def test_a_failed_cold_start_is_remembered_after_its_client_has_left(
+    step: Any, reason: str, after_a_read: str
+) -> None:
+    world = World()
+    world.engine.start(world.clock())
+    world.api.script.extend([None, step] * 100)
+    world.busy()
+    await elapse(0.01)
+    assert world.last.reason == reason
+    world.busy(0.0)
+    await world.tick(90.0)  # the mean of the load is above zero for a while
+    world.api.script.clear()
+    await world.tick(60.0)
+    assert world.last.reason == after_a_read
+    if after_a_read:
+        assert world.last.detail.startswith("the last request for replicas failed: ")
+    world.busy()
+    await elapse(0.01)
+    assert (world.patches[-1:], world.last.reason) == ([1], "")
+
+
 async def test_a_workload_without_a_watch_is_read_and_scaled() -> None:
     world = World(target="replicaset/hello")
     path = "/apis/apps/v1/namespaces/shop/replicasets/hello/scale"
