@@ -62,15 +62,15 @@ class ColdStart:
         outcome: ``served``, or the outcome of the last waiting request (counters.OUTCOMES).
         leased: the outcome if no request waits but clients are expected back, see ``lease``; empty
             without such clients.
-        why: reason and detail of the wait when a request left without a pod although the start was
-            late, or when it expired; None if none did.
+        why: reason and detail of the wait if it failed: a request expired, or left a late start.
+            Empty if none did.
+        successes: how often a pod had become usable when it failed.
         lead: seconds by which the activator's probe of ``dest`` was ahead of Kubernetes; None
             while unknown, or if Kubernetes was first.
     """
 
     __slots__ = (
         "_counts",
-        "_successes",
         "_throttler",
         "began",
         "began_at",
@@ -83,6 +83,7 @@ class ColdStart:
         "requests",
         "revision",
         "seen",
+        "successes",
         "why",
     )
 
@@ -99,8 +100,8 @@ class ColdStart:
         self.outcome = ""
         self.lead: float | None = None
         self.leased = ""
-        self.why: tuple[Reason, str] | None = None
-        self._successes = 0
+        self.why = ""
+        self.successes = 0
         self._throttler: RevisionThrottler | None = throttler
         self._counts = counts
 
@@ -142,11 +143,9 @@ class ColdStart:
             return
         took = throttler.forecast.starting(now) or now - self.began
         if outcome == "timed-out" or took > (throttler.forecast.starts.median or UNKNOWN):
-            self.why, self._successes = why(throttler), throttler.forecast.successes
-
-    def is_failed(self, throttler: RevisionThrottler) -> bool:
-        """Return whether it failed, and no pod of its revision has become usable since."""
-        return self.why is not None and self._successes == throttler.forecast.successes
+            reason, detail = why(throttler)
+            self.why = f"{reason.value}; {detail}" if detail else reason.value
+            self.successes = throttler.forecast.successes
 
     def end(self, outcome: str, now: float) -> None:
         """Record and count the outcome, and release references that nothing needs any more."""
@@ -173,8 +172,7 @@ class ColdStart:
             "pod": None if self.endpoint is None else self.endpoint.address,
             "phases": {phase.value: _rounded(at - self.began) for phase, at in self.seen.items()},
             "probeAheadSeconds": None if self.lead is None else _rounded(self.lead),
-            "reason": None if self.why is None else self.why[0].value,
-            "reasonDetail": (self.why and self.why[1]) or None,
+            "why": self.why or None,
         }
 
 
@@ -320,7 +318,8 @@ class ColdStarts:
 
     def failed(self, throttler: RevisionThrottler) -> int:
         """Return how many of the last cold starts failed, if no pod became usable since."""
-        return sum(each.is_failed(throttler) for each in self._of(throttler.revision.id))
+        now, every = throttler.forecast.successes, self._of(throttler.revision.id)
+        return sum(bool(each.why) and each.successes == now for each in every)
 
     def _of(self, revision: RevisionID) -> list[ColdStart]:
         cold_starts = list(reversed(self._past.get(revision, ())))

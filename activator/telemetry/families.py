@@ -330,9 +330,7 @@ FAILED_STARTS = Family(
     "activator_failed_cold_starts",
     _G,
     REVISION,
-    "Cold starts of the last ten that a request left without a pod, because they were late or it "
-    "expired; 0 as soon as a pod becomes usable.",
-    counts="start",
+    "Cold starts that failed in a row, at most 10; 0 as soon as a pod becomes usable.",
 )
 COLD_START = Family(
     "activator_cold_start_seconds",

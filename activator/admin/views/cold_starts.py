@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from activator.admin.views.fields import WAITING, says
+from activator.admin.views.fields import says
 from activator.records.counters import OUTCOMES
 
 #: Its names are no identifiers, so it is made by a call.
@@ -56,12 +56,7 @@ class ColdStartView(TypedDict):
             "unknown, or if Kubernetes was first"
         ),
     ]
-    reason: Annotated[
+    why: Annotated[
         str | None,
-        says(
-            "why requests waited when one left without a pod, because the start was late or the "
-            "request expired; else `null`",
-            (*WAITING, None),
-        ),
+        says("if it failed, why requests waited, as in `Activator-Reason`; else `null`"),
     ]
-    reasonDetail: Annotated[str | None, says("more about the reason, for people")]

@@ -70,10 +70,7 @@ class ForecastView(TypedDict):
     ]
     startingSeconds: Annotated[
         float | None,
-        says(
-            "time since the first request of the start in progress; longer than `startSeconds` if "
-            "the start is late; `null` if none is in progress"
-        ),
+        says("time since the first request of the start in progress; `null` without one"),
     ]
     drainSecondsPerRequest: Annotated[
         float | None,
@@ -202,13 +199,6 @@ class RevisionRequests(TypedDict):
             "aborted; `null` if there was none since the start"
         ),
     ]
-    failedStarts: Annotated[
-        int,
-        says(
-            "how many of the last ten cold starts a request left without a pod, because they were "
-            "late or it expired; 0 as soon as a pod becomes usable"
-        ),
-    ]
     forecast: Annotated[ForecastView, says("how long a request would wait, see below")]
 
 
@@ -236,6 +226,10 @@ class RevisionPods(TypedDict):
 
 class RevisionView(RevisionIdentity, RevisionSettings, RevisionRequests, RevisionPods):
     """A revision with its limits, its requests and its pods."""
+
+    failedStarts: Annotated[
+        int, says("failed cold starts of the last ten; 0 as soon as a pod is usable, see below")
+    ]
 
 
 class RouteView(TypedDict):

@@ -334,6 +334,7 @@ class Engine:
         if plan.replicas is not None and (not facts.replicas or now >= record.not_before):
             if not facts.replicas and record.cold_since is None:
                 record.cold_since = now
+            record.why = plan.why
             self._actuator.scale(facts.target, Wish(facts.replicas, plan.replicas))
         if now < plan.next < self._next_tick:
             self._call_at(plan.next, self._decide_later, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from activator.kpa.decision import Why
 from activator.plain.annotation_values import Route
 from activator.plain.service import PlainService
 from activator.records.counters import Histogram
@@ -17,8 +18,6 @@ from activator.scale.workloads.subresource import REFUSALS
 #: One object for all: thousands of Services have these times.
 _NEVER: Final = float("-inf")
 _FOREVER: Final = float("inf")
-#: The rest of a result that has changed nothing, and has no problem.
-_READ: Final = Result(None)[1:]
 
 
 class Counters:
@@ -64,6 +63,7 @@ class Record:
     Attributes:
         decided: the last decision.
         change: the last change of replicas; None before the first.
+        why: the rule behind the request for replicas that is under way; None without one.
     """
 
     __slots__ = (
@@ -79,6 +79,7 @@ class Record:
         "planner",
         "quiet_until",
         "renew_at",
+        "why",
     )
 
     def __init__(self, facts: Facts, now: float) -> None:
@@ -88,6 +89,7 @@ class Record:
         # The facts of the last decision.
         self.concluded: Facts | None = None
         self.change: Change | None = None
+        self.why: Why | None = None
         self.failed: Result | None = None
         # When a request began to wait for the first pod.
         self.cold_since: float | None = None
@@ -99,10 +101,14 @@ class Record:
         self.quiet_until = _NEVER
 
     @property
+    def is_refused(self) -> bool:
+        """Whether the API server has refused the last change."""
+        return self.failed is not None and self.failed.problem in REFUSALS
+
+    @property
     def needs_look(self) -> bool:
         """Whether only a read shows the workload as it is, or that the API server responds."""
-        failed = self.failed
-        return not self.facts.is_watched or (failed is not None and failed.problem not in REFUSALS)
+        return not self.facts.is_watched or not (self.failed is None or self.is_refused)
 
     def renew(self, facts: Facts) -> None:
         """Record the facts as the objects have them now."""
@@ -120,9 +126,8 @@ class Record:
         Arguments:
             not_before: when the request may be repeated, unless the workload is asleep.
         """
-        failed = self.failed
         # A read does not prove that a change is allowed.
-        if failed is None or failed.problem not in REFUSALS or result[1:] != _READ:
+        if result.problem or result.changed_from is not None or not self.is_refused:
             self.failed = result if result.problem is not None else None
         self.concluded = None
         self.not_before = not_before

@@ -101,7 +101,8 @@ def problem(status: int, message: str) -> Problem:
 
     Returns:
         CONFLICT: read again. UNSET: the object has no replicas yet, so PATCH without a version.
-        UNAVAILABLE: try again later; with 401 the API server accepts no token at the moment. Each other one stays until a person changes something.
+        UNAVAILABLE: try again later; with 401 it does not accept the token at the moment.
+        Each other one stays until a person changes something.
     """
     if status == 409:
         return Problem.CONFLICT

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from activator.admin.api import detail_view
 from activator.console import explain, scaler
 from activator.console.responses import parse
-from activator.console.screen import plain
+from activator.console.screen import Fact, plain
 from activator.plain.annotation_values import Owner
 from activator.scale.admin.advice import ADVICE
 from activator.scale.decisions import reasons
@@ -111,6 +111,80 @@ def test_reason_and_advice_are_shown_before_a_request_waits(world):
         world.request(full)
     lines = shown(detail_view(full, world.driver.cold_starts, world.clock.now))
     assert lines[0] == "default/full: no request waits, a new one would, at-capacity"
+
+
+@pytest.mark.parametrize("kind", list(RevisionKind))
+@pytest.mark.parametrize(
+    ("usual", "took", "begins", "advice"),
+    [
+        (2.0, 1.2, "1 request waits, starting, 1.2 of about 2 s", False),
+        (2.0, 5.0, "1 request waits, starting for 5.0 s, longer than the usual 2 s; ", True),
+        (None, 1.2, "1 request waits, starting, 1.2 s", False),
+        (None, 60.0, "1 request waits, starting for 60.0 s; ", True),
+    ],
+)
+async def test_a_start_has_its_progress_and_advice_only_if_it_is_late(
+    world, kind, usual, took, begins, advice
+):
+    throttler = world.revision(kind=kind)
+    if usual is not None:
+        throttler.forecast.starts.add(usual)
+    ticket = world.request(throttler)
+    world.clock.now += took / 2
+    for pods in ((), (POD,)):  # none is listed, and one that is not ready
+        world.pods(throttler, not_ready=pods)
+        world.clock.now = ticket.arrived + took
+        lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+        assert lines[0].partition(": ")[2].startswith(begins)
+        assert any("kubectl" in line for line in lines) == advice
+        assert ("What to do  Nothing: a pod is starting" in "\n".join(lines)) != advice
+        promises = [line for line in lines if "a new request would wait" in line]
+        assert bool(promises) == (usual is not None and not advice)
+    throttler.cancel(ticket, world.clock.now)
+    lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+    assert lines[0].partition(": ")[2].startswith(begins.replace("1 request", "no request"))
+    world.driver.close()
+
+
+def test_failed_starts_are_shown_after_their_clients_have_left(world):
+    throttler = world.revision(kind=RevisionKind.SERVICE)
+    for count in (1, 2):
+        cold_start = world.driver.cold_starts.join(throttler, {}, world.clock.now)
+        world.clock.now += 20
+        world.driver.cold_starts.request_ended(cold_start, "cancelled", world.clock.now)
+        lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+        assert "Nothing while no request waits" not in "\n".join(lines)
+        (at,) = [n for n, line in enumerate(lines) if line.startswith("Failed starts")]
+        assert lines[at].split("  ")[-1].startswith(f"{count} in a row, without a usable pod")
+        assert lines[at + 1].endswith("for 20.0 s, cancelled; no-endpoints")
+    world.healthy(throttler, POD)
+    lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+    assert not [line for line in lines if line.startswith("Failed starts")]
+
+
+def test_what_keeps_pods_from_starting_comes_before_a_generic_reason(world):
+    forbidden = (Fact("Scaler", ("asleep", "scale-forbidden: the role lacks a rule")),)
+    throttler = service(world)
+    queued = world.request(throttler)
+    port = {"kind": "Service", "namespace": "default", "name": "hello"}
+    port |= {"reason": "no-such-port", "warning": "no EndpointSlice has the port"}
+    for scaled, warnings, cause in (
+        (scaler.Scaled(forbidden, "scale-forbidden"), [], "scale-forbidden"),
+        (scaler.NOT_SCALED, [port], "no-such-port"),
+        (scaler.NOT_SCALED, [port | {"reason": "limited"}], ""),
+    ):
+        answer = detail_view(throttler, world.driver.cold_starts, world.clock.now)
+        one = parse(json.dumps(answer | {"objectWarnings": warnings}))
+        lines = plain(explain.page(one, None, scaled)).splitlines()
+        assert lines[0].endswith(cause or "starting, 0.0 s")
+        assert lines[2].startswith("Scaler" if scaled.cause else "Reason")
+        assert any("Correct that first." in line for line in lines) == bool(cause)
+    throttler.cancel(queued, world.clock.now)
+    answer = detail_view(throttler, world.driver.cold_starts, world.clock.now)
+    page = explain.page(
+        parse(json.dumps(answer)), None, scaler.Scaled(forbidden, "scale-forbidden")
+    )
+    assert plain(page).startswith("Service default/hello: no request waits, scale-forbidden")
 
 
 WRONG = {"namespace": "default", "name": "hello-private", "warning": "it lacks a label"}
@@ -277,6 +351,7 @@ def test_a_service_has_its_probe_and_the_reason_for_it(world, probe, text):
 async def test_a_service_has_no_advice_of_knative(world):
     throttler = service(world)
     world.request(throttler)
+    world.clock.now += 60.0
     text = "\n".join(shown(view(world, throttler)))
     assert "kubectl get endpointslices -n default -l kubernetes.io/service-name=hello" in text
     assert "knative" not in text
@@ -337,9 +412,9 @@ def test_every_reason_of_the_scaler_can_be_shown(world, owner):
         why = {"reason": word, "detail": reasons.text(word, "")}
         found = {"findings": [{"reason": word, "note": "Because."}]}
         for more in (why, found, why | found):
-            facts = tuple(scaler.facts(parse(json.dumps(scaled | more))))
+            part = scaler.Scaled(tuple(scaler.facts(parse(json.dumps(scaled | more)))), word)
             answer = parse(json.dumps(view(world, service(world), nextReason="no-endpoints")))
-            lines = plain(explain.page(answer, None, facts)).splitlines()
+            lines = plain(explain.page(answer, None, part)).splitlines()
             assert any(word in line for line in lines)
 
 

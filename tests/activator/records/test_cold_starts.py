@@ -106,8 +106,7 @@ def test_a_cold_start_from_the_first_request_to_the_first_byte(sleeper: Sleeper)
             "first-byte": 2.126,
         },
         "probeAheadSeconds": 1.125,
-        "reason": None,
-        "reasonDetail": None,
+        "why": None,
     }
     assert sleeper.counts == {"served": 1}
     totals = {phase.value: h.total for phase, h in sleeper.cold_starts.phase_seconds.items()}
@@ -269,7 +268,7 @@ def test_failed_ones_count_until_a_pod_is_usable(sleeper: Sleeper) -> None:
         sleeper.lists(not_ready=(POD,) if count > 2 else ())
         sleeper.cold_starts.request_ended(cold_start, outcome, sleeper.now)
         assert failed(sleeper) == count
-    assert [view["reason"] for view in sleeper.views()] == [
+    assert [view["why"] for view in sleeper.views()] == [
         *("pods-not-ready", "pods-not-ready", "no-endpoints", "no-endpoints")
     ]
     sleeper.after(3600)
@@ -301,9 +300,7 @@ def test_one_that_never_ends_since_clients_overlap_has_failed_as_well(sleeper: S
 
 
 def test_the_reason_is_computed_once_for_all_that_leave_together(sleeper: Sleeper) -> None:
-    for _ in range(100):
-        cold_start = sleeper.join()
-    for _ in range(100):
+    for cold_start in [sleeper.join() for _ in range(100)]:
         sleeper.cold_starts.request_ended(cold_start, "timed-out", sleeper.now)
     assert sleeper.reasons_computed == 2
 

@@ -289,6 +289,26 @@ async def test_a_replica_that_another_component_made_is_noticed() -> None:
     assert world.last.replicas == 3
 
 
+@pytest.mark.parametrize("owner", ["self", "hpa", "keda", "none"])
+async def test_a_cold_start_has_its_rule_for_each_owner_also_if_its_event_comes_first(
+    owner: str,
+) -> None:
+    world = World(owner=owner)
+    world.engine.start(world.clock())
+
+    def event_comes_first() -> None:
+        world.put_deployment(1)
+        world.engine.changed([HELLO])
+
+    world.api.script.extend([None, event_comes_first])
+    world.busy()
+    await elapse(0.01)
+    record = world.engine.get(HELLO)
+    assert record is not None
+    assert record.change is not None
+    assert (record.change.after, record.change.why) == (1, "cold-start")
+
+
 async def test_loads_of_unknown_services_do_not_stay() -> None:
     world = World()
     world.engine.start(world.clock())
