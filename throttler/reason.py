@@ -330,7 +330,7 @@ ROWS: Final = {row.reason: row for row in TABLE}
 #: Reasons of each cold start, however healthy.
 OF_STARTS: Final = (Reason.NO_ENDPOINTS.value, Reason.PODS_NOT_READY.value)
 #: Advice while a start takes no longer than usual.
-STARTING: Final = "Nothing: a pod is starting, and takes no longer than usual."
+STARTING: Final = "Nothing yet: a pod is starting."
 #: Advice instead of that of ``no-endpoints`` while no request waits: zero pods are no fault.
 AT_ZERO: Final = "Nothing while no request waits: the first request starts a pod."
 #: Advice instead of that of a row, if the Revision object is gone.

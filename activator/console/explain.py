@@ -7,7 +7,7 @@ response is requested or drawn. Knative has no counterpart.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from activator.console import advice, explain_pods, explain_policies, status
@@ -15,13 +15,14 @@ from activator.console.responses import Node
 from activator.console.scaler import NOT_SCALED, Scaled
 from activator.console.screen import Fact, Page
 from activator.console.staleness import state_of
-from throttler.forecast import UNKNOWN
 from throttler.reason import AT_ZERO, DELETED, DELETED_SERVICE, OF_STARTS, STARTING, Reason
 
 #: Maximum of hosts on the page.
 LISTED_HOSTS: Final = 5
 #: Maximum of objects without effect on the page.
 LISTED_WARNINGS: Final = 5
+#: Seconds of a start that is not late, while none has ended before.
+FIRST_START: Final = 30.0
 _LISTS_PODS: Final = ("Endpoints", "EndpointSlice")
 #: Reasons of warnings about a Service that do not keep pods from use.
 _HARMLESS: Final = ("", "host-conflict", "port-conflict", "limited", "invalid")
@@ -39,18 +40,22 @@ def page(one: Node, activator: Node | None = None, scaled: Scaled = NOT_SCALED) 
     """
     known = state_of(activator) if activator is not None else ()
     waits = "reason" in one or "nextReason" in one
-    cause = (_cause(one) or scaled.cause) if waits else ""
+    own = next((each.text("reason") for each in _wrong(one) if "reason" in each), "")
+    cause = (own or scaled.cause) if waits else ""
     facts = tuple(_facts(one, _folder(activator), cause))
-    facts = (*scaled.facts, *facts, *known) if cause else (*facts, *scaled.facts, *known)
+    comes_first = cause and not own
+    facts = (*scaled.facts, *facts, *known) if comes_first else (*facts, *scaled.facts, *known)
     head = _headline(one, cause)
     return tuple(part for part in (head, facts, *explain_pods.parts(one)) if part)
 
 
-def _cause(one: Node) -> str:
-    """Return the first reason why no pod can start or be used, as the objects are."""
-    warnings = one.nodes("objectWarnings", required=False)
-    reasons = (each.text("reason", default="") for each in warnings)
-    return next((reason for reason in reasons if reason not in _HARMLESS), "")
+def _wrong(one: Node) -> list[Node]:
+    """Return the warnings about objects that may leave a revision without pods."""
+    return [
+        each
+        for each in one.nodes("objectWarnings", required=False)
+        if each.text("kind") in _LISTS_PODS or each.text("reason", default="") not in _HARMLESS
+    ]
 
 
 def _headline(one: Node, cause: str) -> str:
@@ -82,7 +87,7 @@ def _starting(one: Node, reason: str, *, late: bool = True) -> str:
     if forecast is None or "startingSeconds" not in forecast:
         return ""
     took, usual = forecast.number("startingSeconds"), forecast.number("startSeconds", default=0.0)
-    if took <= (usual or UNKNOWN):
+    if took <= (usual or FIRST_START):
         return f"starting, {took:.1f}{f' of about {usual:.3g}' if usual else ''} s"
     usually = f", longer than the usual {usual:.3g} s" if usual else ""
     return f"starting for {took:.1f} s{usually}; {reason}" if late else ""
@@ -105,7 +110,7 @@ def _facts(one: Node, folder: str, cause: str) -> Iterator[Fact]:
         yield from _route(route)
     if status.is_service(one) and "protocol" in one:
         yield Fact("Protocol", (_protocol(one),))
-    if warnings := _warnings(one):
+    if warnings := [*map(warning, one.nodes("objectWarnings", required=False))]:
         yield Fact("Warnings", tuple(_first(warnings)))
     yield from _failures(one)
     yield Fact("Queue", (_queue(one),))
@@ -134,9 +139,9 @@ def _reason(one: Node, folder: str, cause: str) -> Iterator[Fact]:
     todo = advice.what_to_do(reason, *names, folder, is_service=is_service)
     if status.deleted(one):
         todo = [DELETED_SERVICE if is_service else DELETED]
-    elif reason == Reason.NO_ENDPOINTS.value and (wrong := _warnings(one, _LISTS_PODS)):
+    elif reason == Reason.NO_ENDPOINTS.value and (wrong := _wrong(one)):
         correct = f"In the folder {folder}, correct" if folder else "Correct"
-        todo = _first([f"{correct} {text}" for text in wrong])
+        todo = _first([f"{correct} {warning(each)}" for each in wrong])
     elif cause:
         todo = ["Correct that first. The Events of the Service have the remedy."]
     elif _starting(one, reason, late=False):
@@ -146,19 +151,6 @@ def _reason(one: Node, folder: str, cause: str) -> Iterator[Fact]:
     if todo:
         yield Fact("What to do", tuple(todo))
     yield Fact("Read on", (advice.page_of(reason),))
-
-
-def _warnings(one: Node, kinds: Collection[str] = ()) -> list[str]:
-    """Return the objects without effect, each with its warning.
-
-    Arguments:
-        kinds: only objects of these kinds; empty for all kinds.
-    """
-    return [
-        warning(each)
-        for each in one.nodes("objectWarnings", required=False)
-        if not kinds or each.text("kind") in kinds
-    ]
 
 
 def warning(each: Node) -> str:

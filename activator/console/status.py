@@ -131,7 +131,7 @@ def _state(one: Node, pods: Sequence[Node]) -> str:
     if out := _out(pods):
         return f"{out} (no request waits)"
     failed = one.whole("failedStarts", default=0)
-    return ("starting" if pods else "scaled-to-zero") + (f", {failed} starts failed" * bool(failed))
+    return ("starting" if pods else "scaled-to-zero") + (f", {failed} failed starts" * bool(failed))
 
 
 #: Rules that keep a failing pod from use, with the reason to wait of each.
@@ -145,10 +145,10 @@ def _out(pods: Sequence[Node]) -> str:
     return next((_OUT[rule] for rule in rules if rule in _OUT), "")
 
 
-_WRONG: Final = ("(no request waits)", "failed")
+_WRONG: Final = ("(no request waits)", "failed start")
 
 
 def _style(row: Row) -> str:
     if row.state.startswith("serving"):
         return "green"
-    return "yellow" if row.queued != "0" or row.state.endswith(_WRONG) else ""
+    return "yellow" if row.queued != "0" or any(words in row.state for words in _WRONG) else ""

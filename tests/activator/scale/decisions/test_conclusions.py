@@ -28,10 +28,7 @@ NAME = Name("shop", "hello")
         ({}, None, PLAN._replace(hold=Hold.STALE), ("stale-state", "")),
         ({}, FAILED, PLAN._replace(replicas=2), ("scale-forbidden", FAILED.detail)),
         ({}, FAILED, PLAN, ("", "")),  # nothing is wanted any more, and pods run
-        (
-            *({"replicas": 0, "ready": 0}, FAILED, PLAN),
-            ("scale-forbidden", f"the last request for replicas failed: {FAILED.detail}"),
-        ),
+        ({"replicas": 0, "ready": 0}, FAILED, PLAN, ("scale-forbidden", FAILED.detail)),
     ],
 )
 def test_a_decision_has_one_reason(facts: Any, failed: Any, plan: Any, reason: Any) -> None:
