@@ -23,6 +23,7 @@ LISTED_HOSTS: Final = 5
 LISTED_WARNINGS: Final = 5
 #: Seconds of a start that is not late, while none has ended before.
 FIRST_START: Final = 30.0
+_NO_SCALER: Final = Reason.SCALER_UNREACHABLE.value
 _LISTS_PODS: Final = ("Endpoints", "EndpointSlice")
 #: Reasons of warnings about a Service that do not keep pods from use.
 _HARMLESS: Final = ("", "host-conflict", "port-conflict", "limited", "invalid")
@@ -43,7 +44,7 @@ def page(one: Node, activator: Node | None = None, scaled: Scaled = NOT_SCALED) 
     own = next((each.text("reason") for each in _wrong(one) if "reason" in each), "")
     cause = (own or scaled.cause) if waits else ""
     facts = tuple(_facts(one, _folder(activator), cause))
-    comes_first = cause and not own
+    comes_first = (cause and not own) or one.text("reason", "") == _NO_SCALER
     facts = (*scaled.facts, *facts, *known) if comes_first else (*facts, *scaled.facts, *known)
     head = _headline(one, cause)
     return tuple(part for part in (head, facts, *explain_pods.parts(one)) if part)

@@ -110,7 +110,8 @@ class _Handlers:
         leader = self._scaler.leader()
         if not leader.leads:
             holder = leader.holder or "not known"
-            return problem(503, f"This scaler does not lead. The leader is {holder}.")
+            error = f" Its last request for the Lease failed: {leader.error}." * bool(leader.error)
+            return problem(503, f"This scaler does not lead. The leader is {holder}.{error}")
         return problem(404, f"No Service {name.namespace}/{name.name} opts in.")
 
     async def metrics(self, request: Request) -> Response:
