@@ -51,5 +51,5 @@ def _filled(text: str, words: Mapping[str, str]) -> str:
 
 
 def page_of(reason: str) -> str:
-    """Return the path of the page about a reason, also for an unknown word."""
-    return f"docs/reasons/{reason}.md"
+    """Return the command that prints the page about a reason, also for an unknown word."""
+    return f"activator reason {reason}"

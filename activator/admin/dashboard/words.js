@@ -3,7 +3,7 @@
 
 import { counted, finely } from "./format.js";
 // @ts-ignore: activator/admin/reason_script.py makes this module from throttler/reason.py
-import { AT_ZERO, DELETED, REASONS } from "./reasons.js";
+import { AT_ZERO, DELETED, OF_STARTS, REASONS, STARTING } from "./reasons.js";
 
 /** @typedef {import("./model.js").RevisionView} RevisionView */
 /** @typedef {import("./model.js").ActivatorEvent} ActivatorEvent */
@@ -59,17 +59,52 @@ export function whatToDo(reason, view, folder) {
   if (folder !== null && row.inFolder[kind]) {
     return [{ text: row.inFolder[kind].replaceAll("{folder}", () => folder), command: false }];
   }
-  const atZero = !view.queued && reason === "no-endpoints" && folder === null;
+  const atZero = !view.queued && !view.failedStarts && reason === "no-endpoints" && folder === null;
+  if (startsNormally(view)) return [{ text: STARTING, command: false }];
+  if (atZero) return [{ text: AT_ZERO, command: false }];
   const steps = row[kind];
-  const sentences = atZero ? [AT_ZERO, steps.advice] : [steps.advice];
   // Names of Kubernetes objects have no characters with a special meaning in a shell.
   const commands = steps.commands.map((command) =>
     command.replaceAll("{namespace}", () => view.namespace).replaceAll("{name}", () => view.name),
   );
   return [
-    { text: sentences.join(" "), command: false },
+    { text: steps.advice, command: false },
     ...commands.map((text) => ({ text, command: true })),
   ];
+}
+
+/** Seconds of a start that is not late, while none has ended before (as in activator/console/explain.py). */
+const FIRST_START = 30;
+
+/** @param {RevisionView} view @returns {boolean} whether a start is in progress, and not late */
+export function startsNormally(view) {
+  const { startSeconds, startingSeconds } = view.forecast ?? {};
+  const reason = view.reason ?? view.nextReason;
+  return known(startingSeconds) && OF_STARTS.includes(reason) && startingSeconds <= (startSeconds || FIRST_START);
+}
+
+/**
+ * Return how far the start in progress is, behind a space; empty without one.
+ * @param {RevisionView} view
+ * @param {number} later seconds since the response
+ */
+export function startText(view, later) {
+  const { startSeconds, startingSeconds } = view.forecast ?? {};
+  if (!known(startingSeconds) || view.deleted) return "";
+  const took = (startingSeconds + later).toFixed(1);
+  const usual = startSeconds ? finely(startSeconds) : "";
+  if (!usual) return ` A pod has been starting for ${took} s.`;
+  if (startingSeconds + later <= (startSeconds ?? 0)) return ` Starting: ${took} s of about ${usual}.`;
+  return ` Starting for ${took} s, longer than the usual ${usual}.`;
+}
+
+/** @param {RevisionView} view @returns {string} how many cold starts failed, and why the last one did; else empty */
+export function failedStarts({ failedStarts: n, coldStarts }) {
+  if (!n) return "";
+  const last = (coldStarts ?? []).find((one) => one.why);
+  const lasted = last && known(last.seconds) ? ` after ${finely(last.seconds)}` : "";
+  const why = last ? ` The last one: ${last.outcome ?? "under way"}${lasted}; ${last.why}.` : "";
+  return `${counted(n, "cold start")} failed in a row, without a usable pod.${why}`;
 }
 
 const KUBERNETES_TOO = "it passes the activator's probe and Kubernetes lists it as ready";

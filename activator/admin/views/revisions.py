@@ -228,7 +228,7 @@ class RevisionView(RevisionIdentity, RevisionSettings, RevisionRequests, Revisio
     """A revision with its limits, its requests and its pods."""
 
     failedStarts: Annotated[
-        int, says("failed cold starts of the last ten; 0 as soon as a pod is usable, see below")
+        int, says("failed cold starts of the last ten; 0 as soon as a pod is usable")
     ]
 
 

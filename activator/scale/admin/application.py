@@ -21,6 +21,7 @@ from activator.scale.reports.load import Name
 _INDEX: Final = """activator scale, pod {pod}
 
 /                                     the page, for browsers
+/reasons/NAME                         the page of a reason or of an alert; README is the list
 /healthz                              200 while this process works
 /readyz                               200 on the leader, 503 on the others
 /api/v1/services                      all Services that opt in; ?namespace=NAMESPACE

@@ -56,7 +56,7 @@ def test_kubernetes_says_no_our_probe_says_yes_and_the_rule_is_named(world):
         "            kubectl get pods -n default -l serving.knative.dev/revision=hello "
         f"-o '{COLUMNS}'",
         "            kubectl describe pods -n default -l serving.knative.dev/revision=hello",
-        "Read on     docs/reasons/pods-not-ready.md",
+        "Read on     activator reason pods-not-ready",
         "Queue       2 of at most 10000, the first for 2.5s, 700 bytes in memory",
         "In flight   0 of 0",
         "Capacity    0 usable pods × 2 = 0",
@@ -206,7 +206,7 @@ def test_the_advice_names_the_object_that_should_list_the_pods(world, kind, fold
         "Reason      Kubernetes lists no pod of this revision.",
         ("What to do  In the folder /srv/objects, correct " if folder else "What to do  Correct ")
         + f"{kind} default/hello-private: it lacks a label",
-        "Read on     docs/reasons/no-endpoints.md",
+        "Read on     activator reason no-endpoints",
         f"Warnings    {kind} default/hello-private: it lacks a label",
     ]
 
@@ -249,7 +249,7 @@ def test_why_the_last_request_failed(world):
     )
     assert [line.strip() for line in lines[first + 1 : first + 4]] == [
         "The pod failed while it had the request, and HTTP does not allow a retry.",
-        "docs/reasons/upstream-failed.md",
+        "activator reason upstream-failed",
         "Not served    3 upstream-failed, since the start",
     ]
 
