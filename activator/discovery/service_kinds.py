@@ -15,7 +15,7 @@ from activator.knative.labels import SERVICE_TYPE_LABEL
 from activator.objects.fields import ObjectKey, root
 from activator.plain import allotments, service, slices, workloads
 from activator.plain.allotments import Allotment
-from activator.plain.annotations import ENABLED
+from activator.plain.annotations import ENABLED, unknown
 from activator.plain.service import PlainService
 from activator.plain.slices import Slice
 from activator.plain.state import Services
@@ -51,16 +51,18 @@ def _parse_service(key: ObjectKey, obj: object, scope: Scope) -> PlainService | 
 
 
 def _warn_service(obj: object, parsed: PlainService | None, scope: Scope) -> str:
-    """Return that a Service of a folder does not opt in; in a cluster most Services do not."""
-    if parsed is not None or not scope.folder:
-        return ""
+    """Return that a Service does not opt in, if it is from a folder, or seems to be meant to."""
     found = root(obj, "Service")
     metadata, spec = found["metadata"], found["spec"]
+    meant = ", ".join(name for name, near in unknown(metadata).items() if near == ENABLED)
+    if parsed is not None or not (scope.folder or meant):
+        return ""
     of_knative = metadata["labels"].at(SERVICE_TYPE_LABEL).value is not None
     says_no = metadata["annotations"].at(ENABLED).value is not None
     if of_knative or says_no or not spec["selector"].mapping():
         return ""
-    return f'not used, since it has no annotation {ENABLED}: "true"'
+    hint = f", only {meant}" if meant else ""
+    return f'not used, since it has no annotation {ENABLED}: "true"{hint}'
 
 
 def _put_service(
