@@ -30,7 +30,7 @@ _HARMLESS: Final = ("", "host-conflict", "port-conflict", "limited", "invalid")
 
 
 def page(one: Node, activator: Node | None = None, scaled: Scaled = NOT_SCALED) -> Page:
-    """Return the page of a revision. It begins with what the scaler says if no pod can start.
+    """Return the page of a revision. The scaler comes first if it knows why no pod can start.
 
     Arguments:
         activator: the response about the activator; None without one.

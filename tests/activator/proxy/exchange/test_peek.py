@@ -154,7 +154,7 @@ async def test_a_peek_needs_the_permission_of_the_authorization_server(world: Wo
 
 @in_virtual_time
 async def test_the_pages_of_a_start_that_fails_end_at_the_time_out(world: World) -> None:
-    """A service that never starts: no endless reload, and a reason that somebody can act on."""
+    """A service that never starts: no endless reload, and the reason."""
     world.revise(policies=policies(PAGE, page_after=0), timeout=300.0)
     assert (await world.ask(request(fields=NAVIGATION))).status == 503
     for _ in range(149):
