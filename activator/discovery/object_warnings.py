@@ -124,7 +124,7 @@ def _misnamed(ports: list[Field]) -> str:
 
 def revision_of(key: ObjectKey, obj: object) -> str:
     """Return the name of the revision that an object belongs to; empty if no label names it."""
-    if key.kind == "Revision":
+    if key.kind in ("Revision", "Service"):
         return key.name
     name = root(obj, key.kind)["metadata"]["labels"].mapping().get(REVISION_LABEL)
     return name if isinstance(name, str) else ""

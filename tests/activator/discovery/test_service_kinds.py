@@ -360,6 +360,13 @@ def test_a_misspelt_opt_in_is_named(folder: bool) -> None:
         assert warning == (wanted if folder or hint else "")
 
 
+def test_a_warning_about_a_service_is_about_that_one_alone() -> None:
+    sink = RecordingSink()
+    inventory = Inventory(sink, sink, scope=Scope(folder=True), dialects=DIALECTS.values())
+    inventory.apply(named(service(), "hello", annotations={}))
+    assert [each.revision for each in inventory.warnings] == ["hello"]
+
+
 def test_an_event_of_one_service_concerns_that_one_among_many() -> None:
     sink = RecordingSink()
     inventory = Inventory(sink, sink, dialects=[SERVICES])
