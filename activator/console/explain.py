@@ -44,7 +44,10 @@ def page(one: Node, activator: Node | None = None, scaled: Scaled = NOT_SCALED) 
     own = next((each.text("reason") for each in _wrong(one) if "reason" in each), "")
     cause = (own or scaled.cause) if waits else ""
     facts = tuple(_facts(one, _folder(activator), cause))
-    comes_first = (cause and not own) or one.text("reason", "") == _NO_SCALER
+    comes_first = (cause and not own) or _NO_SCALER in (
+        one.text("reason", ""),
+        one.text("nextReason", ""),
+    )
     facts = (*scaled.facts, *facts, *known) if comes_first else (*facts, *scaled.facts, *known)
     head = _headline(one, cause)
     return tuple(part for part in (head, facts, *explain_pods.parts(one)) if part)
@@ -144,7 +147,9 @@ def _reason(one: Node, folder: str, cause: str) -> Iterator[Fact]:
         correct = f"In the folder {folder}, correct" if folder else "Correct"
         todo = _first([f"{correct} {warning(each)}" for each in wrong])
     elif cause:
-        todo = ["Correct that first. The Events of the Service have the remedy."]
+        todo = [
+            "Correct that first. The Events of the Service, or the scaler's page, have the remedy."
+        ]
     elif _starting(one, reason, late=False):
         todo = [STARTING]
     elif field == "nextReason" and reason == Reason.NO_ENDPOINTS.value and not folder:

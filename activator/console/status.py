@@ -131,7 +131,8 @@ def _state(one: Node, pods: Sequence[Node]) -> str:
     if out := _out(pods):
         return f"{out} (no request waits)"
     failed = one.whole("failedStarts", default=0)
-    return ("starting" if pods else "scaled-to-zero") + (f", {failed} failed starts" * bool(failed))
+    state = "starting" if pods else "scaled-to-zero"
+    return f"{state}, {failed} failed start{'s' * (failed > 1)}" if failed else state
 
 
 #: Rules that keep a failing pod from use, with the reason to wait of each.
