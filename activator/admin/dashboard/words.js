@@ -73,38 +73,24 @@ export function whatToDo(reason, view, folder) {
   ];
 }
 
-/** Seconds of a start that is not late, while none has ended before (as in activator/console/explain.py). */
-const FIRST_START = 30;
-
-/** @param {RevisionView} view @returns {boolean} whether a start is in progress, and not late */
-export function startsNormally(view) {
-  const { startSeconds, startingSeconds } = view.forecast ?? {};
-  const reason = view.reason ?? view.nextReason;
-  return known(startingSeconds) && OF_STARTS.includes(reason) && startingSeconds <= (startSeconds || FIRST_START);
+/** @param {RevisionView} view @returns {boolean} whether a start is not late (as in activator/console/explain.py) */
+export function startsNormally({ forecast, reason, nextReason }) {
+  const took = forecast?.startingSeconds;
+  return known(took) && OF_STARTS.includes(reason ?? nextReason) && took <= (forecast?.startSeconds || 30);
 }
 
-/**
- * Return how far the start in progress is, behind a space; empty without one.
- * @param {RevisionView} view
- * @param {number} later seconds since the response
- */
-export function startText(view, later) {
-  const { startSeconds, startingSeconds } = view.forecast ?? {};
-  if (!known(startingSeconds) || view.deleted) return "";
-  const took = (startingSeconds + later).toFixed(1);
-  const usual = startSeconds ? finely(startSeconds) : "";
-  if (!usual) return ` A pod has been starting for ${took} s.`;
-  if (startingSeconds + later <= (startSeconds ?? 0)) return ` Starting: ${took} s of about ${usual}.`;
-  return ` Starting for ${took} s, longer than the usual ${usual}.`;
+/** @param {RevisionView} view @param {number} later seconds since the response @returns {string} the start in progress */
+export function startText({ forecast }, later) {
+  if (!known(forecast?.startingSeconds)) return "";
+  const usual = forecast?.startSeconds;
+  return ` Starting for ${finely(forecast.startingSeconds + later)}${usual ? `; usually ${finely(usual)}` : ""}.`;
 }
 
-/** @param {RevisionView} view @returns {string} how many cold starts failed, and why the last one did; else empty */
+/** @param {RevisionView} view @returns {string} how many cold starts failed, and why the last one did */
 export function failedStarts({ failedStarts: n, coldStarts }) {
-  if (!n) return "";
-  const last = (coldStarts ?? []).find((one) => one.why);
-  const lasted = last && known(last.seconds) ? ` after ${finely(last.seconds)}` : "";
-  const why = last ? ` The last one: ${last.outcome ?? "under way"}${lasted}; ${last.why}.` : "";
-  return `${counted(n, "cold start")} failed in a row, without a usable pod.${why}`;
+  const last = coldStarts?.find((one) => one.why);
+  const why = last ? ` The last one: ${last.outcome ?? "under way"}; ${last.why}.` : "";
+  return n ? `${counted(n, "cold start")} failed in a row.${why}` : "";
 }
 
 const KUBERNETES_TOO = "it passes the activator's probe and Kubernetes lists it as ready";
