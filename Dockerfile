@@ -24,6 +24,8 @@ COPY pyproject.toml setup.py README.md LICENSE ./
 COPY backend backend
 COPY throttler throttler
 COPY activator activator
+COPY docs/reasons docs/reasons
+COPY docs/runbooks docs/runbooks
 ENV ACTIVATOR_COMPILE=1
 RUN pip --python /opt/build/bin/python3 wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
     && pip --python /opt/activator/bin/python3 install --no-deps --no-index /wheels/*.whl

@@ -110,7 +110,7 @@ class Driver:
         self.on_route: Callable[[RevisionID, Route], None] = lambda _revision, _route: None
         self._change_log = ChangeLog(clock, self.why)
         self._narration = Narration(throttler, self.events, self._change_log, clock, self.why)
-        self.cold_starts = ColdStarts(self.events)
+        self.cold_starts = ColdStarts(self.events, why=self.why)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
 

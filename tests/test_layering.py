@@ -30,7 +30,8 @@ PAGE: Final = ROOT / "docs" / "architecture.md"
 BASE: Final = frozenset(
     f"activator.{name}"
     for name in (
-        *("build", "knative", "kpa", "objects", "plain", "process", "records", "settings"),
+        *("build", "knative", "kpa", "objects", "pages", "plain", "process", "records"),
+        "settings",
         "tls",
     )
 )
@@ -53,6 +54,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.settings": frozenset(),
     "activator.records": frozenset({"throttler"}),
     "activator.kpa": frozenset(),
+    "activator.pages": frozenset(),
     "activator.plain": frozenset(
         {"throttler", "activator.knative", "activator.kpa", "activator.objects"}
     ),

@@ -82,6 +82,7 @@ class Forecast:
 
     Attributes:
         starts, turnovers: the recent times, seconds.
+        successes: how often a pod became usable while none was.
     """
 
     __slots__ = (
@@ -90,12 +91,14 @@ class Forecast:
         "_round_began",
         "_start_began",
         "starts",
+        "successes",
         "turnovers",
     )
 
     def __init__(self) -> None:
         self.starts = RecentMedian(STARTS)
         self.turnovers = RecentMedian(TURNOVERS)
+        self.successes = 0
         self._start_began: float | None = None
         # When the last queued request left; None while one is queued.
         self._emptied_at: float | None = None
@@ -133,10 +136,21 @@ class Forecast:
         If the queued requests left only a moment ago, they caused this start, so its time counts.
         Much later, the start had another cause.
         """
-        if (began := self._start_in_progress(now)) is not None:
-            self.starts.add(now - began)
+        if (took := self.starting(now)) is not None:
+            self.starts.add(took)
         self._start_began = None
+        self.successes += 1
         self._begin_round(now)
+
+    def starting(self, now: float) -> float | None:
+        """Return for how many seconds the start in progress lasts; None if none is in progress."""
+        began = self._start_in_progress(now)
+        return None if began is None else now - began
+
+    def is_late(self, now: float) -> bool:
+        """Return whether the start in progress takes longer than usual."""
+        usual, took = self.starts.median, self.starting(now)
+        return usual is not None and took is not None and took > usual
 
     def _start_in_progress(self, now: float) -> float | None:
         """Return when the start in progress began; None if none is in progress."""
@@ -208,10 +222,10 @@ class Forecast:
         A start that is overdue is expected to take as long again as it is overdue. There is no
         forecast for a start that no request caused, since its beginning is unknown.
         """
-        limit, start, began = demand.limit, self.starts.median, self._start_in_progress(now)
-        if start is None or (began is None and demand.listed):
+        limit, start, took = demand.limit, self.starts.median, self.starting(now)
+        if start is None or (took is None and demand.listed):
             return None
-        left = start if began is None else abs(start - (now - began))
+        left = start if took is None else abs(start - took)
         turnover = self.turnovers.median
         if not limit or turnover is None or position <= limit:
             return left

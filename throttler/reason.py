@@ -337,7 +337,11 @@ TABLE: Final[tuple[Row, ...]] = (
 #: The same rows by their reason.
 ROWS: Final = {row.reason: row for row in TABLE}
 
-#: Advice before that of ``no-endpoints`` while no request waits: a service at zero has no fault.
+#: Reasons of each cold start, however healthy.
+OF_STARTS: Final = (Reason.NO_ENDPOINTS.value, Reason.PODS_NOT_READY.value)
+#: Advice while a start takes no longer than usual.
+STARTING: Final = "Nothing yet: a pod is starting."
+#: Advice instead of that of ``no-endpoints`` while no request waits: zero pods are no fault.
 AT_ZERO: Final = "Nothing while no request waits: the first request starts a pod."
 #: Advice instead of that of a row, if the Revision object is gone.
 DELETED: Final = (

@@ -424,12 +424,19 @@ class RevisionThrottler:
         return self.backends.service.tracker
 
     def expected_wait(self, now: float) -> float | None:
-        """Return how long a request that arrives now would wait, seconds; None if unknown."""
-        return self.queue.expected_wait(now)
+        """Return how long a request that arrives now would wait, seconds.
+
+        Returns:
+            None if that is unknown, or if a start takes longer than usual: a promise has passed.
+        """
+        return None if self.forecast.is_late(now) else self.queue.expected_wait(now)
 
     def retry_after(self, now: float) -> int:
-        """Return the ``Retry-After`` for a client that is refused now: seconds, at least 1."""
-        return retry_after(self.expected_wait(now), self._random())
+        """Return the ``Retry-After`` for a client that is refused now: seconds, at least 1.
+
+        A start that is late is looked at again after as long as it is late.
+        """
+        return retry_after(self.queue.expected_wait(now), self._random())
 
     def capacity(self) -> int:
         """Return the limit of requests in flight; O(1), with the ClusterIP O(pods)."""

@@ -56,6 +56,7 @@ def revision_view(
     now: float,
     autoscaler_lost: bool = False,
     failures: Failures = _NONE,
+    failed_starts: int = 0,
 ) -> RevisionView:
     """Return one element of ``revisions``.
 
@@ -63,12 +64,14 @@ def revision_view(
         now: seconds, on the throttler's clock.
         autoscaler_lost: as for throttler.wait_reason.waiting_reason.
         failures: the failed requests of the revision.
+        failed_starts: see ColdStarts.failed.
     """
     statistics = throttler.statistics()
     return {
         **_identity(throttler),
         **_settings(throttler),
         **_requests(throttler, statistics, now, autoscaler_lost, failures),
+        "failedStarts": failed_starts,
         **_pods(throttler, statistics, now),
     }
 
@@ -99,7 +102,8 @@ def detail_view(
     reason, detail = None, ""
     if not (throttler.deleted or throttler.slots.count_free_pods()):
         reason, detail = waiting_reason(throttler, autoscaler_lost)
-    view = revision_view(throttler, now, autoscaler_lost, failures)
+    failed = cold_starts.failed(throttler)
+    view = revision_view(throttler, now, autoscaler_lost, failures, failed)
     revision, has_pods = throttler.revision.id, bool(view["pods"])
     return {
         **view,
@@ -170,6 +174,7 @@ def _requests(
         "lastFailure": _failure(failures, now),
         "forecast": {
             "startSeconds": _rounded(statistics.start),
+            "startingSeconds": _rounded(throttler.forecast.starting(now)),
             "drainSecondsPerRequest": _rounded(_per_request(statistics)),
             "expectedWaitSeconds": _rounded(throttler.expected_wait(now)),
         },

@@ -215,7 +215,8 @@ class _Handlers:
                 continue
             name = throttler.revision.id
             failures, lost = driver.entries.failures_of(name), driver.autoscaler_lost(name.kind)
-            yield revision_view(throttler, driver.clock(), lost, failures)
+            failed = driver.cold_starts.failed(throttler)
+            yield revision_view(throttler, driver.clock(), lost, failures, failed)
 
     def _activator(self) -> ActivatorView:
         runtime = self._runtime

@@ -19,6 +19,7 @@ from activator.admin import assets
 from activator.admin.assets import Asset
 from activator.admin.headers import SecurityHeaders
 from activator.admin.problems import HANDLERS
+from activator.pages import pages
 
 #: https://prometheus.io/docs/instrumenting/exposition_formats/
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -49,6 +50,8 @@ def application(
 def page_routes(files: Mapping[str, Asset], page: str, text: Callable[[], str]) -> list[Route]:
     """Return the routes of a page for browsers: ``/``, and its files below ``/dashboard/``.
 
+    The pages about reasons and alerts are plain text, for browsers and other clients.
+
     Arguments:
         files: the files by path.
         page: path of the page itself.
@@ -66,4 +69,11 @@ def page_routes(files: Mapping[str, Asset], page: str, text: Callable[[], str]) 
             raise HTTPException(404)
         return assets.answer(request, asset)
 
-    return [Route("/", index), Route("/dashboard/{path:path}", file)]
+    async def text_page(request: Request) -> Response:
+        found = pages().get(request.path_params["name"].removesuffix(".md"))
+        if found is None:
+            raise HTTPException(404)
+        return PlainTextResponse(found)
+
+    page_files = Route("/dashboard/{path:path}", file)
+    return [Route("/", index), page_files, Route("/reasons/{name}", text_page)]

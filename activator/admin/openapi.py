@@ -79,6 +79,11 @@ _PATHS: Final[tuple[tuple[Any, ...], ...]] = (
         {200: (_TEXT, "It does."), 503: (_TEXT, "It does not; the text has the reason.")},
     ),
     (
+        *("/reasons/{name}", "reason", "The page of a reason or of an alert, in Markdown."),
+        {200: (_TEXT, "The page."), 404: (_PROBLEM, "No page has this name.")},
+        _parameter("path", "name", "A reason, an alert, or README for the list."),
+    ),
+    (
         *("/metrics", "metrics", "Metrics in the text format of Prometheus."),
         {200: (_TEXT, "All metrics.")},
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 #: Each path, and the content of its response.
 ENDPOINTS = (
     ("/", "the dashboard, for browsers"),
+    ("/reasons/{name}", "the page of a reason or of an alert, as text; README is the list"),
     ("/healthz", "whether the process is alive"),
     ("/readyz", "whether the activator accepts traffic"),
     ("/metrics", "metrics for Prometheus"),

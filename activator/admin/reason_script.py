@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from throttler.reason import AT_ZERO, DELETED, DELETED_SERVICE, TABLE, Row
+from throttler.reason import AT_ZERO, DELETED, DELETED_SERVICE, OF_STARTS, STARTING, TABLE, Row
 
 
 def script() -> str:
@@ -30,6 +30,8 @@ def script() -> str:
     return (
         f"export const REASONS = {json.dumps(rows, indent=2)};\n"
         f"export const AT_ZERO = {json.dumps(AT_ZERO)};\n"
+        f"export const OF_STARTS = {json.dumps(OF_STARTS)};\n"
+        f"export const STARTING = {json.dumps(STARTING)};\n"
         f"export const DELETED = {json.dumps({'revision': DELETED, 'service': DELETED_SERVICE})};\n"
     )
 

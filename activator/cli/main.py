@@ -15,7 +15,7 @@ from activator.cli.help import Group
 from activator.cli.queries import explain, status
 from activator.cli.serving import demo, local, run, scale
 from activator.cli.statuses import INTERRUPTED, OK
-from activator.cli.tools import lab, version
+from activator.cli.tools import lab, reason, version
 
 _CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -42,6 +42,7 @@ def cli() -> None:
       activator scale                    scale Deployments from zero and back, without Knative
       activator status                   show pods and queues of a running activator
       activator explain REVISION         show why requests of one revision wait
+      activator reason NAME              print the page of a reason or of an alert
       activator lab                      replay failures of pods, and policies, on this machine
       activator version                  print version and build
 
@@ -50,7 +51,7 @@ def cli() -> None:
     """
 
 
-for _each in (run, local, demo, scale, status, explain, version, lab):
+for _each in (run, local, demo, scale, status, explain, reason, version, lab):
     cli.add_command(_each)
 
 

@@ -1,4 +1,4 @@
-"""Defines the commands that need no running activator: version and lab."""
+"""Defines the commands that need no running activator: version, reason and lab."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from activator.cli.help import Command
 from activator.cli.statuses import OK
+from activator.pages import LIST, pages
 
 
 @click.command("version", cls=Command, epilog="\b\nExit status:\n    0  shown\n")
@@ -24,6 +25,25 @@ def version() -> int:
     from activator.build import description
 
     click.echo(f"activator {description()}")
+    return OK
+
+
+@click.command("reason", cls=Command, epilog="\b\nExit status:\n    0  shown\n    2  unknown\n")
+@click.argument("name", default=LIST, metavar="[NAME]")
+def reason(name: str) -> int:
+    """Print the page of a reason or of an alert, in Markdown. Without NAME, list all reasons.
+
+    Responses have a reason in Activator-Reason, and `activator explain` shows it. The admin port
+    of a running activator has the same pages at /reasons/NAME.
+
+    \b
+    Examples:
+      activator reason no-endpoints
+      activator reason ActivatorColdStartsFail
+    """
+    if name not in pages():
+        raise click.UsageError(f"{name!r} is unknown: `activator reason` lists all reasons.")
+    click.echo(pages()[name].rstrip())
     return OK
 
 

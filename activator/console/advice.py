@@ -6,11 +6,14 @@ how the console reads or draws a response.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from shlex import quote
 from typing import Final
 
 from throttler.reason import TABLE
 
+_PLACEHOLDER: Final = re.compile(r"\{(namespace|name|folder)\}")
 _ROWS: Final = {row.reason.value: row for row in TABLE}
 
 
@@ -35,13 +38,18 @@ def what_to_do(
     if reason not in _ROWS:
         return []
     row = _ROWS[reason]
+    words = {"namespace": quote(namespace), "name": quote(name), "folder": folder}  # for a shell
     if folder and (step := row.folder_step(is_service=is_service)):
-        return [step.format(folder=folder)]
-    words = {"namespace": quote(namespace), "name": quote(name)}  # for a shell
+        return [_filled(step, words)]
     sentence, commands = row.steps(is_service=is_service)
-    return [sentence, *(each.format(**words) for each in commands)]
+    return [sentence, *(_filled(each, words) for each in commands)]
+
+
+def _filled(text: str, words: Mapping[str, str]) -> str:
+    """Return a text with its placeholders replaced. All other braces stay: commands have some."""
+    return _PLACEHOLDER.sub(lambda found: words[found[1]], text)
 
 
 def page_of(reason: str) -> str:
-    """Return the path of the page about a reason, also for an unknown word."""
-    return f"docs/reasons/{reason}.md"
+    """Return the command that prints the page about a reason, also for an unknown word."""
+    return f"activator reason {reason}"

@@ -13,7 +13,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from activator.console.responses import UnexpectedResponse, printable
+from activator.console.responses import UnexpectedResponse, parse, printable
 
 if TYPE_CHECKING:  # imported for a request
     import httpx
@@ -36,6 +36,10 @@ class NoResponse(Exception):
 
 class NotKnown(Exception):
     """The activator responds 404: it does not know the object."""
+
+
+class Refused(UnexpectedResponse):
+    """The server responds with a problem (RFC 9457); the text has its detail."""
 
 
 class Admin:
@@ -104,8 +108,11 @@ def _check(url: str, response: httpx.Response) -> None:
             f"the server at {url} does not accept this host name. Use its address, or add the "
             f"name to its ACTIVATOR_ADMIN_HOSTS."
         )
-    if status == 404 and response.headers.get("content-type") == "application/problem+json":
-        raise NotKnown(f"{url} does not exist")
+    if response.headers.get("content-type") == "application/problem+json":
+        if status == 404:
+            raise NotKnown(f"{url} does not exist")
+        problem = parse(_read(url, response.iter_bytes()))
+        raise Refused(f"{url}: {problem.text('detail', default=str(status))}")
     if status != 200:
         raise _unexpected(url, f"the status was {status}")
 

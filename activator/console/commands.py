@@ -11,7 +11,7 @@ from urllib.parse import quote
 from activator.console import explain, names, scaler, status
 from activator.console.client import ACTIVATOR, REVISIONS, Admin, NotKnown, unexpected
 from activator.console.responses import Node, UnexpectedResponse, parse
-from activator.console.screen import Fact, Page, show
+from activator.console.screen import Page, show
 from activator.console.watch import Seen, screen, watch
 
 
@@ -90,7 +90,7 @@ class Explain:
 
     def page(self, response: Node, second: Node, for_terminal: bool) -> Page:
         """See Question."""
-        scaled: tuple[Fact, ...] = ()
+        scaled = scaler.NOT_SCALED
         if self._scaler_url and status.is_service(response):
             scaled = scaler.ask(self._scaler_url, self._namespace, self._name, second)
         return explain.page(response, second, scaled)

@@ -7,51 +7,94 @@ response is requested or drawn. Knative has no counterpart.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from activator.console import advice, explain_pods, explain_policies, status
 from activator.console.responses import Node
+from activator.console.scaler import NOT_SCALED, Scaled
 from activator.console.screen import Fact, Page
 from activator.console.staleness import state_of
-from throttler.reason import AT_ZERO, DELETED, DELETED_SERVICE, Reason
+from throttler.reason import AT_ZERO, DELETED, DELETED_SERVICE, OF_STARTS, STARTING, Reason
 
 #: Maximum of hosts on the page.
 LISTED_HOSTS: Final = 5
 #: Maximum of objects without effect on the page.
 LISTED_WARNINGS: Final = 5
+#: Seconds of a start that is not late, while none has ended before.
+FIRST_START: Final = 30.0
+_NO_SCALER: Final = Reason.SCALER_UNREACHABLE.value
 _LISTS_PODS: Final = ("Endpoints", "EndpointSlice")
+#: Reasons of warnings about a Service that do not keep pods from use.
+_HARMLESS: Final = ("", "host-conflict", "port-conflict", "limited", "invalid")
 
 
-def page(one: Node, activator: Node | None = None, scaled: tuple[Fact, ...] = ()) -> Page:
-    """Return the page of a revision.
+def page(one: Node, activator: Node | None = None, scaled: Scaled = NOT_SCALED) -> Page:
+    """Return the page of a revision. The scaler comes first if it knows why no pod can start.
 
     Arguments:
         activator: the response about the activator; None without one.
-        scaled: the facts of the scaler about a plain Service.
+        scaled: the part of the scaler about a plain Service.
 
     Raises:
         ValueError: the response does not follow the API; the text names the field.
     """
     known = state_of(activator) if activator is not None else ()
-    facts = (*_facts(one, _folder(activator)), *scaled, *known)
-    return tuple(part for part in (_headline(one), facts, *explain_pods.parts(one)) if part)
+    waits = "reason" in one or "nextReason" in one
+    own = next((each.text("reason") for each in _wrong(one) if "reason" in each), "")
+    cause = (own or scaled.cause) if waits else ""
+    facts = tuple(_facts(one, _folder(activator), cause))
+    comes_first = (cause and not own) or _NO_SCALER in (
+        one.text("reason", ""),
+        one.text("nextReason", ""),
+    )
+    facts = (*scaled.facts, *facts, *known) if comes_first else (*facts, *scaled.facts, *known)
+    head = _headline(one, cause)
+    return tuple(part for part in (head, facts, *explain_pods.parts(one)) if part)
 
 
-def _headline(one: Node) -> str:
+def _wrong(one: Node) -> list[Node]:
+    """Return the warnings about objects that may leave a revision without pods."""
+    return [
+        each
+        for each in one.nodes("objectWarnings", required=False)
+        if each.text("kind") in _LISTS_PODS or each.text("reason", default="") not in _HARMLESS
+    ]
+
+
+def _headline(one: Node, cause: str) -> str:
     name = f"{one.text('namespace')}/{one.text('name')}"
     if status.is_service(one):
         name = f"Service {name}"
     queued = one.whole("queued")
     if queued:
         waits = "1 request waits" if queued == 1 else f"{queued} requests wait"
-        return f"{name}: {waits}, {one.text('reason', default='for an unknown reason')}"
+        reason = one.text("reason", default="for an unknown reason")
+        return f"{name}: {waits}, {cause or _starting(one, reason) or reason}"
     if status.deleted(one):
         return f"{name}: deleted; no request waits, a new one would get 404"
     if "nextReason" in one:
-        return f"{name}: no request waits, a new one would, {one.text('nextReason')}"
+        reason = one.text("nextReason")
+        state = cause or _starting(one, reason) or f"a new one would, {reason}"
+        return f"{name}: no request waits, {state}"
     would = ", a new one would" if status.capacity(one) == "0" else ""
     return f"{name}: no request waits{would}"
+
+
+def _starting(one: Node, reason: str, *, late: bool = True) -> str:
+    """Return how far a start is; empty if none is in progress, or if pods have another problem.
+
+    Arguments:
+        late: whether to describe a start that takes longer than usual, too.
+    """
+    forecast = one.node("forecast") if reason in OF_STARTS and not status.deleted(one) else None
+    if forecast is None or "startingSeconds" not in forecast:
+        return ""
+    took, usual = forecast.number("startingSeconds"), forecast.number("startSeconds", default=0.0)
+    if took <= (usual or FIRST_START):
+        return f"starting, {took:.1f}{f' of about {usual:.3g}' if usual else ''} s"
+    usually = f", longer than the usual {usual:.3g} s" if usual else ""
+    return f"starting for {took:.1f} s{usually}; {reason}" if late else ""
 
 
 def _folder(activator: Node | None) -> str:
@@ -60,16 +103,18 @@ def _folder(activator: Node | None) -> str:
     return folder.text("folder", default="") if folder is not None else ""
 
 
-def _facts(one: Node, folder: str) -> Iterator[Fact]:
+def _facts(one: Node, folder: str, cause: str) -> Iterator[Fact]:
     if "reason" in one or "nextReason" in one:
-        yield from _reason(one, folder)
+        yield from _reason(one, folder, cause)
+    if failed := one.whole("failedStarts", default=0):
+        yield Fact("Failed starts", tuple(_failed_starts(one, failed)))
     if (probe := one.node("probe")) is not None and "why" in probe:
         yield Fact("Probe", (_probe(probe), probe.text("why")))
     if (route := one.node("route")) is not None:
         yield from _route(route)
     if status.is_service(one) and "protocol" in one:
         yield Fact("Protocol", (_protocol(one),))
-    if warnings := _warnings(one):
+    if warnings := [*map(warning, one.nodes("objectWarnings", required=False))]:
         yield Fact("Warnings", tuple(_first(warnings)))
     yield from _failures(one)
     yield Fact("Queue", (_queue(one),))
@@ -87,7 +132,7 @@ def _facts(one: Node, folder: str) -> Iterator[Fact]:
         yield from _forecast(forecast)
 
 
-def _reason(one: Node, folder: str) -> Iterator[Fact]:
+def _reason(one: Node, folder: str, cause: str) -> Iterator[Fact]:
     """Yield why requests wait, or why a new one would."""
     field = "reason" if "reason" in one else "nextReason"
     reason, detail = one.text(field), one.text(f"{field}Detail", default="")
@@ -98,27 +143,20 @@ def _reason(one: Node, folder: str) -> Iterator[Fact]:
     todo = advice.what_to_do(reason, *names, folder, is_service=is_service)
     if status.deleted(one):
         todo = [DELETED_SERVICE if is_service else DELETED]
-    elif reason == Reason.NO_ENDPOINTS.value and (wrong := _warnings(one, _LISTS_PODS)):
+    elif reason == Reason.NO_ENDPOINTS.value and (wrong := _wrong(one)):
         correct = f"In the folder {folder}, correct" if folder else "Correct"
-        todo = _first([f"{correct} {text}" for text in wrong])
+        todo = _first([f"{correct} {warning(each)}" for each in wrong])
+    elif cause:
+        todo = [
+            "Correct that first. The Events of the Service, or the scaler's page, have the remedy."
+        ]
+    elif _starting(one, reason, late=False):
+        todo = [STARTING]
     elif field == "nextReason" and reason == Reason.NO_ENDPOINTS.value and not folder:
-        todo.insert(0, AT_ZERO)
+        todo = todo if one.whole("failedStarts", default=0) else [AT_ZERO]
     if todo:
         yield Fact("What to do", tuple(todo))
     yield Fact("Read on", (advice.page_of(reason),))
-
-
-def _warnings(one: Node, kinds: Collection[str] = ()) -> list[str]:
-    """Return the objects without effect, each with its warning.
-
-    Arguments:
-        kinds: only objects of these kinds; empty for all kinds.
-    """
-    return [
-        warning(each)
-        for each in one.nodes("objectWarnings", required=False)
-        if not kinds or each.text("kind") in kinds
-    ]
 
 
 def warning(each: Node) -> str:
@@ -126,6 +164,15 @@ def warning(each: Node) -> str:
     reason = f"{each.text('reason')}: " if "reason" in each else ""
     name = f"{each.text('kind')} {each.text('namespace')}/{each.text('name')}"
     return f"{name}: {reason}{each.text('warning')}"
+
+
+def _failed_starts(one: Node, count: int) -> Iterator[str]:
+    """Yield how many cold starts failed, and why the last of them did."""
+    yield f"{count} in a row, without a usable pod; the next one that succeeds ends this"
+    for last in [each for each in one.nodes("coldStarts", required=False) if "why" in each][:1]:
+        lasted = f", for {last.number('seconds'):.1f} s" if "seconds" in last else ""
+        outcome = last.text("outcome", default="under way")
+        yield f"the last one: {last.text('began')}{lasted}, {outcome}; {last.text('why')}"
 
 
 def _first(warnings: list[str]) -> list[str]:

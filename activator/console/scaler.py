@@ -7,17 +7,32 @@ the scaler the page says how to reach it. Must not import any part of the server
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from activator.console.client import Admin, NoResponse, NotKnown
+from activator.console.client import Admin, NoResponse, NotKnown, Refused
 from activator.console.responses import Node, UnexpectedResponse, parse
 from activator.console.screen import Fact
 
 _SERVICES: Final = "/api/v1/services"
 
 
-def ask(url: str, namespace: str, name: str, activator: Node | None = None) -> tuple[Fact, ...]:
+class Scaled(NamedTuple):
+    """The scaler's part of a page.
+
+    Attributes:
+        cause: the reason why no pod can start; empty if nothing is known to prevent it.
+    """
+
+    facts: tuple[Fact, ...] = ()
+    cause: str = ""
+
+
+#: The scaler was not asked.
+NOT_SCALED: Final = Scaled()
+
+
+def ask(url: str, namespace: str, name: str, activator: Node | None = None) -> Scaled:
     """Return the scaler's facts about a Service, or why there are none.
 
     Arguments:
@@ -28,12 +43,15 @@ def ask(url: str, namespace: str, name: str, activator: Node | None = None) -> t
     try:
         # The scaler accepts no other name, so that no web page can read it; see OwnHosts.
         with Admin(url, host="localhost") as scaler:
-            return tuple(facts(parse(scaler.get(path))))
+            service = parse(scaler.get(path))
+            return Scaled(tuple(facts(service)), service.text("cause", default=""))
     except NotKnown:
         lines: tuple[str, ...] = (f"the scaler at {url} knows no such Service",)
+    except Refused as error:  # a follower, which names the leader
+        lines = str(error), *_missing(url, activator)[1:]
     except (NoResponse, UnexpectedResponse, ValueError):
         lines = _missing(url, activator)
-    return (Fact("Scaler", lines),)
+    return Scaled((Fact("Scaler", lines),))
 
 
 def _missing(url: str, activator: Node | None) -> tuple[str, ...]:

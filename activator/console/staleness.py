@@ -55,12 +55,15 @@ def not_ready(why: str) -> str:
 def _watches(activator: Node) -> Iterator[str]:
     watches = activator.node("watches")
     followed = list(watches.children()) if watches is not None else []
-    old = []
+    old: dict[str, list[tuple[str, float]]] = {}
     for kind, watch in followed:
         age, error = watch.number("ageSeconds", default=0.0), watch.text("error", default="")
         if error or age > OLD:
-            old.append(f"{kind}: nothing received for {age:.1f}s{_because(error)}")
-    yield from (f"{line}; the last state is in force" for line in old)
+            old.setdefault(error, []).append((kind, age))
+    for error, found in old.items():  # usually the API server is away, for all
+        kinds, age = ", ".join(kind for kind, _ in found), max(age for _, age in found)
+        silent = f"{kinds}: nothing received for {age:.1f}s{_because(error)}"
+        yield f"{silent}; the last state is in force"
     if followed and not old:
         yield "all watches of the cluster are current"
 

@@ -130,7 +130,9 @@ def _state(one: Node, pods: Sequence[Node]) -> str:
         return "serving"
     if out := _out(pods):
         return f"{out} (no request waits)"
-    return "starting" if pods else "scaled-to-zero"
+    failed = one.whole("failedStarts", default=0)
+    state = "starting" if pods else "scaled-to-zero"
+    return f"{state}, {failed} failed start{'s' * (failed > 1)}" if failed else state
 
 
 #: Rules that keep a failing pod from use, with the reason to wait of each.
@@ -144,7 +146,10 @@ def _out(pods: Sequence[Node]) -> str:
     return next((_OUT[rule] for rule in rules if rule in _OUT), "")
 
 
+_WRONG: Final = ("(no request waits)", "failed start")
+
+
 def _style(row: Row) -> str:
     if row.state.startswith("serving"):
         return "green"
-    return "yellow" if row.queued != "0" or row.state.endswith("(no request waits)") else ""
+    return "yellow" if row.queued != "0" or any(words in row.state for words in _WRONG) else ""

@@ -40,7 +40,7 @@ def of_revision(obj: object, parsed: Revision | None, scope: Scope) -> str:
         parsed: its value.
         scope: which objects count.
     """
-    found = policies.unknown(root(obj, "Revision")["metadata"]["annotations"], ANNOTATIONS)
+    found = policies.without_readers(root(obj, "Revision")["metadata"]["annotations"], ANNOTATIONS)
     if parsed is not None:
         limit = parsed.container_concurrency
         found.append(policies.without_effect(parsed.policies, limit, "containerConcurrency"))
@@ -108,7 +108,7 @@ def _misnamed(ports: list[Field]) -> str:
 
 def revision_of(key: ObjectKey, obj: object) -> str:
     """Return the name of the revision that an object belongs to; empty if no label names it."""
-    if key.kind == "Revision":
+    if key.kind in ("Revision", "Service"):
         return key.name
     name = root(obj, key.kind)["metadata"]["labels"].mapping().get(REVISION_LABEL)
     return name if isinstance(name, str) else ""

@@ -12,10 +12,11 @@ from activator.discovery.destinations import Family
 from activator.discovery.dialect import Dialect, Kind, Scope
 from activator.discovery.sink import Sink, SystemSink
 from activator.knative.labels import SERVICE_TYPE_LABEL
+from activator.objects import policies
 from activator.objects.fields import ObjectKey, root
 from activator.plain import allotments, pods_service, service, slices, workloads
 from activator.plain.allotments import Allotment
-from activator.plain.annotations import ENABLED
+from activator.plain.annotations import ENABLED, KNOWN
 from activator.plain.pods_service import Selecting
 from activator.plain.service import PlainService
 from activator.plain.slices import Slice
@@ -57,16 +58,21 @@ def _parse_service(key: ObjectKey, obj: object, scope: Scope) -> _Read:
 
 
 def _warn_service(obj: object, parsed: _Read | None, scope: Scope) -> str:
-    """Return that a Service of a folder does not opt in; in a cluster most Services do not."""
-    if not scope.folder or (parsed is not None and parsed[0] is not None):
+    """Return that a Service does not opt in, if it is from a folder, or seems to be meant to."""
+    if parsed is not None and parsed[0] is not None:
         return ""
     found = root(obj, "Service")
     metadata, spec = found["metadata"], found["spec"]
+    odd = policies.unknown(metadata["annotations"], KNOWN)
+    meant = ", ".join(name for name, near in odd.items() if near == ENABLED)
+    if not (scope.folder or meant):
+        return ""
     of_knative = metadata["labels"].at(SERVICE_TYPE_LABEL).value is not None
     says_no = metadata["annotations"].at(ENABLED).value is not None
     if of_knative or says_no or not spec["selector"].mapping():
         return ""
-    return f'not used, since it has no annotation {ENABLED}: "true"'
+    hint = f", only {meant}" if meant else ""
+    return f'not used, since it has no annotation {ENABLED}: "true"{hint}'
 
 
 def _put_service(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import os
 import urllib.request
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
@@ -114,6 +115,13 @@ def _is_in(host: str, ranges: list[str]) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """Return an error as text; some errors have no text of their own."""
+    """Return an error as text; some errors have no text of their own.
+
+    aiohttp's text of a refused connection is Python's, with the address twice.
+    """
+    cause = getattr(error, "os_error", None)  # of aiohttp.ClientConnectorError
+    if isinstance(cause, (ConnectionError, TimeoutError)) and cause.errno:
+        why = os.strerror(cause.errno).lower()
+        return f"the API server at {error.host}:{error.port} does not respond: {why}"  # type: ignore[attr-defined]
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

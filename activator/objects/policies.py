@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import islice
 from typing import Final
 
 from activator.objects import queue_order, request_policies
@@ -94,20 +95,31 @@ def parse(annotations: Field) -> Policies:
     return problems.settle(policies)
 
 
-def unknown(annotations: Field, known: Iterable[str]) -> list[str]:
-    """Return some annotations of this project that nothing reads, as sentences without a full stop.
+def unknown(annotations: Field, known: Iterable[str]) -> dict[str, str]:
+    """Return the annotations of this project that nothing reads.
 
     Arguments:
         known: the names of the annotations that some module reads.
+
+    Returns:
+        For each name the most similar known one; empty where none is similar.
     """
     # Without the prefix, which would make all names similar.
     words = [name.removeprefix(PREFIX) for name in known]
-    ours = [name for name in annotations.mapping() if str(name).startswith(PREFIX)]
-    odd = [word for name in ours if (word := str(name)[len(PREFIX) :]) not in words]
+    ours = [str(name) for name in annotations.mapping() if str(name).startswith(PREFIX)]
+    return {
+        name: "".join(PREFIX + near for near in get_close_matches(word, words, 1))
+        for name in ours
+        if (word := name[len(PREFIX) :]) not in words
+    }
+
+
+def without_readers(annotations: Field, known: Iterable[str]) -> list[str]:
+    """Return some unknown annotations, each as a sentence without a full stop."""
     return [
-        f"the annotation {show(PREFIX + word)} is unknown and has no effect"
-        + "".join(f"; did you mean {PREFIX}{near}?" for near in get_close_matches(word, words, 1))
-        for word in odd[:_SHOWN]
+        f"the annotation {show(name)} is unknown and has no effect"
+        + (f"; did you mean {near}?" if near else "")
+        for name, near in islice(unknown(annotations, known).items(), _SHOWN)
     ]
 
 

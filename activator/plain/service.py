@@ -259,7 +259,7 @@ def read_port(port: Field) -> Port:
 
 
 def _warnings(metadata: Field, spec: Field, asks: Annotations, port: Port | None) -> Sequence[str]:
-    found = policies.unknown(metadata["annotations"], KNOWN)
+    found = policies.without_readers(metadata["annotations"], KNOWN)
     limit = asks.container_concurrency
     if text := policies.without_effect(asks.policies, limit, _CONCURRENCY):
         found.append(text)

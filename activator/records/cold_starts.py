@@ -19,9 +19,14 @@ from typing import Any
 from activator.records.counters import WAIT_BOUNDS, Histogram
 from activator.records.events import EventKind, Events
 from activator.records.probe_lead import ProbeLead
+from throttler.forecast import UNKNOWN
 from throttler.model import Endpoint, RevisionID
 from throttler.pod import PodTracker
+from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
+from throttler.wait_reason import waiting_reason
+
+Why = Callable[[RevisionThrottler], tuple[Reason, str]]
 
 #: Cold starts kept of each revision: an afternoon of a service with occasional requests.
 KEPT = 10
@@ -57,6 +62,9 @@ class ColdStart:
         outcome: ``served``, or the outcome of the last waiting request (counters.OUTCOMES).
         leased: the outcome if no request waits but clients are expected back, see ``lease``; empty
             without such clients.
+        why: reason and detail of the wait if it failed: a request expired, or left a late start.
+            Empty if none did.
+        successes: how often a pod had become usable when it failed.
         lead: seconds by which the activator's probe of ``dest`` was ahead of Kubernetes; None
             while unknown, or if Kubernetes was first.
     """
@@ -75,6 +83,8 @@ class ColdStart:
         "requests",
         "revision",
         "seen",
+        "successes",
+        "why",
     )
 
     def __init__(
@@ -90,6 +100,8 @@ class ColdStart:
         self.outcome = ""
         self.lead: float | None = None
         self.leased = ""
+        self.why = ""
+        self.successes = 0
         self._throttler: RevisionThrottler | None = throttler
         self._counts = counts
 
@@ -120,6 +132,21 @@ class ColdStart:
         self.seen[Phase.FIRST_BYTE] = now
         self.endpoint = endpoint
 
+    def left(self, outcome: str, now: float, why: Why) -> None:
+        """Record why requests wait if one leaves without a response, and the start has failed.
+
+        A client that leaves sooner than pods usually start proves nothing. The reason costs
+        O(pods), and many requests may leave together: so the first and the last one record it.
+        """
+        throttler = self._throttler
+        if throttler is None or not throttler.awaits_start or (self.why and self.open):
+            return
+        took = throttler.forecast.starting(now) or now - self.began
+        if outcome == "timed-out" or took > (throttler.forecast.starts.median or UNKNOWN):
+            reason, detail = why(throttler)
+            self.why = f"{reason.value}; {detail}" if detail else reason.value
+            self.successes = throttler.forecast.successes
+
     def end(self, outcome: str, now: float) -> None:
         """Record and count the outcome, and release references that nothing needs any more."""
         self.ended = now
@@ -145,6 +172,7 @@ class ColdStart:
             "pod": None if self.endpoint is None else self.endpoint.address,
             "phases": {phase.value: _rounded(at - self.began) for phase, at in self.seen.items()},
             "probeAheadSeconds": None if self.lead is None else _rounded(self.lead),
+            "why": self.why or None,
         }
 
 
@@ -154,6 +182,7 @@ class ColdStarts:
     Arguments:
         events: gets an event for each ended cold start.
         wall: returns seconds since 1970.
+        why: returns why requests of a revision wait.
 
     Attributes:
         under_way: the current cold starts by revision.
@@ -161,9 +190,12 @@ class ColdStarts:
         leads: the times by which the activator's probes were ahead of Kubernetes.
     """
 
-    def __init__(self, events: Events, wall: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, events: Events, wall: Callable[[], float] = time.time, why: Why = waiting_reason
+    ) -> None:
         self._events = events
         self._wall = wall
+        self._why = why
         self.under_way: dict[RevisionID, ColdStart] = {}
         self.seconds = Histogram(WAIT_BOUNDS)
         self.phase_seconds = {phase: Histogram(WAIT_BOUNDS) for phase in Phase}
@@ -215,6 +247,8 @@ class ColdStarts:
             outcome: one of counters.OUTCOMES.
         """
         cold_start.open -= 1
+        if outcome != "served" and cold_start.ended is None:
+            cold_start.left(outcome, now, self._why)
         if not cold_start.open and cold_start.ended is None:
             self._end(cold_start, outcome, now)
 
@@ -281,6 +315,11 @@ class ColdStarts:
     def views(self, revision: RevisionID) -> list[dict[str, Any]]:
         """Return the cold starts of a revision as the API shows them, the newest first."""
         return [cold_start.view() for cold_start in self._of(revision)]
+
+    def failed(self, throttler: RevisionThrottler) -> int:
+        """Return how many of the last cold starts failed, if no pod became usable since."""
+        now, every = throttler.forecast.successes, self._of(throttler.revision.id)
+        return sum(bool(each.why) and each.successes == now for each in every)
 
     def _of(self, revision: RevisionID) -> list[ColdStart]:
         cold_starts = list(reversed(self._past.get(revision, ())))

@@ -145,6 +145,7 @@ class Collection(Generic[L, P]):
         yield from self._by_mode()
         clock = self._sources.driver.clock
         yield from self._gauge(f.OLDEST_WAITER, lambda throttler: _waited(throttler, clock()))
+        yield from self._gauge(f.FAILED_STARTS, self._sources.driver.cold_starts.failed)
         yield from self._gauge(f.TIMEOUT, _timeout)
         yield from self._gauge(f.CAPACITY, _capacity)
         yield from self._gauge(f.WITH_ROOM, _with_room)

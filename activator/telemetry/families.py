@@ -326,6 +326,12 @@ COLD_STARTS = Family(
     (*REVISION, "outcome"),
     "Cold starts that have ended, by outcome: served, or the outcome of the last queued request.",
 )
+FAILED_STARTS = Family(
+    "activator_failed_cold_starts",
+    _G,
+    REVISION,
+    "Cold starts that failed in a row, at most 10; 0 as soon as a pod becomes usable.",
+)
 COLD_START = Family(
     "activator_cold_start_seconds",
     _H,

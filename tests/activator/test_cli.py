@@ -340,3 +340,18 @@ def test_ctrl_c_ends_a_watch_quietly_with_130(words, capsys, monkeypatch):
     captured = capsys.readouterr()
     assert "default/hello-00001" in captured.out
     assert captured.err.strip() == ""
+
+
+@pytest.mark.parametrize("name", ["no-endpoints", "ActivatorColdStartsFail"])
+def test_the_page_of_a_reason_or_an_alert_is_printed(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["reason", name]) == 0
+    assert capsys.readouterr().out.startswith(f"# {name}\n")
+
+
+def test_without_a_name_all_reasons_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["reason"]) == 0
+    assert "no-event-stream" in capsys.readouterr().out
+    assert cli.main(["reason", "../README"]) == 2
+    assert "`activator reason` lists all reasons" in capsys.readouterr().err

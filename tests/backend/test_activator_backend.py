@@ -65,6 +65,9 @@ def test_a_pure_wheel_is_for_any_python(project, tmp_path):
     assert not [name for name in names if name.endswith((".so", ".c", ".h"))]
     assert {f"{name.replace('.', '/')}.py" for name in COMPILED} <= set(names)
     assert not [name for name in names if name.startswith("backend")]
+    pages = {page.name for page in (ROOT / "docs" / "reasons").glob("*.md")}
+    assert {f"activator/pages/reasons/{page}" for page in pages} <= set(names)
+    assert "activator/pages/runbooks/ActivatorNotReady.md" in names
 
 
 def test_a_source_distribution_holds_what_builds_it(project, tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.browser.conftest import Open
 from tests.browser.site import Site
-from throttler.reason import DELETED_SERVICE
+from throttler.reason import AT_ZERO, DELETED_SERVICE, STARTING
 
 VIEW: dict[str, Any] = {
     "namespace": "default",
@@ -23,6 +23,7 @@ VIEW: dict[str, Any] = {
     "reason": None,
     "pods": [],
 }
+STARTS = {"startSeconds": 2.0, "startingSeconds": 1.0}
 POD = {"state": "healthy", "decision": "use", "usable": True, "inSlice": True, "lastError": None}
 PAST = {
     "queued": [0, 3, 1],
@@ -260,6 +261,16 @@ CASES: dict[str, list[tuple[str, Any]]] = {
          "to an EndpointSlice of the Service, in the folder /srv"[-48:]),
         (f"whatToDo('no-endpoints', {view(kind='service', deleted=True)}, null)[0].text",
          DELETED_SERVICE),
+        (f"whatToDo('pods-not-ready', {view(reason='pods-not-ready', forecast=STARTS)}, null)",
+         [{"text": STARTING, "command": False}]),
+        (f"whatToDo('no-endpoints', {view(nextReason='no-endpoints')}, null)",
+         [{"text": AT_ZERO, "command": False}]),
+        (f"whatToDo('no-endpoints', {view(failedStarts=1)}, null).length", 2),
+        (f"startText({view(forecast=STARTS)}, 0.5)", " Starting for 1.50 s; usually 2.00 s."),
+        (f"startText({view()}, 0.5)", ""),
+        (f"failedStarts({view(failedStarts=2, coldStarts=[{'outcome': 'page', 'why': 'asleep'}])})",
+         "2 cold starts failed in a row. The last one: page; asleep."),
+        (f"failedStarts({view()})", ""),
         ("forecasts({expectedWaitSeconds: 0, startSeconds: 2.5, drainSecondsPerRequest: null})",
          ["a new request would not wait", "a start takes about 2.50 s"]),
         ("forecasts({expectedWaitSeconds: 0.2})[0].slice(-17)", "wait about 0.20 s"),

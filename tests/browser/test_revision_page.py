@@ -29,7 +29,7 @@ async def test_why_requests_wait_and_what_to_do(site: Site, open_page: Open) -> 
         )
         await expect(answer).to_contain_text("Kubernetes lists no pod of this revision.")
         await expect(answer).to_contain_text(str(site.manifests))
-        await expect(answer).to_contain_text("docs/reasons/no-endpoints.md")
+        await expect(answer).to_contain_text("activator reason no-endpoints")
         await expect(section(page, "Limits and use")).to_contain_text("2 of at most 10,000")
         await expect(section(page, "Limits and use")).to_contain_text("Load balancing")
         await expect(section(page, "Pods")).to_contain_text("No pod is known.")
@@ -103,7 +103,7 @@ async def test_why_a_request_failed_is_told_at_once(site: Site, open_page: Open)
         assert (await failed)[0] == 504
         answer = section(page, "Why requests wait")
         await expect(answer).to_contain_text(
-            re.compile(r"The last failure, .+ ago: 504 no-endpoints\. See docs/reasons/no-")
+            re.compile(r"The last failure, .+ ago: 504 no-endpoints\. See activator reason no-")
         )
         await expect(section(page, "Limits and use")).to_contain_text("1 no-endpoints, since")
         await expect(section(page, "Events")).to_contain_text("1 request failed: 504")

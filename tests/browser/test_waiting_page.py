@@ -68,3 +68,24 @@ async def test_the_page_of_a_busy_service_waits_for_its_turn(
             await app.start_pod()
             await page.evaluate(SHOWN_AGAIN)
         await expect(page.locator("body")).to_contain_text("Hello from")
+
+
+async def test_the_page_of_a_service_that_does_not_start_ends_with_the_reason(
+    site: Site, open_page: Open, faults: Faults
+) -> None:
+    faults.expect(r"\b50[34]\b|favicon")
+    host, port = await site.activator.address("http")
+    headers = {"Knative-Serving-Namespace": "default", "Knative-Serving-Revision": NAME}
+    async with site.app(NAME, annotations=PAGES, timeout=1):
+        page = await open_page(f"http://{host}:{port}/", extra_http_headers=headers)
+        await expect(page.get_by_role("heading")).to_have_text(f"{NAME} is starting")
+        await expect(page.get_by_role("heading")).to_have_text(f"{NAME} did not start")
+        status = page.get_by_role("status")
+        await expect(status).to_contain_text("did not start in time (no-endpoints)")
+        await expect(page).to_have_title(f"{NAME} did not start")
+        await expect(page.locator("main")).not_to_contain_text("Expected wait")
+        requests: list[object] = []
+        page.on("request", lambda request: requests.append(request))
+        await page.evaluate(SHOWN_AGAIN)
+        assert await violations(page) == []
+        assert not requests

@@ -191,7 +191,7 @@ class TestStart:
         one.passed(one.pod(A))
         assert one.throttler.forecast.starts.median is None
 
-    def test_what_is_left_of_it_is_expected_and_as_long_again_as_it_is_overdue(self) -> None:
+    def test_what_is_left_of_it_is_expected_and_nothing_is_promised_once_it_is_late(self) -> None:
         one = Shop(1, 1.0, pods=0)
         one.wake_up(10.0)
         one.set_endpoints([])
@@ -199,8 +199,11 @@ class TestStart:
         began = one.request().arrived
         one.now = began + 4.0
         assert one.wait() == pytest.approx(6.0)
-        one.now = began + 13.0
-        assert one.wait() == pytest.approx(3.0)
+        for late in (0.1, 3.0, 40.0):
+            one.now = began + 10.0 + late
+            assert one.wait() is None
+            retry = one.throttler.retry_after(one.now)
+            assert late * 0.8 <= retry <= late * 1.2 + 1, "clients look again ever more seldom"
 
     def test_the_progress_of_a_pod_that_started_by_itself_is_unknown(self) -> None:
         one = Shop(1, 1.0, pods=0)

@@ -39,7 +39,7 @@ export const CALM_MS = 10_000;
  */
 export function levelOf(view, recently) {
   if (view.queued > 0) return "waiting";
-  if (recently.errors > 0 || trouble(view)) return "failing";
+  if (recently.errors > 0 || view.failedStarts || trouble(view)) return "failing";
   return view.inFlight > 0 || recently.busy ? "busy" : "idle";
 }
 

@@ -37,11 +37,13 @@
  * @property {string | null} pod
  * @property {Record<string, number>} phases
  * @property {number | null} probeAheadSeconds
+ * @property {string | null} [why]
  */
 
 /**
  * @typedef {object} Forecast
  * @property {number | null} startSeconds
+ * @property {number | null} [startingSeconds]
  * @property {number | null} drainSecondsPerRequest
  * @property {number | null} expectedWaitSeconds
  */
@@ -88,6 +90,7 @@
  * @property {string | null} reason
  * @property {string | null} reasonDetail
  * @property {Failed | null} [lastFailure]
+ * @property {number} [failedStarts]
  * @property {Forecast} [forecast]
  * @property {number} activatorIndex
  * @property {number} activatorCount
@@ -209,7 +212,8 @@ export function stateOf(view) {
   if (view.clusterIP?.usable) return "serving by ClusterIP";
   if (view.pods.some((pod) => pod.usable)) return view.inFlight ? "serving" : "ready";
   if (trouble(view)) return `${trouble(view)} (no request waits)`;
-  return view.pods.some((pod) => pod.state !== "gone") ? "starting" : "scaled to zero";
+  const state = view.pods.some((pod) => pod.state !== "gone") ? "starting" : "scaled to zero";
+  return view.failedStarts ? `${state}, cold starts failed` : state;
 }
 
 /**

@@ -12,10 +12,13 @@ import { setTitle, requestsWait } from "./summary.js";
 import { ColdStartList } from "./cold_starts.js";
 import {
   reasonSentence,
+  failedStarts,
   failure,
   forecasts,
   noRevision,
   readiness,
+  startsNormally,
+  startText,
   whatToDo,
   withoutEffect,
 } from "./words.js";
@@ -129,13 +132,14 @@ class WaitPanel {
   #why = element("p", { class: "because" });
   #todo = element("div", { class: "todo" });
   #failed = element("p", { class: "because", hidden: true });
+  #starts = element("p", { class: "because", hidden: true });
   #failedAgo = element("span", {});
   #shownFailure = "";
   #shownText = "";
   element = element("section", { class: "panel answer", "aria-label": "Why requests wait" });
 
   constructor() {
-    this.element.append(this.#sentence, this.#why, this.#todo, this.#failed);
+    this.element.append(this.#sentence, this.#why, this.#starts, this.#todo, this.#failed);
   }
 
   /** @param {RevisionView} view */
@@ -144,7 +148,7 @@ class WaitPanel {
     const text = last ? failure(last) : "";
     if (!last || text === this.#shownFailure) return;
     this.#shownFailure = text;
-    const page = element("code", {}, `docs/reasons/${last.reason}.md`);
+    const page = reasonPage(last.reason);
     setChildren(this.#failed, "The last failure, ", this.#failedAgo, ` ago: ${text}. See `, page);
   }
 
@@ -152,10 +156,13 @@ class WaitPanel {
   draw(view, folder) {
     const reason = view.reason ?? view.nextReason ?? null;
     const detail = view.reason ? view.reasonDetail : view.nextReasonDetail;
-    this.element.classList.toggle("waits", view.queued > 0);
-    const text = JSON.stringify([view.queued > 0, reason, detail, folder, view.deleted]);
+    this.element.classList.toggle("waits", view.queued > 0 || (view.failedStarts ?? 0) > 0);
+    const starts = [failedStarts(view), startsNormally(view)];
+    const text = JSON.stringify([view.queued > 0, reason, detail, folder, view.deleted, starts]);
     if (text === this.#shownText) return; // keep the selection of a command that the reader copies
     this.#shownText = text;
+    setText(this.#starts, failedStarts(view));
+    this.#starts.hidden = !failedStarts(view);
     const would = view.queued ? "" : "A new request would wait. ";
     if (reason === null && view.deleted)
       setChildren(this.#why, `The ${view.kind === "service" ? "Service" : "revision"} was deleted: a new request would get 404.`);
@@ -171,7 +178,7 @@ class WaitPanel {
       "p",
       { class: "small muted" },
       "See ",
-      element("code", {}, `docs/reasons/${reason}.md`),
+      reason !== null && reasonPage(reason),
     );
     setChildren(this.#todo, ...made, reason !== null && page);
   }
@@ -180,17 +187,23 @@ class WaitPanel {
   drawAge({ view, at, rank }, now) {
     this.#drawFailed(view);
     if (view.lastFailure) setText(this.#failedAgo, seconds(failedAgo({ view, at }, now)));
+    const start = startText(view, Math.max(0, now - at) / 1000);
     if (!view.queued) {
-      setText(this.#sentence, "No request waits.");
+      setText(this.#sentence, `No request waits.${start}`);
       return;
     }
     const since = clockAt(rank.since, now);
     const age = seconds(ageOf({ view, at }, now));
     setText(
       this.#sentence,
-      `${requestsWait(view.queued)}, the first for ${age}; the queue began at ${since}.`,
+      `${requestsWait(view.queued)}, the first for ${age}; the queue began at ${since}.${start}`,
     );
   }
+}
+
+/** @param {string} reason @returns {Element} a link to its page, which this activator serves */
+function reasonPage(reason) {
+  return element("a", { href: `reasons/${reason}` }, `activator reason ${reason}`);
 }
 
 /** Limits of a revision, and their use. */

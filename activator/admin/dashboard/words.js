@@ -3,7 +3,7 @@
 
 import { counted, finely } from "./format.js";
 // @ts-ignore: activator/admin/reason_script.py makes this module from throttler/reason.py
-import { AT_ZERO, DELETED, REASONS } from "./reasons.js";
+import { AT_ZERO, DELETED, OF_STARTS, REASONS, STARTING } from "./reasons.js";
 
 /** @typedef {import("./model.js").RevisionView} RevisionView */
 /** @typedef {import("./model.js").ActivatorEvent} ActivatorEvent */
@@ -59,17 +59,38 @@ export function whatToDo(reason, view, folder) {
   if (folder !== null && row.inFolder[kind]) {
     return [{ text: row.inFolder[kind].replaceAll("{folder}", () => folder), command: false }];
   }
-  const atZero = !view.queued && reason === "no-endpoints" && folder === null;
+  const atZero = !view.queued && !view.failedStarts && reason === "no-endpoints" && folder === null;
+  if (startsNormally(view)) return [{ text: STARTING, command: false }];
+  if (atZero) return [{ text: AT_ZERO, command: false }];
   const steps = row[kind];
-  const sentences = atZero ? [AT_ZERO, steps.advice] : [steps.advice];
   // Names of Kubernetes objects have no characters with a special meaning in a shell.
   const commands = steps.commands.map((command) =>
     command.replaceAll("{namespace}", () => view.namespace).replaceAll("{name}", () => view.name),
   );
   return [
-    { text: sentences.join(" "), command: false },
+    { text: steps.advice, command: false },
     ...commands.map((text) => ({ text, command: true })),
   ];
+}
+
+/** @param {RevisionView} view @returns {boolean} whether a start is not late (as in activator/console/explain.py) */
+export function startsNormally({ forecast, reason, nextReason }) {
+  const took = forecast?.startingSeconds;
+  return known(took) && OF_STARTS.includes(reason ?? nextReason) && took <= (forecast?.startSeconds || 30);
+}
+
+/** @param {RevisionView} view @param {number} later seconds since the response @returns {string} the start in progress */
+export function startText({ forecast }, later) {
+  if (!known(forecast?.startingSeconds)) return "";
+  const usual = forecast?.startSeconds;
+  return ` Starting for ${finely(forecast.startingSeconds + later)}${usual ? `; usually ${finely(usual)}` : ""}.`;
+}
+
+/** @param {RevisionView} view @returns {string} how many cold starts failed, and why the last one did */
+export function failedStarts({ failedStarts: n, coldStarts }) {
+  const last = coldStarts?.find((one) => one.why);
+  const why = last ? ` The last one: ${last.outcome ?? "under way"}; ${last.why}.` : "";
+  return n ? `${counted(n, "cold start")} failed in a row.${why}` : "";
 }
 
 const KUBERNETES_TOO = "it passes the activator's probe and Kubernetes lists it as ready";

@@ -56,3 +56,7 @@ class ColdStartView(TypedDict):
             "unknown, or if Kubernetes was first"
         ),
     ]
+    why: Annotated[
+        str | None,
+        says("if it failed, why requests waited, as in `Activator-Reason`; else `null`"),
+    ]

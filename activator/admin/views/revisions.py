@@ -68,6 +68,10 @@ class ForecastView(TypedDict):
             "`null` before the first"
         ),
     ]
+    startingSeconds: Annotated[
+        float | None,
+        says("time since the first request of the start in progress; `null` without one"),
+    ]
     drainSecondsPerRequest: Annotated[
         float | None,
         says(
@@ -79,7 +83,7 @@ class ForecastView(TypedDict):
         float | None,
         says(
             "time that a new request would wait. `Retry-After` of a refusal is based on it; `null`"
-            " if unknown, for example just after the only pod was lost"
+            " if unknown, for example just after the only pod was lost, or if a start is late"
         ),
     ]
 
@@ -226,6 +230,10 @@ class RevisionPods(TypedDict):
 
 class RevisionView(RevisionIdentity, RevisionSettings, RevisionRequests, RevisionPods):
     """A revision with its limits, its requests and its pods."""
+
+    failedStarts: Annotated[
+        int, says("failed cold starts of the last ten; 0 as soon as a pod is usable")
+    ]
 
 
 class RouteView(TypedDict):

@@ -20,7 +20,6 @@ from activator.proxy.exchange.states import RESPONSE_BEGUN, State
 from activator.proxy.message import grpc, json_member, openai
 from activator.proxy.message.accept import prefers_event_stream
 from activator.proxy.message.request import Request
-from throttler.forecast import UNKNOWN
 from throttler.request_policies import HEARTBEAT_EVERY
 from throttler.ticket import QUEUED
 
@@ -127,9 +126,7 @@ def beat(exchange: Waiting, now: float) -> float:
 
 
 def _comment(exchange: Waiting, now: float) -> bytes:
-    """Return the comment with the reason of the wait and the forecast in seconds.
-
-    Without a forecast it has the same number as Retry-After.
+    """Return the comment with the reason of the wait, and the forecast in seconds if there is one.
 
     All requests of a revision share one for a second, since the reason costs O(pods).
     """
@@ -139,9 +136,9 @@ def _comment(exchange: Waiting, now: float) -> bytes:
     until, comment = services.comments.get(throttler.revision.id, (0.0, b""))
     if now >= until:
         expected = throttler.expected_wait(now)
-        eta = ceil(UNKNOWN if expected is None else max(expected, 1.0))
+        eta = "" if expected is None else f" eta={ceil(max(expected, 1.0))}"
         reason = services.driver.why(throttler)[0].value
-        comment = event_stream.comment(f"waiting reason={reason} eta={eta}")
+        comment = event_stream.comment(f"waiting reason={reason}{eta}")
         services.remember_comment(throttler.revision.id, now + 1.0, comment)
     return comment
 

@@ -15,6 +15,7 @@ from activator.proxy.exchange.services import Services
 from activator.proxy.message import waiting_page
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
+from activator.proxy.message.waiting_page import Phase
 from activator.records.entries import Entry
 from throttler.request_policies import RequestPolicies, WaitMode
 
@@ -61,5 +62,7 @@ def respond(exchange: Peeking, now: float) -> OwnResponse:
     if throttler.has_free_slot:
         services.keep_demand(entry, now + RELOAD_LEASE, now)
         return waiting_page.peek(None)
-    services.keep_demand(entry, now + PAGE_LEASE, now)
-    return waiting_page.peek(start_of(services.driver, throttler, now))
+    start = start_of(services.driver, throttler, now)
+    if start.phase is not Phase.FAILED:
+        services.keep_demand(entry, now + PAGE_LEASE, now)
+    return waiting_page.peek(start)

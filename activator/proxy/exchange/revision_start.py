@@ -5,9 +5,12 @@ Changes nothing. O(pods).
 
 from __future__ import annotations
 
+from math import inf
+
 from activator.driver import Driver
 from activator.proxy.message.waiting_page import Phase, Start, whole_seconds
 from throttler.health import PodState
+from throttler.model import Revision
 from throttler.revision import RevisionThrottler
 
 
@@ -19,16 +22,27 @@ def start_of(driver: Driver, throttler: RevisionThrottler, now: float) -> Start:
         throttler: of the revision.
         now: seconds.
     """
-    revision = throttler.revision
+    revision, forecast = throttler.revision, throttler.expected_wait(now)
     reason, detail = driver.why(throttler)
+    phase, cold_start = phase_of(throttler), driver.cold_starts.under_way.get(revision.id)
+    if cold_start is not None and now - cold_start.began >= _limit(revision):
+        phase, forecast = Phase.FAILED, None
     return Start(
         revision.service or revision.id.name,
         revision.id.namespace,
-        phase_of(throttler),
-        whole_seconds(throttler.expected_wait(now)),
+        phase,
+        whole_seconds(forecast),
         reason,
         detail,
+        throttler.forecast.is_late(now),
     )
+
+
+def _limit(revision: Revision) -> float:
+    """Return for how many seconds a request of a revision may wait for a pod."""
+    requests = revision.policies.requests
+    whole = min(revision.timeout or inf, revision.response_start_timeout or inf)
+    return (requests.wait_seconds if requests is not None else 0.0) or whole
 
 
 def phase_of(throttler: RevisionThrottler) -> Phase:

@@ -14,7 +14,7 @@ from typing import Final
 
 from activator.proxy.exchange import heartbeat
 from activator.proxy.exchange.heartbeat import Waiting
-from activator.proxy.exchange.outcome import in_form, respond_to_waiting
+from activator.proxy.exchange.outcome import in_form, record_failure, respond_to_waiting
 from activator.proxy.exchange.peek import PAGE_LEASE
 from activator.proxy.exchange.pod_wait import PodWait
 from activator.proxy.exchange.revision_start import start_of
@@ -145,6 +145,7 @@ def _beat(exchange: Waiting, now: float) -> float:
 def _send_page(exchange: Waiting, now: float) -> float:
     """End a queued request with the waiting page; keep the demand while the page is open.
 
+    Once the time-out has passed since the first request waited, the page says that and why.
     While pods are busy, the request keeps its place: a page has none, and would never be served
     behind requests that leave no slot free.
     """
@@ -159,8 +160,13 @@ def _send_page(exchange: Waiting, now: float) -> float:
     waiting = None if requests is None else requests.waiting
     name = "" if waiting is None else waiting.page_template
     template = services.template_of(name, revision.id)
-    page = waiting_page.page(template, start_of(services.driver, throttler, now))
+    start = start_of(services.driver, throttler, now)
+    page = waiting_page.page(template, start)
     page = replace(page, fields=page.fields + exchange.added_lines)
+    if start.phase is waiting_page.Phase.FAILED:
+        record_failure(exchange, page.status, start.reason, start.detail)
+        respond_to_waiting(exchange, page, "timed-out", now)
+        return inf
     _keep_demand(exchange, now + PAGE_LEASE, "page", now)
     respond_to_waiting(exchange, page, "page", now)
     return inf

@@ -28,9 +28,9 @@ _PLACEHOLDER: Final = re.compile(r"\{\{[ \t]*([^{}\s]{1,40})[ \t]*\}\}")
 _SCRIPT: Final = (Path(__file__).parent / "waiting_page.js").read_text("utf-8").strip()
 #: Without scripts, a browser loads the page again after these seconds.
 REFRESH_SECONDS: Final = 5
-_POLLING_HTML: Final = (
+_SCRIPT_HTML: Final = f"<script>{_SCRIPT}</script>"
+_REFRESH_HTML: Final = (
     f'<noscript><meta http-equiv="refresh" content="{REFRESH_SECONDS}"></noscript>\n'
-    f"<script>{_SCRIPT}</script>"
 )
 _DATA_ONLY: Final = frozenset({"src", "srcset", "poster", "data", "background"})
 _INLINE: Final = ("script", "style")
@@ -82,16 +82,18 @@ class Template:
     def __hash__(self) -> int:
         return hash(self._pieces)
 
-    def render(self, values: Mapping[str, str]) -> bytes:
+    def render(self, values: Mapping[str, str], *, reloads: bool = True) -> bytes:
         """Return a page; each value is escaped.
 
         Arguments:
             values: a text for each of ``PLACEHOLDERS``.
+            reloads: whether a browser without scripts loads the page again.
         """
+        polling = f"{_REFRESH_HTML if reloads else ''}{_SCRIPT_HTML}"
         pieces = list(self._pieces)
         for at in range(1, len(pieces), 2):
             name = pieces[at]
-            pieces[at] = _POLLING_HTML if name == POLLING else escape(values[name])
+            pieces[at] = polling if name == POLLING else escape(values[name])
         return "".join(pieces).encode()
 
 

@@ -1,5 +1,5 @@
 (() => {
-  const steps = {asked: 1, listed: 2, probed: 3, busy: 3};
+  const steps = {asked: 1, listed: 2, probed: 3, busy: 3, failed: 0};
   let odd = 0;
   let timer = 0;
   let over = false;
@@ -8,14 +8,17 @@
     over = true;
     location.reload();
   };
-  const show = (phase, left) => {
+  const show = (phase, left, reason) => {
     document.querySelectorAll(`[data-${phase}]`).forEach((each) => {
-      if (each.textContent !== each.dataset[phase]) each.textContent = each.dataset[phase];
+      const text = each.dataset[phase].replace("{}", reason);
+      if (each.textContent !== text) each.textContent = text;
     });
     document.querySelectorAll("progress").forEach((each) => { each.value = steps[phase]; });
-    const time = left < 90 ? `${left} s` : `${Math.ceil(left / 60)} min`;
+    const seconds = Number(left);
+    const time = seconds < 90 ? `${seconds} s` : `${Math.ceil(seconds / 60)} min`;
     document.querySelectorAll("[data-forecast]").forEach((each) => {
-      each.textContent = left ? each.dataset.forecast.replace("{}", time) : each.dataset.unknown;
+      const { forecast, late, unknown } = each.dataset;
+      each.textContent = seconds ? forecast.replace("{}", time) : (left === "late" && late) || unknown;
     });
   };
   const peek = async () => {
@@ -28,7 +31,9 @@
       const phase = response.headers.get("Activator-Phase");
       if (phase in steps) {
         odd = 0;
-        show(phase, Number(response.headers.get("Activator-Forecast")));
+        const [reason] = (response.headers.get("Activator-Reason") ?? "").split(";");
+        show(phase, response.headers.get("Activator-Forecast"), reason);
+        if (phase === "failed") over = true;  // only the user knows whether to wait on
         if (phase === "busy") return reload();  // the request waits for its turn
       } else if (response.status < 500 || ++odd > 4) {
         return reload();

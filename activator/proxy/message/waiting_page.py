@@ -25,13 +25,15 @@ class Phase(Enum):
     """How far the start of a revision is.
 
     ASKED: no pod is listed yet. LISTED: Kubernetes lists one, and no probe of it has ended. PROBED:
-    a probe of one has ended, and none is usable yet. BUSY: each usable pod is busy.
+    a probe of one has ended, and none is usable yet. BUSY: each usable pod is busy. FAILED: the
+    time-out of a request has passed since the first one waited.
     """
 
     ASKED = "asked"
     LISTED = "listed"
     PROBED = "probed"
     BUSY = "busy"
+    FAILED = "failed"
 
 
 #: For each phase the value of the progress bar, of 4, and a sentence.
@@ -40,7 +42,9 @@ _SHOWN: Final[dict[Phase, tuple[int, str]]] = {
     Phase.LISTED: (2, "An instance is starting."),
     Phase.PROBED: (3, "An instance runs. It does not respond yet."),
     Phase.BUSY: (3, "All instances are busy at the moment."),
+    Phase.FAILED: (0, "It did not start in time ({}). Load this page again to retry."),
 }
+_LATE: Final = "longer than usual"
 _NO_STORE: Final = b"\r\nCache-Control: no-store"
 _HTML: Final = (
     b"\r\nContent-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff"
@@ -56,6 +60,7 @@ class Start:
         name: of the Service, or of the revision; namespace: of both.
         phase: see Phase.
         forecast: the expected wait, whole seconds; None if unknown.
+        is_late: whether it takes longer than usual.
         reason: why requests wait; detail: an explanation for people.
     """
 
@@ -65,23 +70,24 @@ class Start:
     forecast: int | None
     reason: Reason
     detail: str
+    is_late: bool = False
 
 
 def page(template: Template, start: Start) -> OwnResponse:
-    """Return the response with the page."""
+    """Return the response with the page; at the end it does not load itself again."""
     step, message = _SHOWN[start.phase]
     values = {
         "name": start.name,
         "namespace": start.namespace,
         "phase": start.phase.value,
         "step": str(step),
-        "message": message,
-        "forecast": _forecast(start.forecast),
+        "message": message.replace("{}", start.reason.value),
+        "forecast": _LATE if start.is_late else _forecast(start.forecast),
         "reason": start.reason.value,
     }
     policy = b"\r\nContent-Security-Policy: " + template.policy.encode()
-    body = template.render(values)
-    return OwnResponse(503, _HTML + policy, body, start.reason, start.detail, RETRY_AFTER)
+    body = template.render(values, reloads=start.phase is not Phase.FAILED)
+    return _response(start, _HTML + policy, body)
 
 
 def peek(start: Start | None) -> OwnResponse:
@@ -95,7 +101,15 @@ def peek(start: Start | None) -> OwnResponse:
     fields = _NO_STORE + b"\r\nActivator-Phase: " + start.phase.value.encode()
     if start.forecast is not None:
         fields += b"\r\nActivator-Forecast: %d" % start.forecast
-    return OwnResponse(503, fields, b"", start.reason, start.detail, RETRY_AFTER)
+    elif start.is_late:
+        fields += b"\r\nActivator-Forecast: late"
+    return _response(start, fields)
+
+
+def _response(start: Start, fields: bytes, body: bytes = b"") -> OwnResponse:
+    failed = start.phase is Phase.FAILED
+    status, again = (504, None) if failed else (503, RETRY_AFTER)
+    return OwnResponse(status, fields, body, start.reason, start.detail, again)
 
 
 def whole_seconds(expected: float | None) -> int | None:

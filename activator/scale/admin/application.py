@@ -21,6 +21,7 @@ from activator.scale.reports.load import Name
 _INDEX: Final = """activator scale, pod {pod}
 
 /                                     the page, for browsers
+/reasons/NAME                         the page of a reason or of an alert; README is the list
 /healthz                              200 while this process works
 /readyz                               200 on the leader, 503 on the others
 /api/v1/services                      all Services that opt in; ?namespace=NAMESPACE
@@ -88,7 +89,8 @@ class _Handlers:
         leader = self._scaler.leader()
         if not leader.leads:
             holder = leader.holder or "not known"
-            return problem(503, f"This scaler does not lead. The leader is {holder}.")
+            error = f" Its last request for the Lease failed: {leader.error}." * bool(leader.error)
+            return problem(503, f"This scaler does not lead. The leader is {holder}.{error}")
         return problem(404, f"No Service {name.namespace}/{name.name} opts in.")
 
     async def metrics(self, request: Request) -> Response:

@@ -69,6 +69,7 @@ class ServiceView(View):
     sentence: str | None
     reason: str | None
     detail: str | None
+    cause: str | None
     load: LoadView
     last_change: ChangeView | None
     findings: list[FindingView]
@@ -116,7 +117,8 @@ def service(
     reason = decided.reason if decided else reasons.REPLICAS_UNKNOWN
     detail = reasons.text(reason, decided.detail if decided else "") if reason else None
     wanted = facts.replicas if plan is None or plan.replicas is None else plan.replicas
-    target = facts.target
+    target, findings = facts.target, list(findings)
+    words = (reason, *(each.reason.value for each in findings))
     return ServiceView(
         namespace=name.namespace,
         name=name.name,
@@ -132,6 +134,7 @@ def service(
         sentence=RULES[why] if why else None,
         reason=reason or None,
         detail=detail,
+        cause=next((word for word in words if word not in reasons.HARMLESS), None),
         load=_load(name, loads, now),
         last_change=_change(record),
         findings=[

@@ -49,7 +49,9 @@ class Changes:
             before, after: replicas.
         """
         plan = record.decided.plan if record.decided is not None else None
-        why = plan.why if plan is not None else None
+        # An event may show the change, and end its rule, before the API server responds.
+        why = record.why or (plan.why if plan is not None else None)
+        record.why = None
         word = why.value if why is not None else "unknown"
         record.change = Change(self._wall(), before, after, word)
         if record.cold_since is not None:

@@ -68,7 +68,9 @@ def fields(name: Name, **more: object) -> Mapping[str, object]:
 def _reason(record: Record, plan: Plan | None) -> tuple[str, str]:
     """Return why a Service is not scaled as its load asks for, and the detail for people."""
     facts = record.facts
-    if plan is not None and plan.replicas is None and plan.hold is Hold.NONE:
+    is_content = plan is not None and plan.replicas is None and plan.hold is Hold.NONE
+    # Without pods, the client of a failed cold start has left. The next one would fail like it.
+    if is_content and facts.ready:
         record.failed = None  # nothing is wanted any more
     failed = record.failed
     if failed is not None and failed.problem is not None:

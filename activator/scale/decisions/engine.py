@@ -25,7 +25,7 @@ from activator.scale.reports.load import Loads, Name
 from activator.scale.workloads.actuator import Actuator, Result, Target, Wish
 from activator.scale.workloads.rights import Rights
 from activator.scale.workloads.services import Services
-from activator.scale.workloads.subresource import Problem
+from activator.scale.workloads.subresource import REFUSALS, Problem
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ _PRUNE: Final = 60.0
 #: Services of one step, which takes about 2 ms. Other tasks run between two steps.
 STEP: Final = 50
 
-_LASTING: Final = frozenset({Problem.FORBIDDEN, Problem.MISSING, Problem.REFUSED})
+_LASTING: Final = REFUSALS | {Problem.MISSING}
 
 
 class _Phase(Enum):
@@ -300,7 +300,7 @@ class Engine:
             record.quiet_until = record.renew_at
             self._conclude(name, record, None, now)
             return
-        if not facts.is_watched and now >= record.look_at:
+        if record.needs_look and now >= record.look_at:
             record.look_at = now + LOOK
             self._actuator.look(facts.target)
         if facts.replicas is None:
@@ -314,6 +314,7 @@ class Engine:
         if plan.replicas is not None and (not facts.replicas or now >= record.not_before):
             if not facts.replicas and record.cold_since is None:
                 record.cold_since = now
+            record.why = plan.why
             self._actuator.scale(facts.target, Wish(facts.replicas, plan.replicas))
         if now < plan.next < self._next_tick:
             self._call_at(plan.next, self._decide_later, name)

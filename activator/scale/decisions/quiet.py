@@ -28,6 +28,6 @@ def quiet_until(record: Record, plan: Plan, seen: Seen) -> float:
     times = [plan.next, record.renew_at]
     if seen.replicas and plan.why is not None:
         times.append(record.planner.idle_at(record.facts.service.asks))
-    if not record.facts.is_watched:
+    if record.needs_look:
         times.append(record.look_at)
     return min(times)

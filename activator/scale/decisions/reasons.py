@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from activator.scale.decisions.findings import Reason
 from activator.scale.decisions.plan import Hold
 from activator.scale.workloads.subresource import Problem
 from activator.scale.workloads.targets import TargetProblem
@@ -38,6 +39,13 @@ SENTENCES: Final[Mapping[str, str]] = {
 QUIET: Final = frozenset(
     {"", REPLICAS_UNKNOWN, Hold.CLOSING.value, Hold.RETRY.value, Hold.NEW_LEADER.value}
 )
+
+#: Reasons that keep no pod from starting.
+HARMLESS: Final = QUIET | {
+    *(Hold.STALE.value, Hold.LOAD_UNKNOWN.value, Hold.NO_SLICE.value),
+    *(Reason.SERVICE_WARNING.value, Reason.PORT_CONFLICT.value),
+    *(Reason.LOAD_UNSEEN.value, Reason.NODE_WITHOUT_ACTIVATOR.value),
+}
 
 
 def two_owners(other: str) -> str:

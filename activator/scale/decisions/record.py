@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from activator.kpa.decision import Why
 from activator.plain.annotation_values import Route
 from activator.plain.service import PlainService
 from activator.records.counters import Histogram
@@ -12,6 +13,7 @@ from activator.scale.decisions.findings import Finding
 from activator.scale.decisions.plan import ACTIVATION_LEASE, FOREVER, NEVER, Planner
 from activator.scale.families import COLD_START_BOUNDS, TICK_BOUNDS
 from activator.scale.workloads.actuator import Result, Target
+from activator.scale.workloads.subresource import REFUSALS
 
 
 class Counters:
@@ -57,6 +59,7 @@ class Record:
     Attributes:
         decided: the last decision.
         change: the last change of replicas; None before the first.
+        why: the rule behind the request for replicas that is under way; None without one.
     """
 
     __slots__ = (
@@ -72,6 +75,7 @@ class Record:
         "planner",
         "quiet_until",
         "renew_at",
+        "why",
     )
 
     def __init__(self, facts: Facts, now: float) -> None:
@@ -81,6 +85,7 @@ class Record:
         # The facts of the last decision.
         self.concluded: Facts | None = None
         self.change: Change | None = None
+        self.why: Why | None = None
         self.failed: Result | None = None
         # When a request began to wait for the first pod.
         self.cold_since: float | None = None
@@ -90,6 +95,16 @@ class Record:
         self.renew_at = FOREVER
         # Nothing changes before that without an event: the workload has no requests.
         self.quiet_until = NEVER
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the API server has refused the last change."""
+        return self.failed is not None and self.failed.problem in REFUSALS
+
+    @property
+    def needs_look(self) -> bool:
+        """Whether only a read shows the workload as it is, or that the API server responds."""
+        return not self.facts.is_watched or not (self.failed is None or self.is_refused)
 
     def renew(self, facts: Facts) -> None:
         """Record the facts as the objects have them now."""
@@ -107,7 +122,9 @@ class Record:
         Arguments:
             not_before: when the request may be repeated, unless the workload is asleep.
         """
-        self.failed = result if result.problem is not None else None
+        # A read does not prove that a change is allowed.
+        if result.problem or result.changed_from is not None or not self.is_refused:
+            self.failed = result if result.problem is not None else None
         self.concluded = None
         self.not_before = not_before
         self.quiet_until = NEVER

@@ -113,9 +113,9 @@ def outcome(method: str, status: int) -> Outcome:
         return Outcome.DONE
     if status == 409 or (status == 404 and method == "PATCH"):
         return Outcome.STALE
-    if status in (401, 403):
+    if status == 403:
         return Outcome.FORBIDDEN
-    if status == 0 or status == 429 or status >= 500:
+    if status in (0, 401, 429) or status >= 500:
         return Outcome.UNAVAILABLE
     return Outcome.REFUSED
 

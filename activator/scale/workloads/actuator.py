@@ -182,6 +182,8 @@ def _failure(target: Target, verb: str, response: ApiResponse, found: Problem) -
         # A forbidden GET hides whether PATCH is allowed: the rule allows both.
         verbs = VERBS if verb == "get" else (verb,)
         detail = f"{detail}; the ClusterRole lacks {missing_rule(target.resource, *verbs)}"
+    elif response.status == 401:
+        detail += "; the API server does not accept the token of the scaler's ServiceAccount"
     elif found is Problem.MISSING:
         detail = f"{target} does not exist, or has no scale subresource ({detail})"
     return _Failed(found, detail)

@@ -88,6 +88,10 @@ class Problem(Enum):
     UNAVAILABLE = "api-server-unavailable"
 
 
+#: The API server refuses a change, though it may allow reads.
+REFUSALS: Final = frozenset({Problem.FORBIDDEN, Problem.REFUSED})
+
+
 def problem(status: int, message: str) -> Problem:
     """Return what a response other than 200 means.
 
@@ -97,17 +101,18 @@ def problem(status: int, message: str) -> Problem:
 
     Returns:
         CONFLICT: read again. UNSET: the object has no replicas yet, so PATCH without a version.
-        UNAVAILABLE: try again later. Each other one stays until a person changes something.
+        UNAVAILABLE: try again later; with 401 it does not accept the token at the moment.
+        Each other one stays until a person changes something.
     """
     if status == 409:
         return Problem.CONFLICT
-    if status in (401, 403):
+    if status == 403:
         return Problem.FORBIDDEN
     if status == 404:
         return Problem.MISSING
     if status == 500 and "spec replicas field" in message and "does not exist" in message:
         return Problem.UNSET
-    if status == 0 or status == 429 or status >= 500:
+    if status in (0, 401, 429) or status >= 500:
         return Problem.UNAVAILABLE
     return Problem.REFUSED
 

@@ -110,12 +110,14 @@ WAITS = Panel(
 )
 COLD_STARTS_BY_OUTCOME = Panel(
     "Cold starts, by outcome",
-    "Requests for a revision without a usable pod start a cold start. Any outcome "
-    "except served is a failed cold start.",
+    "Requests for a revision without a usable pod start a cold start. failed in a row: cold starts "
+    "that failed at one revision, until a pod of it is usable.",
     (
         Query(
             f"sum by (outcome) (increase(activator_cold_starts_total{{{CHOSEN}}}[5m]))",
             "{{outcome}}",
         ),
+        Query(f"max(activator_failed_cold_starts{{{CHOSEN}}})", "failed in a row"),
     ),
+    alerts=("ActivatorColdStartsFail",),
 )

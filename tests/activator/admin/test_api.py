@@ -69,8 +69,10 @@ def test_a_revision_at_zero(world):
         "reason": None,
         "reasonDetail": None,
         "lastFailure": None,
+        "failedStarts": 0,
         "forecast": {
             "startSeconds": None,
+            "startingSeconds": None,
             "drainSecondsPerRequest": None,
             "expectedWaitSeconds": None,
         },
@@ -139,6 +141,7 @@ async def test_how_long_it_takes_to_get_a_pod(world):
     world.healthy(throttler, POD)
     assert view(world, throttler)["forecast"] == {
         "startSeconds": 4.0,
+        "startingSeconds": None,
         "drainSecondsPerRequest": None,
         "expectedWaitSeconds": 0.0,
     }
@@ -148,6 +151,7 @@ async def test_how_long_it_takes_to_get_a_pod(world):
         throttler.release(ticket, world.clock.now)
     assert view(world, throttler)["forecast"] == {
         "startSeconds": 4.0,
+        "startingSeconds": None,
         "drainSecondsPerRequest": 0.5,
         "expectedWaitSeconds": 1.0,
     }

@@ -226,9 +226,23 @@ async def test_clients_that_accept_no_html_get_the_list_of_pages_as_text(world):
     assert "on <script>\n" in answer.text
     paths = re.findall(r"^(/\S*)  ", answer.text, re.MULTILINE)
     assert {REVISIONS, "/", "/api/v1/openapi.json"} <= set(paths)
-    for path in set(paths) - {"/api/v1/events"}:  # it does not end
+    for path in set(paths) - {"/api/v1/events", "/reasons/{name}"}:  # the first does not end
         world.revision(namespace="{namespace}", name="{name}")
         assert (await get(world, path)).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["README", "asleep", "asleep.md", "ActivatorNotReady"])
+async def test_the_pages_of_reasons_and_alerts_are_served_as_text(world, name):
+    page = await get(world, f"/reasons/{name}")
+    assert page.headers["content-type"] == "text/plain; charset=utf-8"
+    docs = Path(__file__).parents[3] / "docs"
+    folder = "runbooks" if name.startswith("A") else "reasons"
+    assert page.text == (docs / folder / f"{name.removesuffix('.md')}.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["unknown", "..%2fREADME", "%2e%2e", ""])
+async def test_an_unknown_page_is_not_there(world, name):
+    assert (await get(world, f"/reasons/{name}")).status_code == 404
 
 
 async def test_a_browser_is_shown_the_dashboard(world):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -10,9 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from activator.admin.api import detail_view
-from activator.console import explain
+from activator.console import explain, scaler
 from activator.console.responses import parse
-from activator.console.screen import plain
+from activator.console.screen import Fact, plain
+from activator.plain.annotation_values import Owner
+from activator.scale.admin.advice import ADVICE
+from activator.scale.decisions import reasons
 from tests.activator.console.explained import OTHER, POD, shown, view
 from tests.activator.telemetry.world import World
 from throttler.model import (
@@ -21,6 +25,7 @@ from throttler.model import (
     RevisionKind,
 )
 from throttler.probe_spec import ProbeKind, ProbeSpec
+from throttler.reason import ROWS, Reason
 
 COLUMNS = (
     "custom-columns=POD:.metadata.name,IP:.status.podIP,"
@@ -51,7 +56,7 @@ def test_kubernetes_says_no_our_probe_says_yes_and_the_rule_is_named(world):
         "            kubectl get pods -n default -l serving.knative.dev/revision=hello "
         f"-o '{COLUMNS}'",
         "            kubectl describe pods -n default -l serving.knative.dev/revision=hello",
-        "Read on     docs/reasons/pods-not-ready.md",
+        "Read on     activator reason pods-not-ready",
         "Queue       2 of at most 10000, the first for 2.5s, 700 bytes in memory",
         "In flight   0 of 0",
         "Capacity    0 usable pods × 2 = 0",
@@ -108,6 +113,86 @@ def test_reason_and_advice_are_shown_before_a_request_waits(world):
     assert lines[0] == "default/full: no request waits, a new one would, at-capacity"
 
 
+@pytest.mark.parametrize("kind", list(RevisionKind))
+@pytest.mark.parametrize(
+    ("usual", "took", "begins", "advice"),
+    [
+        (2.0, 1.2, "1 request waits, starting, 1.2 of about 2 s", False),
+        (2.0, 5.0, "1 request waits, starting for 5.0 s, longer than the usual 2 s; ", True),
+        (None, 1.2, "1 request waits, starting, 1.2 s", False),
+        (None, 60.0, "1 request waits, starting for 60.0 s; ", True),
+    ],
+)
+async def test_a_start_has_its_progress_and_advice_only_if_it_is_late(
+    world, kind, usual, took, begins, advice
+):
+    throttler = world.revision(kind=kind)
+    if usual is not None:
+        throttler.forecast.starts.add(usual)
+    ticket = world.request(throttler)
+    world.clock.now += took / 2
+    for pods in ((), (POD,)):  # none is listed, and one that is not ready
+        world.pods(throttler, not_ready=pods)
+        world.clock.now = ticket.arrived + took
+        lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+        assert lines[0].partition(": ")[2].startswith(begins)
+        assert any("kubectl" in line for line in lines) == advice
+        assert ("What to do  Nothing yet: a pod is starting" in "\n".join(lines)) != advice
+        promises = [line for line in lines if "a new request would wait" in line]
+        assert bool(promises) == (usual is not None and not advice)
+    throttler.cancel(ticket, world.clock.now)
+    lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+    assert lines[0].partition(": ")[2].startswith(begins.replace("1 request", "no request"))
+    world.driver.close()
+
+
+def test_failed_starts_are_shown_after_their_clients_have_left(world):
+    throttler = world.revision(kind=RevisionKind.SERVICE)
+    for count in (1, 2):
+        cold_start = world.driver.cold_starts.join(throttler, {}, world.clock.now)
+        world.clock.now += 20
+        world.driver.cold_starts.request_ended(cold_start, "cancelled", world.clock.now)
+        lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+        assert "Nothing while no request waits" not in "\n".join(lines)
+        (at,) = [n for n, line in enumerate(lines) if line.startswith("Failed starts")]
+        assert lines[at].split("  ")[-1].startswith(f"{count} in a row, without a usable pod")
+        assert lines[at + 1].endswith("for 20.0 s, cancelled; no-endpoints")
+    world.healthy(throttler, POD)
+    lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+    assert not [line for line in lines if line.startswith("Failed starts")]
+
+
+def test_what_keeps_pods_from_starting_comes_before_a_generic_reason(world):
+    forbidden = (Fact("Scaler", ("asleep", "scale-forbidden: the role lacks a rule")),)
+    throttler = service(world)
+    queued = world.request(throttler)
+    port = {"kind": "Service", "namespace": "default", "name": "hello"}
+    port |= {"reason": "no-such-port", "warning": "no EndpointSlice has the port"}
+    for scaled, warnings, cause in (
+        (scaler.Scaled(forbidden, "scale-forbidden"), [], "scale-forbidden"),
+        (scaler.NOT_SCALED, [port], "no-such-port"),
+        (scaler.NOT_SCALED, [port | {"reason": "limited"}], ""),
+    ):
+        answer = detail_view(throttler, world.driver.cold_starts, world.clock.now)
+        one = parse(json.dumps(answer | {"objectWarnings": warnings}))
+        lines = plain(explain.page(one, None, scaled)).splitlines()
+        assert lines[0].endswith(cause or "starting, 0.0 s")
+        assert lines[2].startswith("Scaler" if scaled.cause else "Reason")
+        todo = [line for line in lines if line.startswith("What to do  Correct ")]
+        assert bool(todo) == bool(cause)
+        assert (
+            not warnings
+            or not cause
+            or "Service default/hello: no-such-port: no Endpoint" in todo[0]
+        )
+    throttler.cancel(queued, world.clock.now)
+    answer = detail_view(throttler, world.driver.cold_starts, world.clock.now)
+    page = explain.page(
+        parse(json.dumps(answer)), None, scaler.Scaled(forbidden, "scale-forbidden")
+    )
+    assert plain(page).startswith("Service default/hello: no request waits, scale-forbidden")
+
+
 WRONG = {"namespace": "default", "name": "hello-private", "warning": "it lacks a label"}
 
 
@@ -121,7 +206,7 @@ def test_the_advice_names_the_object_that_should_list_the_pods(world, kind, fold
         "Reason      Kubernetes lists no pod of this revision.",
         ("What to do  In the folder /srv/objects, correct " if folder else "What to do  Correct ")
         + f"{kind} default/hello-private: it lacks a label",
-        "Read on     docs/reasons/no-endpoints.md",
+        "Read on     activator reason no-endpoints",
         f"Warnings    {kind} default/hello-private: it lacks a label",
     ]
 
@@ -164,7 +249,7 @@ def test_why_the_last_request_failed(world):
     )
     assert [line.strip() for line in lines[first + 1 : first + 4]] == [
         "The pod failed while it had the request, and HTTP does not allow a retry.",
-        "docs/reasons/upstream-failed.md",
+        "activator reason upstream-failed",
         "Not served    3 upstream-failed, since the start",
     ]
 
@@ -272,6 +357,7 @@ def test_a_service_has_its_probe_and_the_reason_for_it(world, probe, text):
 async def test_a_service_has_no_advice_of_knative(world):
     throttler = service(world)
     world.request(throttler)
+    world.clock.now += 60.0
     text = "\n".join(shown(view(world, throttler)))
     assert "kubectl get endpointslices -n default -l kubernetes.io/service-name=hello" in text
     assert "knative" not in text
@@ -307,6 +393,35 @@ def test_problems_of_a_service_have_their_reason(world):
     lines = shown(view(world, service(world), objectWarnings=[problem]))
     text = "Service default/hello: host-conflict: the host a.com belongs to another"
     assert f"Warnings   {text}" in lines
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_every_reason_can_be_shown_of_each_kind_from_each_source(world, reason):
+    """Also with every owner, and beside every reason of the scaler."""
+    rows = itertools.product(
+        RevisionKind, ("", "/srv/{objects}"), ("reason", "nextReason"), (False, True)
+    )
+    for number, (kind, folder, field, deleted) in enumerate(rows):
+        throttler = world.revision(f"r{number}", kind=kind)
+        answer = view(world, throttler, queued=int(field == "reason"), deleted=deleted)
+        activator = {"manifests": {"folder": folder}} if folder else {}
+        text = "\n".join(shown(answer | {field: reason.value}, **activator))
+        assert ROWS[reason].title(is_service=kind is RevisionKind.SERVICE) in text
+        assert "{namespace}" not in text
+        assert "{name}" not in text
+
+
+@pytest.mark.parametrize("owner", list(Owner))
+def test_every_reason_of_the_scaler_can_be_shown(world, owner):
+    scaled = {"owner": owner.value, "replicas": {"present": 0, "ready": 0}, "phase": "asleep"}
+    for word in ADVICE:
+        why = {"reason": word, "detail": reasons.text(word, "")}
+        found = {"findings": [{"reason": word, "note": "Because."}]}
+        for more in (why, found, why | found):
+            part = scaler.Scaled(tuple(scaler.facts(parse(json.dumps(scaled | more)))), word)
+            answer = parse(json.dumps(view(world, service(world), nextReason="no-endpoints")))
+            lines = plain(explain.page(answer, None, part)).splitlines()
+            assert any(word in line for line in lines)
 
 
 JSON = st.recursive(

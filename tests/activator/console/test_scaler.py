@@ -84,13 +84,25 @@ def test_the_fields_are_those_of_the_scaler(name):
 )
 def test_a_response_and_what_to_do_without_one(response, line):
     respx.get(PATH).respond(**response)
-    assert line in plain((scaler.ask(URL, "shop", "hello"),))
+    assert line in plain((scaler.ask(URL, "shop", "hello").facts,))
+
+
+@respx.mock
+def test_a_follower_names_the_leader_and_how_to_reach_it():
+    detail = "This scaler does not lead. The leader is scale-2."
+    problem = {"Content-Type": "application/problem+json"}
+    respx.get(PATH).respond(503, headers=problem, json={"detail": detail})
+    assert scaler.ask(URL, "shop", "hello").facts[0].lines == (
+        f"{PATH}: {detail}",
+        "kubectl port-forward -n activator-system service/activator-scale 8081",
+        "--scaler-admin-url names another address",
+    )
 
 
 @respx.mock
 def test_a_scaler_that_is_not_there():
     respx.get(PATH).mock(side_effect=httpx.ConnectError("refused"))
-    text = plain((scaler.ask(URL, "shop", "hello"),))
+    text = plain((scaler.ask(URL, "shop", "hello").facts,))
     assert "kubectl port-forward -n activator-system service/activator-scale 8081" in text
 
 
@@ -117,7 +129,7 @@ FOLDER = {"manifests": {"folder": "/srv", "ageSeconds": 1.0}}
 def test_without_a_cluster_no_port_can_be_forwarded(scaler_link, lines):
     respx.get(PATH).mock(side_effect=httpx.ConnectError("refused"))
     activator = parse(json.dumps(FOLDER | {"scaler": scaler_link}))
-    assert scaler.ask(URL, "shop", "hello", activator)[0].lines == lines
+    assert scaler.ask(URL, "shop", "hello", activator).facts[0].lines == lines
 
 
 @respx.mock
@@ -126,7 +138,7 @@ def test_the_host_is_one_that_every_scaler_accepts():
     url = "http://activator-scale.activator-system.svc:8081"
     asked = respx.get(f"{url}/api/v1/services/shop/hello")
     asked.respond(json=SERVICE)
-    assert scaler.ask(url, "shop", "hello")[0].lines[0].startswith("serving: ")
+    assert scaler.ask(url, "shop", "hello").facts[0].lines[0].startswith("serving: ")
     assert asked.calls[0].request.headers["Host"] == "localhost"
 
 

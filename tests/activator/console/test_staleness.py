@@ -46,6 +46,14 @@ def test_cluster_and_autoscaler_are_silent():
     assert lines(autoscaler={"connected": False}) == ["the autoscaler is not connected"]
 
 
+def test_an_api_server_that_is_away_is_one_line() -> None:
+    away = "the API server at 10.96.0.1:443 does not respond: connection refused"
+    kinds = {"Service": watch(5.0, away), "Deployment": watch(12.0, away)}
+    assert lines(watches=kinds) == [
+        f"Service, Deployment: nothing received for 12.0s ({away}); the last state is in force"
+    ]
+
+
 def test_a_folder_instead_of_a_cluster():
     told = lines(watches={}, manifests={"folder": "/m", "ageSeconds": 2, "lastChangeSecondsAgo": 9})
     assert told == ["objects come from /m, read 2.0s ago"]

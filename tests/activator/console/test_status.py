@@ -220,3 +220,10 @@ def test_errors_of_manifests_are_shown_beside_the_table():
     odds: list[Any] = [1, {"manifestErrors": []}, {"notReadyReason": 3}]
     for odd in odds:
         assert status.warnings(parse(json.dumps({"activator": odd}))) == []
+
+
+@pytest.mark.parametrize(("failed", "state"), [(1, ", 1 failed start"), (3, ", 3 failed starts")])
+def test_failed_starts_are_in_the_state(failed: int, state: str) -> None:
+    one = revision(pods=[], reason=None, failedStarts=failed)
+    (row,) = status.read_rows(parse(json.dumps({"revisions": [one]})))
+    assert row.state == f"scaled-to-zero{state}"

@@ -424,6 +424,25 @@ def test_a_service_of_a_folder_that_does_not_opt_in_has_a_hint(
 # -- cost ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("folder", [True, False])
+def test_a_misspelt_opt_in_is_named(folder: bool) -> None:
+    """In a cluster, too: most Services there do not opt in, but this one is meant to."""
+    scope = Scope(folder=folder)
+    for names, hint in (({"enable": "true"}, ", only activator.dev/enable"), ({"hosts": "a"}, "")):
+        obj = service({name.replace("_", "-"): value for name, value in names.items()})
+        del obj["metadata"]["annotations"]["activator.dev/enabled"]
+        warning = SERVICES.kinds["Service"].warning(obj, None, scope)
+        wanted = f'not used, since it has no annotation activator.dev/enabled: "true"{hint}'
+        assert warning == (wanted if folder or hint else "")
+
+
+def test_a_warning_about_a_service_is_about_that_one_alone() -> None:
+    sink = RecordingSink()
+    inventory = Inventory(sink, sink, scope=Scope(folder=True), dialects=DIALECTS.values())
+    inventory.apply(named(service(), "hello", annotations={}))
+    assert [each.revision for each in inventory.warnings] == ["hello"]
+
+
 def test_an_event_of_one_service_concerns_that_one_among_many() -> None:
     sink = RecordingSink()
     inventory = Inventory(sink, sink, dialects=[SERVICES])

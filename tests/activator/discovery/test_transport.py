@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import socket
 
+import aiohttp
 import pytest
 
 from activator.discovery.transport import describe, environment_proxy
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer
 from tests.conftest import both_loops
+from tests.ports import hold, port_of
 
 pytestmark = both_loops
 
@@ -43,6 +45,18 @@ def test_the_proxy_of_the_environment_is_used_unless_the_address_is_excepted(
 def test_an_error_without_a_text_is_described_by_its_type() -> None:
     assert describe(TimeoutError()) == "TimeoutError"
     assert describe(OSError("no")) == "OSError: no"
+
+
+async def test_a_server_that_is_away_is_one_sentence_with_its_address() -> None:
+    """Over a real connection, since the error is aiohttp's."""
+    with hold() as held:
+        port = port_of(held)
+        async with aiohttp.ClientSession() as session:
+            with pytest.raises(aiohttp.ClientError) as caught:
+                await session.get(f"https://127.0.0.1:{port}/api")
+    assert describe(caught.value) == (
+        f"the API server at 127.0.0.1:{port} does not respond: connection refused"
+    )
 
 
 async def test_the_kernel_is_asked_to_find_dead_peers(

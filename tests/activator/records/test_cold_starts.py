@@ -26,7 +26,10 @@ class Sleeper:
     def __init__(self) -> None:
         self.world = World()
         self.driver = self.world.driver
-        self.cold_starts = self.driver.cold_starts = ColdStarts(self.driver.events, lambda: WALL)
+        self.reasons_computed = 0
+        self.cold_starts = self.driver.cold_starts = ColdStarts(
+            self.driver.events, lambda: WALL, self.why
+        )
         self.throttler = self.world.revision()
         self.counts: dict[str, int] = {}
 
@@ -36,6 +39,10 @@ class Sleeper:
 
     def after(self, seconds: float) -> None:
         self.world.clock.now += seconds
+
+    def why(self, throttler: Any) -> Any:
+        self.reasons_computed += 1
+        return self.driver.why(throttler)
 
     def join(self) -> Any:
         return self.cold_starts.join(self.throttler, self.counts, self.now)
@@ -99,6 +106,7 @@ def test_a_cold_start_from_the_first_request_to_the_first_byte(sleeper: Sleeper)
             "first-byte": 2.126,
         },
         "probeAheadSeconds": 1.125,
+        "why": None,
     }
     assert sleeper.counts == {"served": 1}
     totals = {phase.value: h.total for phase, h in sleeper.cold_starts.phase_seconds.items()}
@@ -247,6 +255,54 @@ def test_it_ends_when_the_last_that_waited_has_left(sleeper: Sleeper, outcome: s
     assert sleeper.counts == {outcome: 1}
     assert sum(sleeper.cold_starts.seconds.counts) == 0  # counts served requests only
     assert sleeper.join() is not cold_start
+
+
+def failed(sleeper: Sleeper) -> int:
+    return sleeper.cold_starts.failed(sleeper.throttler)
+
+
+def test_failed_ones_count_until_a_pod_is_usable(sleeper: Sleeper) -> None:
+    for count, outcome in enumerate(("timed-out", "cancelled", "page", "wait-refused"), 1):
+        cold_start = sleeper.join()
+        sleeper.after(20)
+        sleeper.lists(not_ready=(POD,) if count > 2 else ())
+        sleeper.cold_starts.request_ended(cold_start, outcome, sleeper.now)
+        assert failed(sleeper) == count
+    assert [view["why"] for view in sleeper.views()] == [
+        *("pods-not-ready", "pods-not-ready", "no-endpoints", "no-endpoints")
+    ]
+    sleeper.after(3600)
+    assert failed(sleeper) == 4
+    sleeper.probe(*sleeper.lists(POD))
+    assert failed(sleeper) == 0
+    sleeper.lists()
+    assert failed(sleeper) == 0, "no start has failed since"
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(1.9, 0), (2.1, 1)])
+def test_a_client_that_leaves_before_pods_usually_start_proves_nothing(
+    sleeper: Sleeper, seconds: float, count: int
+) -> None:
+    sleeper.throttler.forecast.starts.add(2.0)
+    cold_start = sleeper.join()
+    sleeper.after(seconds)
+    sleeper.cold_starts.request_ended(cold_start, "cancelled", sleeper.now)
+    assert failed(sleeper) == count
+
+
+def test_one_that_never_ends_since_clients_overlap_has_failed_as_well(sleeper: Sleeper) -> None:
+    cold_start = sleeper.join()
+    for _ in range(5):
+        sleeper.join()
+        sleeper.after(20)
+        sleeper.cold_starts.request_ended(cold_start, "cancelled", sleeper.now)
+    assert (failed(sleeper), sleeper.view()["outcome"]) == (1, None)
+
+
+def test_the_reason_is_computed_once_for_all_that_leave_together(sleeper: Sleeper) -> None:
+    for cold_start in [sleeper.join() for _ in range(100)]:
+        sleeper.cold_starts.request_ended(cold_start, "timed-out", sleeper.now)
+    assert sleeper.reasons_computed == 2
 
 
 def test_the_first_response_ends_it_once(sleeper: Sleeper) -> None:

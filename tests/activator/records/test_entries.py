@@ -140,6 +140,12 @@ def test_the_route_of_a_service_has_no_host_that_an_older_one_has() -> None:
     assert world.entries.route_of(younger).hosts == ("a.example.com", "c.example.com")
 
 
+def test_the_text_for_an_unknown_host_is_not_knatives_where_services_are_read() -> None:
+    with pytest.raises(RevisionNotFound) as caught:
+        Plain().entries.find_host(b"typo.default")
+    assert caught.value.host == "typo.default"
+
+
 def test_a_service_is_found_by_its_name_and_its_hosts() -> None:
     world = Plain()
     world.serve("web.example.com", "*.shop.example.com")

@@ -106,8 +106,13 @@ export function activatorText(one, later) {
 export function problemsOf({ leader, watches, activators }) {
   const texts = [];
   if (leader.error) texts.push(`Lease: ${leader.error}`);
-  for (const [kind, watch] of Object.entries(watches)) {
-    if (watch.error) texts.push(`Watch of ${kind}: ${watch.error}. No replica is removed.`);
+  /** @type {Record<string, string[]>} */
+  const failing = {};
+  for (const [kind, { error }] of Object.entries(watches)) {
+    if (error) (failing[error] ??= []).push(kind);
+  }
+  for (const [error, kinds] of Object.entries(failing)) {
+    texts.push(`Watch of ${kinds.join(", ")}: ${error}. No replica is removed.`);
   }
   if (leader.leads && !activators.some((one) => one.connected)) {
     texts.push("No activator is connected. No replica is removed, and no request is seen.");

@@ -19,7 +19,6 @@ from tests.activator.proxy.world import (
     request,
     until,
 )
-from throttler.forecast import UNKNOWN
 from throttler.model import Policies
 from throttler.request_policies import RequestPolicies, WaitMode, WakeRules, WhileWaiting
 
@@ -31,7 +30,7 @@ HEAD = (
     b"X-Accel-Buffering: no\r\n"
 )
 JSON = b"Content-Type: application/json\r\n"
-NO_PODS = b": waiting reason=no-endpoints eta=%d\n\n" % UNKNOWN
+NO_PODS = b": waiting reason=no-endpoints\n\n"
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-Pod: 1\r\n"
 
 
@@ -91,6 +90,21 @@ async def test_a_waiting_client_gets_the_head_and_comments(world: World) -> None
     assert answer.get(b"x-pod") is None
     assert world.counters().outcomes["served"] == 1
     assert list(world.counters().server) == [(b"GET", 1, 200)]
+
+
+async def test_a_comment_promises_no_time_that_has_passed(world: World) -> None:
+    world.revise(policies=POLICIES)
+    world.revision().forecast.starts.add(40.0)
+    client = await beating(world)
+    assert b"reason=no-endpoints eta=25\n" in client.received
+    await client.size(len(client.received) + 1)
+    assert b"reason=no-endpoints eta=10\n" in client.received
+    before = len(client.received)
+    await client.size(before + 1)
+    assert world.now_since_start() == 45.0
+    assert NO_PODS in client.received[before:]
+    client.abort()
+    await world.idle()
 
 
 async def test_the_connection_serves_the_next_request(world: World) -> None:

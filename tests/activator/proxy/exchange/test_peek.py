@@ -150,3 +150,26 @@ async def test_a_peek_needs_the_permission_of_the_authorization_server(world: Wo
         assert field(answer, b"activator-phase") == b"asked"
         assert (world.waiting, world.busy) == (0, {"loads": 1})
         await world.clock_moves(76)
+
+
+@in_virtual_time
+async def test_the_pages_of_a_start_that_fails_end_at_the_time_out(world: World) -> None:
+    """A service that never starts: no endless reload, and the reason."""
+    world.revise(policies=policies(PAGE, page_after=0), timeout=300.0)
+    assert (await world.ask(request(fields=NAVIGATION))).status == 503
+    for _ in range(149):
+        await world.clock_moves(2)
+        assert (await world.ask(PEEK, b"HEAD")).status == 503
+    await world.clock_moves(3)
+    ended = await world.ask(PEEK, b"HEAD")
+    assert (ended.status, field(ended, b"activator-phase")) == (504, b"failed")
+    assert field(ended, b"activator-reason").startswith(b"no-endpoints")
+    again = await world.ask(request(fields=NAVIGATION))
+    assert again.status == 504
+    assert b"did not start in time (no-endpoints)" in again.body
+    assert world.counters().outcomes["timed-out"] == 1
+    assert world.driver.cold_starts.failed(world.revision()) == 1
+    await world.clock_moves(76)
+    assert (await world.ask(request(fields=NAVIGATION))).status == 503, "a new start"
+    await world.clock_moves(76)
+    assert world.driver.cold_starts.failed(world.revision()) == 2

@@ -33,6 +33,7 @@ async def test_a_service_shows_who_scales_it_and_why_not(tmp_path: Path) -> None
         "sentence": "no request for idle-seconds",
         "reason": "new-leader",
         "detail": "this scaler has led for less than 60 s, so no replica is removed",
+        "cause": None,
         "load": {"current": 0.0, "stable": view["load"]["stable"], "panic": 0.0}
         | {"byActivator": {"activator-1": 3.0}},
         "lastChange": None,
@@ -48,5 +49,5 @@ async def test_a_service_without_a_workload_has_nulls_and_a_reason(tmp_path: Pat
             view = await running.service()
     assert (view["target"], view["phase"], view["why"]) == (None, None, None)
     assert view["replicas"] == {"present": None, "wanted": None, "ready": 0}
-    assert view["reason"] == "no-scalable-target"
+    assert view["reason"] == view["cause"] == "no-scalable-target"
     assert "did you mean activator.dev/hosts?" in view["findings"][0]["note"]

@@ -27,7 +27,8 @@ NAME = Name("shop", "hello")
         ({"reason": "no-workload", "detail": "none"}, None, None, ("no-workload", "none")),
         ({}, None, PLAN._replace(hold=Hold.STALE), ("stale-state", "")),
         ({}, FAILED, PLAN._replace(replicas=2), ("scale-forbidden", FAILED.detail)),
-        ({}, FAILED, PLAN, ("", "")),  # nothing is wanted any more
+        ({}, FAILED, PLAN, ("", "")),  # nothing is wanted any more, and pods run
+        ({"replicas": 0, "ready": 0}, FAILED, PLAN, ("scale-forbidden", FAILED.detail)),
     ],
 )
 def test_a_decision_has_one_reason(facts: Any, failed: Any, plan: Any, reason: Any) -> None:

@@ -230,6 +230,35 @@ async def test_a_refused_change_is_not_repeated_each_tick() -> None:
     assert world.last.reason == ""
 
 
+@pytest.mark.parametrize(
+    ("step", "reason", "after_a_read"),
+    [
+        (status(403, "no"), "scale-forbidden", "scale-forbidden"),
+        (status(422, "no"), "scale-refused", "scale-refused"),
+        (status(500, "no"), "api-server-unavailable", ""),
+    ],
+)
+async def test_a_failed_cold_start_is_remembered_after_its_client_has_left(
+    step: Any, reason: str, after_a_read: str
+) -> None:
+    world = World()
+    world.engine.start(world.clock())
+    world.api.script.extend([None, step] * 100)
+    world.busy()
+    await elapse(0.01)
+    assert world.last.reason == reason
+    world.busy(0.0)
+    await world.tick(90.0)  # the mean of the load is above zero for a while
+    world.api.script.clear()
+    await world.tick(60.0)
+    assert world.last.reason == after_a_read
+    details = {each.detail for each in world.effect.decided if each.reason == reason}
+    assert len(details - {""}) == 1, "each one is an Event"
+    world.busy()
+    await elapse(0.01)
+    assert (world.patches[-1:], world.last.reason) == ([1], "")
+
+
 async def test_a_workload_without_a_watch_is_read_and_scaled() -> None:
     world = World(target="replicaset/hello")
     path = "/apis/apps/v1/namespaces/shop/replicasets/hello/scale"
@@ -258,6 +287,26 @@ async def test_a_replica_that_another_component_made_is_noticed() -> None:
     await elapse(0.01)
     assert world.patches == []
     assert world.last.replicas == 3
+
+
+@pytest.mark.parametrize("owner", ["self", "hpa", "keda", "none"])
+async def test_a_cold_start_has_its_rule_for_each_owner_also_if_its_event_comes_first(
+    owner: str,
+) -> None:
+    world = World(owner=owner)
+    world.engine.start(world.clock())
+
+    def event_comes_first() -> None:
+        world.put_deployment(1)
+        world.engine.changed([HELLO])
+
+    world.api.script.extend([None, event_comes_first])
+    world.busy()
+    await elapse(0.01)
+    record = world.engine.get(HELLO)
+    assert record is not None
+    assert record.change is not None
+    assert (record.change.after, record.change.why) == (1, "cold-start")
 
 
 async def test_loads_of_unknown_services_do_not_stay() -> None:

@@ -109,6 +109,10 @@ async def test_an_object_that_never_had_replicas_is_scaled_without_a_version() -
         (ApiResponse(404, b"404 page not found\n"), Problem.MISSING, "404 page not found"),
         (status(422, "Invalid value: 5"), Problem.REFUSED, "422: Invalid value: 5"),
         (status(500, "etcd"), Problem.UNAVAILABLE, "500: etcd"),
+        (
+            *(status(401, "Unauthorized"), Problem.UNAVAILABLE),
+            "401: Unauthorized; the API server does not accept the token of the scaler's Service",
+        ),
         (ApiResponse(200, b'{"spec": 5}'), Problem.UNAVAILABLE, "expected an object"),
         (ApiUnreachable("connection refused"), Problem.UNAVAILABLE, "connection refused"),
         (ApiResponse(200, b"not JSON"), Problem.UNAVAILABLE, "no Scale object"),

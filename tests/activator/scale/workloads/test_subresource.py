@@ -79,7 +79,7 @@ def test_the_path_of_the_subresource(resource: Resource, path: str) -> None:
     [
         (409, "the object has been modified", Problem.CONFLICT),
         (403, 'deployments.apps "w" is forbidden', Problem.FORBIDDEN),
-        (401, "Unauthorized", Problem.FORBIDDEN),
+        (401, "Unauthorized", Problem.UNAVAILABLE),
         (404, "404 page not found", Problem.MISSING),
         (500, 'the spec replicas field ".spec.replicas" does not exist', Problem.UNSET),
         (500, "etcdserver: request timed out", Problem.UNAVAILABLE),
