@@ -49,14 +49,14 @@ class Peer:
             share: the position of this activator among the activators.
         """
         address = self._owner(pods, share)
-        old = self.tracker
-        if old is not None and old.address != address:
-            self.tracker = None
-            old.apply(PodEvent.DELISTED, now)
-            if not old.in_flight:
-                old.apply(PodEvent.IDLE, now)
-                changes.gone.append(old)
-        if address and self.tracker is None:
+        tracker = self.tracker
+        if tracker is not None and tracker.address != address:
+            tracker.apply(PodEvent.DELISTED, now)
+            if not tracker.in_flight:
+                tracker.apply(PodEvent.IDLE, now)
+                changes.gone.append(tracker)
+            self.tracker = tracker = None
+        if address and tracker is None:
             # An activator that its Service lists as ready listens. It speaks no TLS there, and the
             # probe of the pods is not its own.
             revision = replace(
@@ -67,12 +67,12 @@ class Peer:
                 tls=False,
             )
             config = RevisionConfig(revision, self._config.reach)
-            self.tracker = PodTracker(config, Endpoint(address, UID), True, now, True)
-            self.tracker.apply(PodEvent.PROBE_PASSED, now)
-        if self.tracker is None or self.tracker.state is not PodState.HEALTHY:
+            tracker = self.tracker = PodTracker(config, Endpoint(address, UID), True, now, True)
+            tracker.apply(PodEvent.PROBE_PASSED, now)
+        if tracker is None or tracker.state is not PodState.HEALTHY:
             return pods
-        self.tracker.limit = MAX_CAPACITY
-        return [self.tracker]
+        tracker.limit = MAX_CAPACITY
+        return [tracker]
 
     def _owner(self, pods: Sequence[PodTracker], share: ActivatorShare) -> str:
         """Return the address of the activator that has a pod for this one; empty for none."""

@@ -132,6 +132,11 @@ class Throttler:
     def _get(self, revision: RevisionID) -> RevisionThrottler | None:
         return self._revisions.get(revision) or self._deleted.get(revision)
 
+    @property
+    def has_revisions(self) -> bool:
+        """Whether a revision of Knative is known; with plain Services alone O(Services)."""
+        return any(kind is RevisionKind.REVISION for _, _, kind in self._revisions)
+
     def __iter__(self) -> Iterator[RevisionThrottler]:
         """Iterate over all revisions, with deleted ones that have requests left."""
         yield from self._revisions.values()

@@ -181,7 +181,7 @@ class DialectInventory:
             parsed = kind.parse(key, obj, self._scope)
         except ManifestError as error:
             # An object that did not opt in has no good state either.
-            if error.instead is None or (old and old.is_good and old.parsed is not None):
+            if error.instead is None or (old and old.is_good and old.parsed):
                 raise
             parsed, reason = error.instead, str(error)
         text = kind.warning(obj, parsed, self._scope)

@@ -6,14 +6,14 @@ A further kind needs a further row. Must not know where objects come from, nor w
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from activator.discovery.destinations import Family
 from activator.discovery.dialect import Dialect, Kind, Scope
 from activator.discovery.sink import Sink, SystemSink
 from activator.knative.labels import SERVICE_TYPE_LABEL
 from activator.objects import policies
-from activator.objects.fields import ObjectKey, root
+from activator.objects.fields import ManifestError, ObjectKey, root
 from activator.plain import allotments, pods_service, service, slices, workloads
 from activator.plain.allotments import Allotment
 from activator.plain.annotations import ENABLED, KNOWN
@@ -48,18 +48,35 @@ class ServicesState:
         self.services.settled(reads_workloads=set(workloads.KINDS).isdisjoint(unread))
 
 
-#: A Service that opts in, or None; then its selector and ports, for Services of route ``front``.
-_Read = tuple[PlainService | None, Selecting | None]
-_GONE: Final[_Read] = (None, None)
+class _Read(NamedTuple):
+    """A Service that opts in, or None; and its selector and ports, for Services of route ``front``.
+
+    It is true if the Service opts in: only that is a state that an error keeps.
+    """
+
+    service: PlainService | None
+    selecting: Selecting | None
+
+    def __bool__(self) -> bool:
+        return self.service is not None
+
+
+_GONE: Final = _Read(None, None)
 
 
 def _parse_service(key: ObjectKey, obj: object, scope: Scope) -> _Read:
-    return service.parse(obj), pods_service.parse(obj)
+    selecting = pods_service.parse(obj)
+    try:
+        return _Read(service.parse(obj), selecting)
+    except ManifestError as error:
+        if error.instead is not None:
+            error.instead = _Read(error.instead, selecting)
+        raise
 
 
 def _warn_service(obj: object, parsed: _Read | None, scope: Scope) -> str:
     """Return that a Service does not opt in, if it is from a folder, or seems to be meant to."""
-    if parsed is not None and parsed[0] is not None:
+    if parsed:
         return ""
     found = root(obj, "Service")
     metadata, spec = found["metadata"], found["spec"]
@@ -78,7 +95,7 @@ def _warn_service(obj: object, parsed: _Read | None, scope: Scope) -> str:
 def _put_service(
     state: ServicesState, key: ObjectKey, old: _Read | None, new: _Read | None
 ) -> None:
-    state.services.put_service(key, *(new or _GONE))
+    state.services.put_service(key, *(new if new is not None else _GONE))
 
 
 def _parse_slice(key: ObjectKey, obj: object, scope: Scope) -> Slice | Allotment | None:

@@ -167,8 +167,9 @@ class Entries:
         if service is None and not self._knative:
             raise RevisionNotFound("", kind=RevisionKind.SERVICE, host=known_as)
         if revision is None and service is None:
-            # The text is Knative's unless Services are read, whose hosts the client may mean.
-            of_either = None if name or self._hosts is None else known_as
+            # With Revisions alone, the client can mean no Service: the text is Knative's.
+            knative = self._hosts is None or (not self._routes and self._throttler.has_revisions)
+            of_either = None if name or knative else known_as
             raise RevisionNotFound(name.decode("latin-1"), host=of_either)
         if service is None or (revision is not None and self._exists(revision)):
             assert revision is not None

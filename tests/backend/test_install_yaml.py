@@ -48,7 +48,7 @@ def test_each_container_runs_the_image(tmp_path, monkeypatch, capsys):
     pods = [each["spec"]["template"]["spec"] for each in objects if each["kind"] == "Deployment"]
     assert [container["image"] for pod in pods for container in pod["containers"]] == [image] * 2
     written = capsys.readouterr().out
-    assert "18 objects" in written
+    assert "19 objects" in written
     assert "No cluster can pull" not in written
     assert not install_yaml.INPUT.exists()
 

@@ -163,7 +163,7 @@ def test_annotations_are_known_and_accepted() -> None:
     annotated = [obj for obj in services if is_enabled(root(obj, "Service")["metadata"])]
     assert annotated
     for obj in annotated:
-        assert unknown(root(obj, "Service")["metadata"]["annotations"], plain.KNOWN) == []
+        assert unknown(root(obj, "Service")["metadata"]["annotations"], plain.KNOWN) == {}
         asked(obj)
 
 
@@ -190,8 +190,8 @@ def test_the_sleeping_deployment_is_what_its_service_selects() -> None:
         pods["metadata"]["name"],
     )
     assert "selector" not in front["spec"]
-    assert pods["spec"]["selector"] == service["spec"]["selector"]
-    assert pods["spec"]["ports"] == front["spec"]["ports"] == service["spec"]["ports"]
+    assert pods["spec"]["selector"] == takeover["spec"]["selector"]
+    assert pods["spec"]["ports"] == front["spec"]["ports"] == takeover["spec"]["ports"]
 
 
 def test_backends_are_the_activators_service_and_its_port(installed: dict[Any, Any]) -> None:

@@ -97,7 +97,9 @@ def _response_of_sleeping(
 def _may_wake(exchange: Arriving, policies: RequestPolicies) -> bool:
     """Return whether a request may start a pod, and keep one."""
     request, wake = exchange.request, policies.wake
-    if policies.profile is Profile.OPENAI and model_list.starts_no_pod(request):
+    if is_prefetch(policies.waiting, request) or (
+        policies.profile is Profile.OPENAI and model_list.starts_no_pod(request)
+    ):
         return False
     # A peek follows the rules of the request that its page replaced.
     method = b"GET" if peek.is_peek(request, exchange.client.port(), policies) else request.method

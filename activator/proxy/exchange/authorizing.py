@@ -31,7 +31,7 @@ _LEFT_OUT: Final = frozenset(
     )
 )
 UNDECIDED: Final = Verdict(0, error="no authorization server is configured")
-WRONG: Final = Verdict(0, error="an annotation activator.dev/auth-… has a wrong value")
+WRONG: Final = Verdict(0, error="an annotation activator.dev/auth-* has a wrong value")
 #: The decision about a request whose server has not responded in time.
 TOO_LATE: Final = Verdict(0, error="the authorization server did not respond in time")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from activator.kpa.rules import Rules
 from activator.objects.fields import Field, ManifestError, Problems, root
-from activator.objects.policies import unknown
+from activator.objects.policies import without_readers
 from activator.plain import annotations as plain
 from activator.plain.annotation_values import (
     ChosenProbe,
@@ -178,7 +178,7 @@ def test_a_misspelt_opt_in_is_an_error(value: object) -> None:
 
 def test_a_misspelt_annotation_is_found() -> None:
     wrong = metadata(enabled="true", hosst="x", idle_secs="5", zzzzzzzz="", port="1", last="")
-    first, second, third = unknown(wrong["annotations"], plain.KNOWN)
+    first, second, third = without_readers(wrong["annotations"], plain.KNOWN)
     assert first.endswith("/hosst' is unknown and has no effect; did you mean activator.dev/hosts?")
     assert second.endswith("; did you mean activator.dev/idle-seconds?")
     assert third == "the annotation 'activator.dev/zzzzzzzz' is unknown and has no effect"
@@ -186,7 +186,7 @@ def test_a_misspelt_annotation_is_found() -> None:
 
 def test_annotations_of_others_are_left_alone() -> None:
     others = of({"activator.device/x": "", "a": 1, 5: "", "activator.dev/hash-key": ""})
-    assert unknown(others["annotations"], plain.KNOWN) == []
+    assert without_readers(others["annotations"], plain.KNOWN) == []
 
 
 @given(st.dictionaries(st.sampled_from(sorted(TABLE)), st.text() | st.integers() | st.none()))

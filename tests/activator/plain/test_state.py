@@ -450,8 +450,6 @@ def test_clients_of_an_activator_reconnect_when_a_front_lists_the_pods(
 ) -> None:
     world.put(front(), PODS_SERVICE, PODS, takeover_slice() | {"endpoints": lists["endpoints"]})
     assert world.routes[HELLO].reconnect is reconnect
-    (activators,) = world.activators.values() or [{AppProtocol.HTTP1: frozenset()}]
-    assert activators[AppProtocol.HTTP1] == (frozenset() if reconnect else {"10.1.0.1"})
 
 
 # -- cost of an event -----------------------------------------------------------------------------

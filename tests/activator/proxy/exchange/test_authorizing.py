@@ -269,7 +269,7 @@ async def test_with_a_wrong_url_no_request_may_start_a_pod(
     world.revise(policies=Policies(requests=RequestPolicies(authorization=policy)))
     got = await world.ask()
     assert (got.status, ever(world)) == (503, 0)
-    why = b"the annotation activator.dev/auth-url has a wrong value"
+    why = b"an annotation activator.dev/auth-* has a wrong value"
     assert got.get(b"activator-reason") == b"not-authorized; " + why
     await world.serving(policies=Policies(requests=RequestPolicies(authorization=policy)))
     assert (await world.ask()).status == 200  # as with a right value, since no request waits
