@@ -371,7 +371,6 @@ SKIPS: Final[dict[str, tuple[int, str]]] = {
     "tests/activator/discovery/test_listener.py": (1, "inotify is Linux's"),
     "tests/activator/proxy/test_states.py": (1, "for the source, which make test runs"),
     "tests/compiled/test_installed.py": (1, "for the compiled build: make test-compiled"),
-    "tests/e2e/proxies.py": (1, "Envoy and Traefik are no Debian packages; run by hand"),
     "tests/e2e/test_lab.py": (1, "it reads Linux's /proc"),
     "tests/fuzz/test_fuzz.py": (2, "one test for the compiled build, one for the source"),
     "tests/manifests/test_kubectl.py": (1, "it tests the skip"),

@@ -9,13 +9,13 @@ import asyncio
 import json
 import os
 import re
+import sys
 from asyncio.subprocess import DEVNULL, STDOUT
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 import yaml
 
 from activator.lab.client import ClientResponse, fetch
@@ -23,7 +23,7 @@ from activator.lab.objects import write_object
 from tests.manifests.test_examples import BACKEND, EXAMPLES, objects
 from tests.ports import hold, network, port_of
 from tests.process import ANY_PORTS, PATIENCE, Activator, activator, until
-from tests.programs import Missing, find, need
+from tests.programs import need, skip
 
 HOST = "hello.example.com"
 #: A host that no Service has.
@@ -79,12 +79,12 @@ class Proxy(NamedTuple):
 # -- the programs ----------------------------------------------------------------------------------
 
 
-def _optional(program: str) -> str:
-    """Return the path of a program that neither Debian 12 nor CI needs to have."""
-    try:
-        return find(program, program)
-    except Missing as missing:
-        pytest.skip(str(missing))
+def _packaged(program: str) -> Path:
+    """Return the path of a program that a Python package brings, since Debian has none."""
+    path = Path(sys.prefix, "bin", program)
+    if not path.exists():  # its package is for Linux on amd64 only
+        skip(f"{program} is missing; pip install -e '.[dev]'")
+    return path
 
 
 def _listening(pattern: str, listen: str) -> Callable[[str, Addresses], str]:
@@ -114,7 +114,7 @@ def _haproxy(config: Path, _: Addresses) -> list[str | Path]:
 
 
 def _caddy(config: Path, _: Addresses) -> list[str | Path]:
-    return [_optional("caddy"), "run", "--adapter", "caddyfile", "--config", config]
+    return [need("caddy", "caddy"), "run", "--adapter", "caddyfile", "--config", config]
 
 
 def _caddyfile(text: str, addresses: Addresses) -> str:
@@ -136,7 +136,7 @@ def _envoy_yaml(text: str, addresses: Addresses) -> str:
 
 def _envoy(config: Path, _: Addresses) -> list[str | Path]:
     one = ("--concurrency", "1", "--use-dynamic-base-id", "--log-level", "warning")
-    return [_optional("envoy"), *one, "-c", config]
+    return [_packaged("envoy"), *one, "-c", config]
 
 
 def _traefik_file(text: str, addresses: Addresses) -> str:
@@ -168,7 +168,7 @@ def _traefik(config: Path, addresses: Addresses) -> list[str | Path]:
     arguments = re.findall(r"--entryPoints\.\S+", text)
     file = config.rename(config.with_suffix(".yml"))
     own = (f"--entryPoints.web.address={addresses.proxy}", f"--providers.file.filename={file}")
-    return [_optional("traefik"), *own, "--ping.manualRouting", *arguments]
+    return [_packaged("traefik"), *own, "--ping.manualRouting", *arguments]
 
 
 SHARED = [
