@@ -260,9 +260,9 @@ def pytest_runtestloop() -> Generator[None, object, object]:
     and pods start by forks; the fixture ``real_start`` prevents it for a test.
 
     Raises:
-        UsageError: ``ACTIVATOR_EXPECT_BUILD`` names a build other than the tested one.
+        UsageError: ``EXPECT_BUILD`` names a build other than the tested one.
     """
-    expected = os.environ.get("ACTIVATOR_EXPECT_BUILD")
+    expected = os.environ.get("EXPECT_BUILD")
     if expected not in (None, running().value):
         raise pytest.UsageError(f"tests run the {running().value} build")
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

@@ -39,7 +39,7 @@ TESTED: Final = (
     "tests/image",
 )
 #: The fixture of tests/conftest.py that reads it fails each run on another build.
-EXPECTED: Final = "ACTIVATOR_EXPECT_BUILD"
+EXPECTED: Final = "EXPECT_BUILD"
 
 
 def stage(folder: Path) -> None:

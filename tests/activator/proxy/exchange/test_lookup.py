@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from activator.proxy.exchange.lookup import contradiction, find
-from activator.proxy.exchange.port import SHARED
-from activator.proxy.message.request import RequestLimits, read_request
-from throttler.errors import RevisionNotFound
+from activator.proxy.exchange.lookup import contradiction
 
-#: A client: only a field that names a Service needs its address.
-ANYBODY: Any = None
 HOST = b"rev.ns.svc.cluster.local"
 
 
-def asking(fields: bytes, host: bytes = b"example.com"):
-    head = b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n" + fields + b"\r\n"
-    return read_request(head, RequestLimits())
+def asking(fields: bytes, host: bytes = b"example.com") -> bytes:
+    return b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n" + fields + b"\r\n"
 
 
 @pytest.mark.parametrize(
@@ -31,9 +23,8 @@ def asking(fields: bytes, host: bytes = b"example.com"):
     ],
 )
 async def test_both_headers_or_the_host_name_a_revision(world, fields, host):
-    world.revise()
-    found = find(world.driver.entries, asking(fields, host), SHARED, ANYBODY, None)
-    assert found.throttler is world.revision()
+    await world.serving()
+    assert (await world.ask(asking(fields, host))).status == 200
 
 
 @pytest.mark.parametrize(
@@ -47,8 +38,8 @@ async def test_both_headers_or_the_host_name_a_revision(world, fields, host):
 )
 async def test_an_unknown_name_is_shown_in_the_error(world, fields, name):
     world.revise()
-    with pytest.raises(RevisionNotFound, match=f'"{name}" not found'):
-        find(world.driver.entries, asking(fields), SHARED, ANYBODY, None)
+    answer = await world.ask(asking(fields))
+    assert (answer.status, f'"{name}" not found'.encode() in answer.body) == (404, True)
 
 
 def test_two_names_contradict_and_one_twice_is_one():
