@@ -193,6 +193,7 @@ class Pod:
         limit, running = self.options.container_concurrency, self.switches.running
         refusal = traffic_refusal(limit, self.counters.in_flight, running)
         if refusal is not None and not self.options.plain:
+            self.counters.refuse(request.method, request.header("x-request-id"))
             await _send(writer, request, refusal)
             return refusal.status
         async with self._slots:

@@ -78,6 +78,11 @@ class Counters:
             if method == "POST":
                 self.posts_by_id[request_id] += 1
 
+    def refuse(self, method: str, request_id: str) -> None:
+        """Forget the id of a request that queue-proxy refused: the application never had it."""
+        self.by_id[request_id] -= 1
+        self.posts_by_id[request_id] -= method == "POST"
+
     def leave(self) -> None:
         """Count the end of a request."""
         self.in_flight -= 1

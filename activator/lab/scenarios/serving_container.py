@@ -56,7 +56,7 @@ async def _check_load(environment: Environment, app: AppHandle, load: Load) -> N
         for request_id, count in (await pod.counters())["seenById"].items():
             seen[request_id] = seen.get(request_id, 0) + count
     twice = [one for one, count in seen.items() if one in load.posts and count > 1]
-    environment.expect("no POST reaches two pods, or one twice", not twice, twice)
+    environment.expect("no application gets a POST twice, nor do two get one", not twice, twice)
 
 
 SCENARIO = Scenario(
@@ -66,6 +66,6 @@ SCENARIO = Scenario(
     knative="passes on 502 connection refused or 503 Service Unavailable; queue-proxy reports "
     "ready (200) all the time.",
     here="no GET is lost, not even one in flight in the killed container: the other pod gets it. "
-    "A POST is never sent twice.",
+    "No application gets a POST twice.",
     script=script,
 )
