@@ -79,7 +79,7 @@ class Counters:
                 self.posts_by_id[request_id] += 1
 
     def refuse(self, method: str, request_id: str) -> None:
-        """Forget the id of a request that queue-proxy refused: the application never had it."""
+        """Count the id of a request no more, because queue-proxy refused it."""
         self.by_id[request_id] -= 1
         self.posts_by_id[request_id] -= method == "POST"
 
