@@ -82,6 +82,11 @@ class ServiceHandle:
         """Set the replicas of the Deployment, as a person or another program does."""
         self._environment.cluster.scale(self._name, replicas)
 
+    async def until_more_than(self, count: int) -> None:
+        """Return when more pods than that have been started."""
+        what = "the scaler starts a pod"
+        await self._environment.base.until(lambda: len(self._pods) > count, what)
+
     async def until_listed(self, count: int) -> None:
         """Return when Kubernetes lists so many pods as ready, and no others."""
 
