@@ -5,7 +5,7 @@ It joins client, pages and screen. Must not import any part of the server.
 
 from __future__ import annotations
 
-from typing import Protocol, TextIO
+from typing import TextIO
 from urllib.parse import quote
 
 from activator.console import explain, names, scaler, status
@@ -15,36 +15,13 @@ from activator.console.screen import Page, show
 from activator.console.watch import Seen, screen, watch
 
 
-class Question(Protocol):
-    """The request and the page of a command.
+class Status:
+    """The request and the page of ``activator status``: all revisions, or all of one namespace.
 
     Attributes:
         path: path of the request to the admin port.
         second_path: path of a second request; empty for none.
     """
-
-    path: str
-    second_path: str
-
-    def page(self, response: Node, second: Node, for_terminal: bool) -> Page:
-        """Return the page.
-
-        Arguments:
-            second: the second response; without fields if there is none.
-
-        Raises:
-            ValueError: the response is not from an activator.
-        """
-
-    def warnings(self, response: Node) -> list[str]:
-        """Return warnings, a line each."""
-
-    def not_known(self, admin: Admin) -> Exception:
-        """Return the exception for a response 404."""
-
-
-class Status:
-    """All revisions, or all of one namespace."""
 
     second_path = ""
 
@@ -55,22 +32,29 @@ class Status:
             self.path += f"?namespace={quote(namespace, safe='')}"
 
     def page(self, response: Node, second: Node, for_terminal: bool) -> Page:
-        """See Question."""
+        """Return the page.
+
+        Arguments:
+            second: the second response; without fields if there is none.
+
+        Raises:
+            ValueError: the response is not from an activator.
+        """
         return status.page(status.read_rows(response), for_terminal)
 
     def warnings(self, response: Node) -> list[str]:
-        """See Question."""
+        """Return warnings, a line each."""
         none = self._namespace is not None and not response.nodes("revisions")
         nothing = [f"no revision is known in the namespace {self._namespace!r}"] if none else []
         return nothing + status.warnings(response)
 
     def not_known(self, admin: Admin) -> Exception:
-        """See Question. Each activator has the list."""
+        """Return the exception for a response 404: each activator has the list."""
         return UnexpectedResponse(unexpected(admin.url + self.path, "it has no such path"))
 
 
 class Explain:
-    """One revision.
+    """The requests and the page of ``activator explain``: one revision, as `Status` has them.
 
     Arguments:
         kind: ``revision`` or ``service``; None for the Revision, and if there is none the Service.
@@ -89,18 +73,18 @@ class Explain:
             self.path += f"?kind={quote(kind, safe='')}"
 
     def page(self, response: Node, second: Node, for_terminal: bool) -> Page:
-        """See Question."""
+        """Return the page; that of a Service has what the scaler knows."""
         scaled = scaler.NOT_SCALED
         if self._scaler_url and status.is_service(response):
             scaled = scaler.ask(self._scaler_url, self._namespace, self._name, second)
         return explain.page(response, second, scaled)
 
     def warnings(self, response: Node) -> list[str]:
-        """See Question."""
+        """Return none: the page has all that is wrong."""
         return []
 
     def not_known(self, admin: Admin) -> Exception:
-        """See Question; the text has similar names."""
+        """Return the exception for a response 404; the text has similar names."""
         try:
             revisions = _read(admin, REVISIONS, admin.get())
         except NotKnown:  # a metrics port, or a port for traffic
@@ -121,6 +105,9 @@ class Explain:
             if (each.text("namespace"), each.text("name")) == (self._namespace, self._name)
         ]
         return "".join(lines)
+
+
+Question = Status | Explain
 
 
 def run(url: str, question: Question, as_json: bool, again: bool, out: TextIO) -> list[str]:

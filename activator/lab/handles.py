@@ -135,7 +135,12 @@ class PodHandle:
 
 
 class AppHandle:
-    """A script's handle of one revision."""
+    """A script's handle of one revision.
+
+    Attributes:
+        name: the revision's name.
+        pods: all pods that were started, in order.
+    """
 
     def __init__(
         self, environment: Environment, found: Object, probes: Probes, pod: Mapping[str, Any]
@@ -143,22 +148,12 @@ class AppHandle:
         self._environment = environment
         self._probes = probes
         self._options = dict(pod)
-        self._name: str = found["metadata"]["name"]
-        self._pods: list[PodHandle] = []
+        self.name: str = found["metadata"]["name"]
+        self.pods: list[PodHandle] = []
         self._by_name: dict[str, PodHandle] = {}
         self._deployment = Deployment(
             environment.manifests, found, self._happened, environment.addresses
         )
-
-    @property
-    def name(self) -> str:
-        """The revision's name."""
-        return self._name
-
-    @property
-    def pods(self) -> list[PodHandle]:
-        """All pods that were started, in order."""
-        return self._pods
 
     @property
     def probed_switches(self) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """A scenario: a name, Knative's behaviour, the required behaviour, and a script.
 
-The scripts are in :mod:`activator.lab.scenarios`, one per module. `activator.lab.catalogue` lists
+The scripts are in :mod:`activator.lab.scenarios`, by theme. `activator.lab.catalogue` lists
 them.
 """
 
@@ -21,8 +21,8 @@ class Scenario:
         number: an argument of ``activator lab``; another scenario never gets this number.
         name: another argument of ``activator lab``: lower case, hyphens.
         title: the event, in one line.
-        knative: how Knative's activator behaves; empty for a scenario without Knative.
         here: how this activator must behave; the script checks it.
+        knative: how Knative's activator behaves; empty for a scenario without Knative.
         script: the script of a scenario with a revision of Knative.
         plain: the script of a scenario without Knative.
         kubernetes: how Kubernetes alone behaves; empty for a scenario with a revision of Knative.
@@ -32,8 +32,8 @@ class Scenario:
     number: int
     name: str
     title: str
-    knative: str
     here: str
+    knative: str = ""
     script: Callable[[Environment], Awaitable[None]] | None = None
     plain: Callable[[PlainEnvironment], Awaitable[None]] | None = None
     kubernetes: str = ""

@@ -10,13 +10,13 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from activator.settings import defaults, values
 from activator.settings.setting import (
     REQUIRED,
-    Default,
     Setting,
     Sources,
     find_all,
@@ -25,8 +25,6 @@ from activator.settings.setting import (
     setting,
 )
 from activator.settings.values import Kind
-
-T = TypeVar("T")
 
 COMMAND: Final = "scale"
 
@@ -56,27 +54,8 @@ PORT_RANGE: Final = Kind(
 )
 
 
-def _setting(
-    kind: Kind[T],
-    variable: str,
-    section: str,
-    default: Default,
-    meaning: str,
-    reason: str,
-    *,
-    empty_is_value: bool = False,
-) -> T:
-    """Return a field with its row, which this one command reads."""
-    return setting(
-        kind,
-        variable,
-        section,
-        default,
-        meaning,
-        reason,
-        commands=(COMMAND,),
-        empty_is_value=empty_is_value,
-    )
+#: Declares a row that this one command reads.
+_setting = partial(setting, commands=(COMMAND,))
 
 
 # One row is one block; the formatter would put each argument on a line of its own.

@@ -18,7 +18,7 @@ from activator.lab.catalogue import SCENARIOS
 from activator.lab.client import fetch
 from activator.lab.runner import run_scenario
 from activator.lab.scenario import Scenario
-from activator.lab.scenarios import plain_takeover, plain_ten_times
+from activator.lab.scenarios import plain_scaling, plain_takeover
 from tests.process import PATIENCE, ROOT, addresses, until
 
 pytestmark = pytest.mark.e2e
@@ -29,7 +29,7 @@ SHORT = [scenario for scenario in SCENARIOS if not scenario.is_long]
 
 @pytest.mark.parametrize("scenario", SHORT, ids=lambda scenario: scenario.name)
 async def test_scenario_passes(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, times in ((plain_ten_times, 2), (plain_takeover, 1)):
+    for module, times in ((plain_scaling, 2), (plain_takeover, 1)):
         monkeypatch.setattr(module, "TIMES", times)
     outcome = await run_scenario(scenario, addresses())
     assert outcome.passed, "\n".join(["", *(row.plain for row in report.timeline(outcome))])

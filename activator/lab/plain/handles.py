@@ -15,35 +15,22 @@ if TYPE_CHECKING:  # an environment has handles
 
 
 class ServiceHandle:
-    """A script's handle of one Service and its Deployment of the same name."""
+    """A script's handle of one Service and its Deployment of the same name.
+
+    Attributes:
+        name: the name of the Service.
+        pods: all pods that were started, in order.
+        probed_switches: the switches of its pods that have an effect.
+        pods_service: the Service whose slices list the pods.
+    """
 
     def __init__(self, environment: PlainEnvironment, name: str, switches: frozenset[str]) -> None:
-        """
-        Arguments:
-            switches: the switches of its pods that have an effect.
-        """
-        #: The Service whose slices list the pods.
         self.pods_service = name
         self._environment = environment
-        self._name = name
-        self._switches = switches
+        self.name = name
+        self.probed_switches = switches
         self._proxy: ServiceProxy | None = None
-        self._pods: list[PodHandle] = []
-
-    @property
-    def name(self) -> str:
-        """The name of the Service."""
-        return self._name
-
-    @property
-    def pods(self) -> list[PodHandle]:
-        """All pods that were started, in order."""
-        return self._pods
-
-    @property
-    def probed_switches(self) -> frozenset[str]:
-        """The switches of its pods that have an effect."""
-        return self._switches
+        self.pods: list[PodHandle] = []
 
     async def open(self, delay: float) -> Where:
         """Open the Service itself to clients, without the activator; return host and port.
@@ -52,7 +39,7 @@ class ServiceHandle:
             delay: seconds from a change of an EndpointSlice to its effect.
         """
         plane = self._environment.cluster.plane
-        self._proxy = ServiceProxy(plane, "default", self._name, PORT, delay)
+        self._proxy = ServiceProxy(plane, "default", self.name, PORT, delay)
         await self._proxy.start()
         return self._proxy.host, self._proxy.port
 
@@ -76,11 +63,16 @@ class ServiceHandle:
     @property
     def replicas(self) -> int:
         """The replicas that the Deployment wants."""
-        return self._environment.cluster.replicas(self._name)
+        return self._environment.cluster.replicas(self.name)
 
     def scale(self, replicas: int) -> None:
         """Set the replicas of the Deployment, as a person or another program does."""
-        self._environment.cluster.scale(self._name, replicas)
+        self._environment.cluster.scale(self.name, replicas)
+
+    async def until_more_than(self, count: int) -> None:
+        """Return when more pods than that have been started."""
+        what = "the scaler starts a pod"
+        await self._environment.base.until(lambda: len(self.pods) > count, what)
 
     async def until_listed(self, count: int) -> None:
         """Return when Kubernetes lists so many pods as ready, and no others."""
@@ -90,7 +82,7 @@ class ServiceHandle:
             ready = [each for each in listed if each["conditions"]["ready"] and "targetRef" in each]
             return len(ready) == count == len(listed)
 
-        what = f"{count} pods of {self._name} are ready"
+        what = f"{count} pods of {self.name} are ready"
         await self._environment.base.until(is_so, what)
 
     async def view(self) -> View:
@@ -99,9 +91,9 @@ class ServiceHandle:
         Raises:
             OSError: no response from the activator, or it does not know the Service yet.
         """
-        path = f"/api/v1/revisions/default/{self._name}?kind=service"
+        path = f"/api/v1/revisions/default/{self.name}?kind=service"
         activator = self._environment.base.activator
-        return await view_of(activator, path, f"the activator does not know {self._name}")
+        return await view_of(activator, path, f"the activator does not know {self.name}")
 
     async def until_view(self, what: str, is_so: Callable[[View], object]) -> View:
         """See `AppHandle.until_view`."""
@@ -113,15 +105,15 @@ class ServiceHandle:
         Raises:
             OSError: no response from the scaler, or it does not know the Service yet.
         """
-        path = f"/api/v1/services/default/{self._name}"
+        path = f"/api/v1/services/default/{self.name}"
         scaler = self._environment.scaler
-        return await view_of(scaler, path, f"the scaler does not know {self._name}")
+        return await view_of(scaler, path, f"the scaler does not know {self.name}")
 
     def happened(self, kind: str, pod: str, details: dict[str, Any]) -> None:
         """Record an event of a pod."""
         if kind == "started":
             process = self._environment.cluster.pods[pod]
-            self._pods.append(PodHandle(self._environment.base, process))
-        for each in self._pods:
+            self.pods.append(PodHandle(self._environment.base, process))
+        for each in self.pods:
             if each.name == pod:
                 each.events.append((kind, details))

@@ -1,18 +1,22 @@
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from activator.lab import catalogue, scenarios
+from activator.lab import scenarios
 from activator.lab.catalogue import SCENARIOS, find
+from activator.lab.scenario import Scenario
 
 
-def test_each_module_of_the_folder_is_in_it_once():
+def test_each_scenario_of_the_folder_is_in_it_once():
     folder = Path(scenarios.__file__).parent
-    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-    assert modules <= set(vars(catalogue))
-    assert len(modules) == len(SCENARIOS)
+    names = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    modules = [import_module(f"{scenarios.__name__}.{name}") for name in names]
+    found = [each for module in modules for each in vars(module).values()]
+    declared = [each.name for each in found if isinstance(each, Scenario)]
+    assert sorted(declared) == sorted(scenario.name for scenario in SCENARIOS)
 
 
 def test_numbers_go_up_and_names_are_different():

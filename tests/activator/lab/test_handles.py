@@ -37,6 +37,6 @@ async def test_pods_are_switched_asked_and_ended():
 async def test_revision_that_the_activator_does_not_know_is_an_error():
     async with set_up(Timeline(), addresses()) as environment:
         app = await environment.deploy(pods=0, timeout=20)
-        app._name = "other"
+        app.name = "other"
         with pytest.raises(ConnectionError, match="does not know other"):
             await app.view()

@@ -12,7 +12,7 @@ from tests.process import addresses
 
 
 async def perform(script, **more) -> Outcome:
-    return await run_scenario(Scenario(1, "n", "t", "k", "o", script), addresses(), **more)
+    return await run_scenario(Scenario(1, "n", "t", "o", "k", script), addresses(), **more)
 
 
 async def test_scenario_whose_checks_pass_has_passed():

@@ -1,4 +1,4 @@
-"""Scenario 10: probes of kubelet, of cloud load balancers, and of the activator."""
+"""Probes of kubelet, of load balancers and of the ingress."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ CONNECTIONS = 20
 KUBELET = {"User-Agent": "kube-probe/1.29", "Accept": "*/*", "Connection": "close"}
 
 
-async def script(environment: Environment) -> None:
-    """Run the scenario; see activator.lab.scenario."""
+async def probes_of_others(environment: Environment) -> None:
+    """Run scenario 10: probes of kubelet, of cloud load balancers, and of the activator."""
     app = await environment.deploy(timeout=20)
     (pod,) = app.pods
     before = (await pod.counters())["requests"]
@@ -64,11 +64,56 @@ async def _as_load_balancer(environment: Environment, app: AppHandle) -> None:
     environment.expect("and do not count as requests", held == (0, 0), held)
 
 
-SCENARIO = Scenario(
+PROBES_OF_OTHERS = Scenario(
     10,
     "probes-of-others",
     "Probes of kubelet and of a cloud load balancer",
     knative="responds to kubelet itself, at any path, and ignores connections without a byte.",
     here="the same; its own probe of a pod has the form that queue-proxy expects.",
-    script=script,
+    script=probes_of_others,
+)
+
+
+HASH = "cafe0123"
+PROBE = {
+    "User-Agent": "Knative-Ingress-Probe",
+    "K-Network-Probe": "probe",
+    "K-Network-Hash": HASH,
+}
+TARGETS = ("/healthz", "/USN/42/orders", "/")
+
+
+async def ingress_probe(environment: Environment) -> None:
+    """Run scenario 11: an ingress checks whether its configuration has arrived."""
+    app = await environment.deploy(timeout=20)
+    asleep = await environment.deploy("asleep", pods=0, timeout=20)
+    (pod,) = app.pods
+    before = (await pod.counters())["requests"]
+    for target in TARGETS:
+        await _must_echo(environment, app, target)
+    await _must_echo(environment, asleep, "/healthz")
+    await _must_echo(environment, "nobody", "/healthz")
+    after = (await pod.counters())["requests"]
+    environment.expect("no pod gets a request", after == before, f"{after - before} requests")
+    view = await asleep.view()
+    environment.expect("and no revision scales up", view["queued"] == 0, view["queued"])
+
+
+async def _must_echo(environment: Environment, app: AppHandle | str, target: str) -> None:
+    response = await environment.request(app, target, headers=PROBE)
+    name = app if isinstance(app, str) else app.name
+    environment.expect(
+        f"the probe for {name}{target} gets 200 with its hash",
+        (response.status, response.headers.get("k-network-hash")) == (200, HASH),
+        response,
+    )
+
+
+INGRESS_PROBE = Scenario(
+    11,
+    "ingress-probe",
+    "The ingress's own readiness probe",
+    knative="returns 200 with the hash at any path; with a 404, an ingress never becomes ready.",
+    here="the same, for any host: of a revision with pods, without pods, or unknown.",
+    script=ingress_probe,
 )

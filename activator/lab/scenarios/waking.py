@@ -1,0 +1,264 @@
+"""What a service without a pod does with requests."""
+
+from __future__ import annotations
+
+import asyncio
+
+from activator.lab.client import ClientResponse
+from activator.lab.environment import Environment
+from activator.lab.handles import AppHandle
+from activator.lab.scenario import Scenario
+
+PAGE = {
+    "activator.dev/while-waiting": "page, refuse",
+    "activator.dev/page-after-seconds": "0.5",
+}
+NAVIGATION = {"Sec-Fetch-Mode": "navigate", "Accept": "text/html"}
+PEEK = {"Activator-Peek": "1"}
+
+
+async def waiting_page(environment: Environment) -> None:
+    """Run scenario 26: a browser and a program send requests to a service without a pod."""
+    app = await environment.deploy(pods=0, timeout=30, annotations=PAGE)
+    page = await environment.request(app, headers=NAVIGATION)
+    environment.expect("the browser gets a page", "<html" in page.body, page.body)
+    environment.expect("with status 503", page.status == 503, page.status)
+    environment.expect("which no cache keeps", page.headers.get("cache-control") == "no-store")
+    refusal = await environment.request(app, method="POST", body=b"{}")
+    environment.expect(
+        "the program gets 503 at once",
+        refusal.headers.get("activator-reason", "").startswith("wait-refused"),
+        refusal,
+    )
+    environment.expect("with Retry-After", "retry-after" in refusal.headers, refusal)
+    view = await app.view()
+    environment.expect("no request waits", view["queued"] == 0, view["queued"])
+    lease = view["whileWaiting"]["leaseSeconds"]
+    environment.expect("both clients are expected back", lease > 0, lease)
+    await _follow_the_start(environment, app)
+    for response in (
+        await environment.request(app, headers=NAVIGATION),
+        await environment.request(app, method="POST", body=b"{}"),
+    ):
+        environment.expect("a pod responds to both", response.status == 200, response)
+
+
+async def _follow_the_start(environment: Environment, app: AppHandle) -> None:
+    """Ask as the page does, before a pod is listed and until one responds."""
+    before = await _peek(environment, app)
+    environment.expect(
+        "the page learns that a pod was asked for",
+        (before.status, before.headers.get("activator-phase")) == (503, "asked"),
+        before,
+    )
+    app.start_pods(1)
+    await app.until_view("its pod is usable", lambda view: view["capacity"] != 0)
+    after = await _peek(environment, app)
+    environment.expect("the page learns that it should reload", after.status == 200, after)
+
+
+async def _peek(environment: Environment, app: AppHandle) -> ClientResponse:
+    return await environment.request(app, method="HEAD", headers=PEEK)
+
+
+WAITING_PAGE = Scenario(
+    26,
+    "waiting-page",
+    "A browser and a program send requests to a service without a pod",
+    knative="lets both wait until a pod responds, or until the time-out.",
+    here="the browser gets a page that follows the start. The program gets 503 with Retry-After. "
+    "Both count as one request until they are back.",
+    script=waiting_page,
+)
+
+
+MONITOR = {"User-Agent": "Prometheus/3.5.0"}
+PASSWORD = {"Authorization": "Bearer secret"}
+_ALLOWED = b"HTTP/1.1 204 No Content\r\n\r\n"
+_DENIED = b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\n\r\n"
+
+
+class AuthorizationServer:
+    """A server that allows one password.
+
+    Attributes:
+        requests: how many it has decided about.
+    """
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    async def decide(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Respond to each request of a connection."""
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                self.requests += 1
+                writer.write(
+                    _ALLOWED if b"\r\nauthorization: bearer secret" in head.lower() else _DENIED
+                )
+        except asyncio.IncompleteReadError:
+            writer.close()
+
+
+async def wake_rules(environment: Environment) -> None:
+    """Run scenario 27: monitors and strangers send requests to a service that sleeps."""
+    deciding = AuthorizationServer()
+    server = await asyncio.start_server(deciding.decide, "127.0.0.1", 0)
+    try:
+        port = server.sockets[0].getsockname()[1]
+        annotations = {
+            "activator.dev/wake-not-user-agents": "Prometheus,kube-probe",
+            "activator.dev/wake-not-paths": "/status",
+            "activator.dev/auth-url": f"http://127.0.0.1:{port}/check",
+        }
+        app = await environment.deploy(pods=0, timeout=30, annotations=annotations)
+        await _keep_asleep(environment, app)
+        environment.expect(
+            "the server decided about two requests only", deciding.requests == 2, deciding.requests
+        )
+        await _wake(environment, app)
+    finally:
+        server.close()
+
+
+async def _keep_asleep(environment: Environment, app: AppHandle) -> None:
+    """Send requests that must not start a pod."""
+    rules = {
+        "User-Agent Prometheus": ("/", MONITOR),
+        "the path /status": ("/status?code=200", PASSWORD),
+    }
+    for name, (target, headers) in rules.items():
+        asleep = await environment.request(app, target, headers=headers)
+        got = asleep.status, asleep.headers.get("activator-reason")
+        environment.expect(f"{name} gets 503 asleep", got == (503, "asleep"), asleep)
+    strangers = {"no password": {}, "a wrong password": {"Authorization": "Bearer wrong"}}
+    for name, headers in strangers.items():
+        denied = await environment.request(app, headers=headers)
+        challenge = denied.headers.get("www-authenticate")
+        environment.expect(
+            f"{name} gets 401", (denied.status, challenge) == (401, "Bearer"), denied
+        )
+    view = await app.view()
+    environment.expect("no request waits", view["queued"] == 0, view["queued"])
+    environment.expect("no cold start began", not view["coldStarts"], view["coldStarts"])
+
+
+async def _wake(environment: Environment, app: AppHandle) -> None:
+    """Send a request that may wait, then others that need not."""
+    waiting = environment.start_request(app, headers=PASSWORD)
+    await app.until_view("the request with a password waits", lambda view: view["queued"] == 1)
+    app.start_pods(1)
+    response = await waiting
+    environment.expect("the new pod serves it", response.status == 200, response)
+    for _ in range(3):
+        monitor = await environment.request(app, headers=MONITOR)
+        environment.expect("now the monitor is served, too", monitor.status == 200, monitor)
+    agents = (await app.view())["keptAwakeBy"]
+    environment.expect("the monitor does not keep the service awake", agents == [], agents)
+
+
+WAKE_RULES = Scenario(
+    27,
+    "wake-rules",
+    "A monitor, a stranger and a user send requests to a service without a pod",
+    knative="starts a pod for each of them.",
+    here="only the user's request starts a pod. The monitor gets 503 and the stranger 401 at once. "
+    "With a pod, all are served.",
+    script=wake_rules,
+)
+
+
+PATH = "/echo"
+
+
+async def admission(environment: Environment) -> None:
+    """Run scenario 28: a proxy asks for a pod of a service without one, and uses it."""
+    app = await environment.deploy(pods=0, timeout=30)
+    port = environment.activator.admission
+
+    def described(host: str) -> dict[str, str]:
+        """Return the fields of nginx's request."""
+        return {"Host": "activator", "X-Original-URL": f"http://{host}{PATH}"}
+
+    unknown = await environment.request(app, headers=described("unknown.example"), where=port)
+    environment.expect("an unknown host gets 404", unknown.status == 404, unknown)
+    asking = environment.start_request(
+        app, headers=described(f"{app.name}.default.svc.cluster.local"), where=port
+    )
+    await app.until_view("the proxy waits", lambda view: view["queued"] == 1)
+    (pod,) = app.start_pods(1)
+    response = await asking
+    address = response.headers.get("activator-pod", "")
+    environment.expect("the proxy gets 200", response.status == 200, response)
+    host, _, number = address.rpartition(":")
+    environment.expect("with the address of the pod", host == pod.options.address, address)
+    counters = await pod.counters()
+    environment.expect("the pod has no request yet", not counters["requests"], counters)
+    served = await environment.request(app, PATH, where=(host, int(number)))
+    environment.expect("it serves the proxy's request", served.status == 200, served)
+
+
+ADMISSION = Scenario(
+    28,
+    "admission",
+    "A proxy asks for a pod of a service without one, and sends the request to it",
+    knative="has no port for proxies that ask.",
+    here="the proxy waits until the pod is healthy, and learns its address. The request does not "
+    "pass the activator.",
+    script=admission,
+)
+
+
+STREAM = {
+    "activator.dev/profile": "openai",
+    "activator.dev/heartbeat-seconds": "1",
+    "activator.dev/wait-seconds": "60",
+}
+ACCEPT = {"Accept": "text/event-stream"}
+JSON = {"Accept": "application/json"}
+MODELS = "/v1/models"
+
+
+async def event_stream(environment: Environment) -> None:
+    """Run scenario 29: clients of event streams send requests to a service without a pod."""
+    app = await environment.deploy(pods=0, timeout=2, annotations=STREAM)
+    poll = await environment.request(app, MODELS, headers=JSON)
+    environment.expect("a poll starts no pod", poll.status == 503, poll)
+    environment.expect("its error has the form of OpenAI", '{"error":{' in poll.body, poll.body)
+
+    waiting = environment.start_request(app, "/events?n=2", headers=ACCEPT)
+    await app.until_view(
+        "the client has the head of the stream",
+        lambda view: view["whileWaiting"]["earlyHeads"] == 1,
+    )
+    await app.until_view(
+        "it waits for longer than the time-out",
+        lambda view: view["oldestWaiterSeconds"] is not None and view["oldestWaiterSeconds"] > 2.2,
+    )
+    (pod,) = app.start_pods(1)
+    stream = await waiting
+    environment.expect("the stream has status 200", stream.status == 200, stream)
+    environment.expect(
+        "comments came before the pod", ": waiting reason=" in stream.body, stream.body
+    )
+    environment.expect("and its events followed", "line 2" in stream.body, stream.body)
+    environment.expect("without an error", "event: error" not in stream.body, stream.body)
+
+    models = await environment.request(app, MODELS, headers=JSON)
+    environment.expect("the pod lists its models", '"echo"' in models.body, models)
+    app.terminate(pod)
+    await app.until_view("the service sleeps again", lambda view: not view["pods"])
+    kept = await environment.request(app, MODELS, headers=JSON)
+    environment.expect("the list stays while the service sleeps", '"echo"' in kept.body, kept)
+
+
+EVENT_STREAM = Scenario(
+    29,
+    "event-stream",
+    "Clients of event streams send requests to a service without a pod",
+    knative="sends no byte until a pod responds. The time-out covers wait and response.",
+    here="the client gets comments while the model loads, then the events of the pod. Polls for "
+    "models start no pod, and get the last list.",
+    script=event_stream,
+)
