@@ -68,7 +68,7 @@ class StartError(Exception):
 
 
 class Runtime:
-    """All parts of one activator (activator.admin.application.Runtime).
+    """All parts of one activator; the admin port and the metrics read them.
 
     Arguments:
         sinks: more receivers of the statistics.
