@@ -54,7 +54,11 @@ from activator.tls.internal_encryption import InternalTls, InternalTlsError
 from throttler import silence
 from throttler.throttler import Limits, Throttler
 
-if TYPE_CHECKING:  # imported where it is needed: it costs time and memory at start
+if TYPE_CHECKING:
+    # For ``telemetry``, which must not import ``proxy``.
+    from activator.proxy.exchange.observers import RequestRecord as RequestRecord
+
+    # Imported where it is needed: it costs time and memory at start.
     from activator.telemetry.tracing import RequestTracer
 
 logger = logging.getLogger(__name__)

@@ -490,7 +490,7 @@ def test_imports_follow_the_arrows() -> None:
 
 
 def _is_through_runtime(path: Path, found: Import) -> bool:
-    """Return whether a sibling imports ``Runtime``, whose parts it reads, for types alone."""
+    """Return whether a sibling imports ``runtime``, or a type from it, for types alone."""
     return (
         found.typing
         and found.target == "activator.runtime"
@@ -590,7 +590,7 @@ def _attributes_of(node: ast.ClassDef) -> set[str]:
 def test_imports_for_types_alone_stay_inside_their_package() -> None:
     """``app`` and ``runtime`` are exempt: they use all packages and import costly ones late.
 
-    A sibling gets the types of the others through ``runtime``, which has them as attributes.
+    A sibling gets the types of the others through ``runtime``.
     """
     expect_none(
         f"{relative(path)}:{found.line}: imports {found.target} of another package for types alone"
