@@ -54,7 +54,11 @@ from activator.tls.internal_encryption import InternalTls, InternalTlsError
 from throttler import silence
 from throttler.throttler import Limits, Throttler
 
-if TYPE_CHECKING:  # imported where it is needed: it costs time and memory at start
+if TYPE_CHECKING:
+    # For ``telemetry``, which must not import ``proxy``.
+    from activator.proxy.exchange.observers import RequestRecord as RequestRecord
+
+    # Imported where it is needed: it costs time and memory at start.
     from activator.telemetry.tracing import RequestTracer
 
 logger = logging.getLogger(__name__)
@@ -68,7 +72,7 @@ class StartError(Exception):
 
 
 class Runtime:
-    """All parts of one activator (activator.admin.application.Runtime).
+    """All parts of one activator; the admin port and the metrics read them.
 
     Arguments:
         sinks: more receivers of the statistics.

@@ -8,9 +8,9 @@ has none.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from starlette.applications import Starlette
@@ -25,78 +25,22 @@ from activator import __version__
 from activator.admin import assets, event_stream
 from activator.admin.api import detail_view, revision_view
 from activator.admin.event_feed import EventFeed
-from activator.admin.history import STEP, STEPS, History
+from activator.admin.history import STEP, STEPS
 from activator.admin.hosts import OwnHosts
 from activator.admin.http_application import JSON_TYPE, METRICS_TYPE, application, page_routes
 from activator.admin.openapi import document
 from activator.admin.pages import index
-from activator.admin.staleness import (
-    Link,
-    autoscaler_view,
-    manifests_view,
-    warnings_view,
-    watches_view,
-)
+from activator.admin.staleness import autoscaler_view, manifests_view, warnings_view, watches_view
 from activator.admin.streaming import encode, in_order, in_turns, json_pieces
 from activator.admin.views.activators import ActivatorView
 from activator.admin.views.revisions import RevisionView
 from activator.build import running
-from activator.driver import Driver
-from activator.records.source_status import SourceStatus
 from throttler.errors import RevisionNotFound
 from throttler.model import RevisionKind
 from throttler.revision import RevisionThrottler
 
-
-class Links(Protocol):
-    """The links to the autoscalers."""
-
-    @property
-    def autoscaler(self) -> Link | None:
-        """Return the link to the autoscaler of Revisions; None without one."""
-
-    @property
-    def scaler(self) -> Link | None:
-        """Return the link to the scaler of Services; None without one."""
-
-
-class Runtime(Protocol):
-    """The parts of one activator.
-
-    Attributes:
-        started_at: time of its start, seconds on the driver's clock.
-        history: the last ten minutes.
-    """
-
-    started_at: float
-    history: History
-
-    @property
-    def pod_name(self) -> str:
-        """Return the name of its pod."""
-
-    @property
-    def driver(self) -> Driver:
-        """Return the owner of the revisions and of the clock."""
-
-    def source_status(self) -> SourceStatus | None:
-        """Return the state of the source of objects; None before it exists."""
-
-    @property
-    def links(self) -> Links:
-        """Return the links to the autoscalers."""
-
-    def ready(self) -> str:
-        """Return why the activator is not ready for traffic; empty if it is ready."""
-
-    def certificate_warnings(self) -> Sequence[str]:
-        """Return which certificates of listeners have expired, or will soon."""
-
-    def metrics(self) -> bytes | Iterable[bytes]:
-        """Return the metrics in Prometheus' text format, whole or in pieces."""
-
-    def lifespan(self) -> AbstractAsyncContextManager[None]:
-        """Return a context that runs discovery, probing and throttler."""
+if TYPE_CHECKING:
+    from activator.runtime import Runtime
 
 
 class _Handlers:
@@ -130,8 +74,7 @@ class _Handlers:
     async def metrics(self, request: Request) -> Response:
         if request.method == "HEAD":
             return _stream((), METRICS_TYPE)
-        metrics = self._runtime.metrics()
-        return _stream((metrics,) if isinstance(metrics, bytes) else metrics, METRICS_TYPE)
+        return _stream(self._runtime.metrics(), METRICS_TYPE)
 
     async def revisions(self, request: Request) -> Response:
         if request.method == "HEAD":

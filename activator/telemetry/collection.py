@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from operator import attrgetter
-from typing import Generic, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from activator.knative.names import http_version
 from activator.records.counters import Histogram, HttpCounters, RevisionCounters
@@ -20,7 +20,6 @@ from activator.records.entries import Entry
 from activator.telemetry import families as f
 from activator.telemetry.destination import Identity
 from activator.telemetry.families import Family
-from activator.telemetry.sources import Sources
 from activator.telemetry.totals import Totals
 from activator.telemetry.writer import L, P, Writer
 from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT
@@ -30,6 +29,9 @@ from throttler.model import RevisionKind
 from throttler.priority import NAMES
 from throttler.request_policies import WaitMode
 from throttler.revision import RevisionThrottler
+
+if TYPE_CHECKING:
+    from activator.runtime import Runtime
 
 #: The methods that OpenTelemetry names (RFC 9110, RFC 5789); all others count as OTHER_METHOD.
 METHODS = {
@@ -79,7 +81,7 @@ class Collection(Generic[L, P]):
 
     def __init__(
         self,
-        sources: Sources,
+        sources: Runtime,
         writer: Writer[L, P],
         concurrency: Callable[[Entry], float],
         identity: Identity,

@@ -7,6 +7,7 @@ points, one at a time. Both come from the same ``Collection``. The module knows 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from activator.records.entries import Entry
 from activator.telemetry.collection import Collection, open_now
@@ -14,7 +15,9 @@ from activator.telemetry.destination import Identity
 from activator.telemetry.exposition import TextWriter
 from activator.telemetry.points import Point, PointWriter
 from activator.telemetry.process import ProcessMetrics
-from activator.telemetry.sources import Sources
+
+if TYPE_CHECKING:
+    from activator.runtime import Runtime
 
 #: Bytes of a chunk. Making one takes about 0.2 ms, which a request does not notice.
 CHUNK = 64 << 10
@@ -33,7 +36,7 @@ class Metrics:
 
     def __init__(
         self,
-        sources: Sources,
+        sources: Runtime,
         concurrency: Callable[[Entry], float] = open_now,
         identity: Identity = Identity("activator", "", ""),  # noqa: B008 # never changes
     ) -> None:

@@ -17,7 +17,7 @@ from activator.tls.certificates import Certificates
 
 @dataclass(frozen=True, slots=True)
 class Observers:
-    """The observers of one activator (activator.telemetry.sources.Observers).
+    """The observers of one activator.
 
     Attributes:
         otel: traces and pushed metrics.

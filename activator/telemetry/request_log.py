@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from activator.knative.configmaps.observability import RequestLogConfig
 from activator.process.logs import Repeats
 from activator.telemetry.gotemplate.compiler import compile_template
 from activator.telemetry.gotemplate.errors import At, ExecutionError, TemplateError
 from activator.telemetry.gotemplate.values import decoded, encoded, show_float
-from activator.telemetry.request_view import Entry, Record, Url, seconds
+from activator.telemetry.request_view import Entry, Url, seconds
+
+if TYPE_CHECKING:
+    from activator.runtime import RequestRecord
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +74,7 @@ class RequestLog:
         self._render = compiled(config.template) if config.enabled else None
         return self._render is not None
 
-    def ended(self, record: Record) -> None:
+    def ended(self, record: RequestRecord) -> None:
         """Write the line of a request."""
         if self._render is None:
             return
@@ -82,7 +85,7 @@ class RequestLog:
             line = self._fallback(record, error)
         self._writer.write(encoded(line))
 
-    def _fallback(self, record: Record, error: ExecutionError) -> str:
+    def _fallback(self, record: RequestRecord, error: ExecutionError) -> str:
         self.failures += 1
         if self._repeats.admit("", self._clock()) is not None:
             logger.warning("request log: the template does not fit a request: %s", error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import quote, unquote_plus, unquote_to_bytes
 
 from activator.telemetry.gotemplate.values import (
@@ -23,62 +23,8 @@ from activator.telemetry.gotemplate.values import (
 )
 from throttler.model import Revision as RevisionModel
 
-
-class Record(Protocol):
-    """The record of an ended request (proxy.exchange.observers.RequestRecord)."""
-
-    @property
-    def method(self) -> bytes:
-        """The client's bytes, unchanged."""
-
-    @property
-    def target(self) -> bytes:
-        """The client's bytes, unchanged."""
-
-    @property
-    def host(self) -> bytes:
-        """The client's bytes, unchanged."""
-
-    @property
-    def minor(self) -> int:
-        """The minor version of HTTP/1; 2 for HTTP/2."""
-
-    @property
-    def headers(self) -> bytes:
-        """All fields except Host, each preceded by its CRLF."""
-
-    @property
-    def content_length(self) -> int:
-        """Bytes of the request body; -1 if unknown."""
-
-    @property
-    def status(self) -> int:
-        """The status of the response."""
-
-    @property
-    def response_size(self) -> int:
-        """Bytes of the response body."""
-
-    @property
-    def latency(self) -> float:
-        """Seconds."""
-
-    @property
-    def client(self) -> str:
-        """The client's address, ``ip:port``."""
-
-    @property
-    def revision(self) -> RevisionModel:
-        """The revision of the request."""
-
-    @property
-    def trace_id(self) -> str:
-        """The id of the trace; empty while traces are off."""
-
-    @property
-    def why(self) -> str:
-        """The Activator-Reason of an error response; else empty."""
-
+if TYPE_CHECKING:
+    from activator.runtime import RequestRecord
 
 _PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _AS_IT_IS: Final = re.compile(r"(?:[A-Za-z0-9\-_.~!$&'()*+,;=:@\[\]/]|%[0-9A-Fa-f]{2})*")
@@ -254,7 +200,7 @@ class Request(GoStruct):
     __slots__ = ("_header", "_url", "record")
     go_name: ClassVar[str] = "http.Request"
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: RequestRecord) -> None:
         self.record = record
         self._header: Header | None = None
         self._url: Url | None = None
@@ -319,7 +265,7 @@ class Response(GoStruct):
     __slots__ = ("record",)
     go_name: ClassVar[str] = "Response"
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: RequestRecord) -> None:
         self.record = record
 
     def string(self) -> str:
@@ -369,7 +315,7 @@ class Entry(GoStruct):
     __slots__ = ("record", "request")
     go_name: ClassVar[str] = "request log entry"
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: RequestRecord) -> None:
         self.record = record
         self.request = Request(record)
 

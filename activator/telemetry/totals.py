@@ -7,16 +7,18 @@ of series is a constant.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 from activator import __version__
 from activator.records.counters import Histogram
 from activator.telemetry import families as f
 from activator.telemetry.destination import Identity
 from activator.telemetry.families import Family
-from activator.telemetry.sources import Sources
 from activator.telemetry.staleness import source_metrics
 from activator.telemetry.writer import L, P, Writer
+
+if TYPE_CHECKING:
+    from activator.runtime import Runtime
 
 
 class Totals(Generic[L, P]):
@@ -28,7 +30,7 @@ class Totals(Generic[L, P]):
         identity: the identity of this activator.
     """
 
-    def __init__(self, sources: Sources, writer: Writer[L, P], identity: Identity) -> None:
+    def __init__(self, sources: Runtime, writer: Writer[L, P], identity: Identity) -> None:
         self._sources = sources
         self._writer = writer
         self._identity = identity

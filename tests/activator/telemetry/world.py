@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -40,10 +40,12 @@ class Nobody:
         return lambda *arguments: None
 
 
-class World:
-    """The state that admin listener and metrics read (admin.application.Runtime and
-    telemetry.metrics.Sources).
-    """
+#: The base of ``World``, so that the type checker lets it stand for a Runtime.
+ANY: Any = object
+
+
+class World(ANY):
+    """The state of a Runtime that admin listener and metrics read."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.clock = Clock()
@@ -84,7 +86,7 @@ class World:
         self.text: Any = b"up 1\n"
         self.life: list[str] = []
 
-    # -- admin.application.Runtime --------------------------------------------------------------
+    # -- for the admin port ---------------------------------------------------------------------
 
     def ready(self) -> str:
         return self.not_ready
@@ -95,8 +97,8 @@ class World:
     def certificate_warnings(self) -> list[str]:
         return self.certificates
 
-    def metrics(self) -> Any:
-        return self.text
+    def metrics(self) -> Iterator[bytes]:
+        return iter((self.text,) if isinstance(self.text, bytes) else self.text)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
