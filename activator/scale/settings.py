@@ -79,7 +79,7 @@ class ScaleSettings:
     )
     stat_token_file: str = _setting(
         values.TEXT, "ACTIVATOR_STAT_TOKEN_FILE", LISTENERS, "",
-        "File with the tokens, separated by white space, of which an activator must send one when "
+        "File with tokens, separated by white space. An activator must send one of them when "
         "it connects; empty to require none. The scaler reads it for each connection.",
         "A NetworkPolicy is sufficient in most clusters.",
     )
