@@ -157,12 +157,14 @@ TABLE: Final[tuple[Row, ...]] = (
             f"kubectl get pods {_PODS} -o '{_CONTAINERS}'",
             f"kubectl describe pods {_PODS}",
         ),
-        in_folder="Start the program at each address, or list the address of a ready one under "
+        in_folder="Read the last error in the table of pods. Each program must listen at its "
+        "address and pass the probe. If Kubernetes' readiness counts, list its address under "
         "addresses, not notReadyAddresses, in the Endpoints objects in the folder {folder}",
         service_meaning="Kubernetes lists pods of this Service, but none is usable yet.",
         service_commands=(f"{_SLICES} -o yaml", _NAMES),
-        service_in_folder="Start the program at each address. If Kubernetes' readiness counts, set "
-        "`ready: true` in the EndpointSlices, in the folder {folder}",
+        service_in_folder="Read the last error in the table of pods. Each program must listen at "
+        "its address and pass the probe. If Kubernetes' readiness counts, set the condition ready "
+        "to true in the EndpointSlices, in the folder {folder}",
     ),
     Row(
         Reason.PROBE_FAILING,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 import click
 
@@ -42,7 +43,11 @@ def reason(name: str) -> int:
       activator reason ActivatorColdStartsFail
     """
     if name not in pages():
-        raise click.UsageError(f"{name!r} is unknown: `activator reason` lists all reasons.")
+        near = "".join(f"; did you mean {each}?" for each in get_close_matches(name, pages(), 1))
+        raise click.UsageError(
+            f"{name!r} is unknown{near}\n`activator reason` lists all reasons of the activator. "
+            "docs/how-to/why-is-my-service-not-scaled.md has those of the scaler."
+        )
     click.echo(pages()[name].rstrip())
     return OK
 

@@ -27,6 +27,8 @@ _NO_SCALER: Final = Reason.SCALER_UNREACHABLE.value
 _LISTS_PODS: Final = ("Endpoints", "EndpointSlice")
 #: Reasons of warnings about a Service that do not keep pods from use.
 _HARMLESS: Final = ("", "host-conflict", "port-conflict", "limited", "invalid")
+#: The same where nothing scales: no workload is needed to list pods.
+_OF_SCALING: Final = ("no-scalable-target", "several-targets", "unknown-target-kind")
 
 
 def page(one: Node, activator: Node | None = None, scaled: Scaled = NOT_SCALED) -> Page:
@@ -41,9 +43,10 @@ def page(one: Node, activator: Node | None = None, scaled: Scaled = NOT_SCALED) 
     """
     known = state_of(activator) if activator is not None else ()
     waits = "reason" in one or "nextReason" in one
-    own = next((each.text("reason") for each in _wrong(one) if "reason" in each), "")
+    wrong = _wrong(one, activator)
+    own = next((each.text("reason") for each in wrong if "reason" in each), "")
     cause = (own or scaled.cause) if waits else ""
-    facts = tuple(_facts(one, _folder(activator), cause))
+    facts = tuple(_facts(one, _folder(activator), cause, wrong))
     comes_first = (cause and not own) or _NO_SCALER in (
         one.text("reason", ""),
         one.text("nextReason", ""),
@@ -53,12 +56,14 @@ def page(one: Node, activator: Node | None = None, scaled: Scaled = NOT_SCALED) 
     return tuple(part for part in (head, facts, *explain_pods.parts(one)) if part)
 
 
-def _wrong(one: Node) -> list[Node]:
+def _wrong(one: Node, activator: Node | None) -> list[Node]:
     """Return the warnings about objects that may leave a revision without pods."""
+    scales = not _folder(activator) or (activator and activator.node("scaler") is not None)
+    harmless = _HARMLESS if scales else (*_HARMLESS, *_OF_SCALING)
     return [
         each
         for each in one.nodes("objectWarnings", required=False)
-        if each.text("kind") in _LISTS_PODS or each.text("reason", default="") not in _HARMLESS
+        if each.text("kind") in _LISTS_PODS or each.text("reason", default="") not in harmless
     ]
 
 
@@ -103,9 +108,9 @@ def _folder(activator: Node | None) -> str:
     return folder.text("folder", default="") if folder is not None else ""
 
 
-def _facts(one: Node, folder: str, cause: str) -> Iterator[Fact]:
+def _facts(one: Node, folder: str, cause: str, wrong: list[Node]) -> Iterator[Fact]:
     if "reason" in one or "nextReason" in one:
-        yield from _reason(one, folder, cause)
+        yield from _reason(one, folder, cause, wrong)
     if failed := one.whole("failedStarts", default=0):
         yield Fact("Failed starts", tuple(_failed_starts(one, failed)))
     if (probe := one.node("probe")) is not None and "why" in probe:
@@ -132,7 +137,7 @@ def _facts(one: Node, folder: str, cause: str) -> Iterator[Fact]:
         yield from _forecast(forecast)
 
 
-def _reason(one: Node, folder: str, cause: str) -> Iterator[Fact]:
+def _reason(one: Node, folder: str, cause: str, wrong: list[Node]) -> Iterator[Fact]:
     """Yield why requests wait, or why a new one would."""
     field = "reason" if "reason" in one else "nextReason"
     reason, detail = one.text(field), one.text(f"{field}Detail", default="")
@@ -143,7 +148,7 @@ def _reason(one: Node, folder: str, cause: str) -> Iterator[Fact]:
     todo = advice.what_to_do(reason, *names, folder, is_service=is_service)
     if status.deleted(one):
         todo = [DELETED_SERVICE if is_service else DELETED]
-    elif reason == Reason.NO_ENDPOINTS.value and (wrong := _wrong(one)):
+    elif reason == Reason.NO_ENDPOINTS.value and wrong:
         correct = f"In the folder {folder}, correct" if folder else "Correct"
         todo = _first([f"{correct} {warning(each)}" for each in wrong])
     elif cause:

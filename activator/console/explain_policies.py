@@ -108,7 +108,10 @@ def _waking(one: Node) -> Iterator[Fact]:
         asked = "each request" if server.flag("always") else "requests that would wait"
         cached = server.number("cacheSeconds")
         kept = f", cached for {cached:g} s" if cached else ""
-        yield Fact("Authorization", (f"{asked}, by {server.text('url')}{kept}",))
+        # A wrong value leaves no server to ask.
+        wrong = ": 503, since an annotation activator.dev/auth-* has a wrong value"
+        url = server.text("url")
+        yield Fact("Authorization", (f"{asked}, by {url}{kept}" if url else f"{asked}{wrong}",))
     if agents := one.nodes("keptAwakeBy", required=False):
         yield Fact("Kept awake by", tuple(map(_agent, agents)))
 

@@ -38,9 +38,10 @@ def near(response: Node, namespace: str, name: str) -> list[str]:
         ValueError: the response does not follow the API; the text names the field.
     """
     known = [(one.text("namespace"), one.text("name")) for one in response.nodes("revisions")]
-    whole = {f"{ns}/{revision}": None for ns, revision in known}
     elsewhere = [f"{ns}/{revision}" for ns, revision in known if revision == name]
     # The name of a Service stands for its newest revision.
     versions = [f"{ns}/{r}" for ns, r in known if ns == namespace and r.startswith(name)]
-    alike = get_close_matches(f"{namespace}/{name}", whole, n=OFFERED, cutoff=0.6)
+    # Compare names alone: a long namespace in common would make any two of them alike.
+    close = get_close_matches(name, {revision for _, revision in known}, n=OFFERED)
+    alike = [f"{ns}/{revision}" for each in close for ns, revision in known if revision == each]
     return list(dict.fromkeys((*elsewhere, *sorted(versions, reverse=True), *alike)))[:OFFERED]

@@ -38,7 +38,9 @@ def text(line: str = "", style: str = "text") -> Row:
 
 def listing(scenarios: Iterable[Scenario]) -> list[Row]:
     """Return a row for each scenario: number, name and title."""
-    return [Row("text", (f"{s.number:>2}", f"{s.name:<18}", s.title)) for s in scenarios]
+    listed = tuple(scenarios)
+    width = max(len(each.name) for each in listed)
+    return [Row("text", (f"{s.number:>2}", f"{s.name:<{width}}", s.title)) for s in listed]
 
 
 def heading(scenario: Scenario, number: int, count: int) -> list[Row]:

@@ -187,8 +187,9 @@ class ChangeLog:
         for revision, count in shown:
             extra = {**identity(revision), "changes": count}
             logger.info(
-                "… %s of revision %s %s not logged",
-                *(_changes(count), revision, "was" if count == 1 else "were"),
+                "… %s of %s %s %s not logged",
+                *(_changes(count), extra.get("object_kind", "revision"), revision),
+                "was" if count == 1 else "were",
                 extra=extra,
             )
         if others := len(hidden) - len(shown):

@@ -354,4 +354,18 @@ def test_without_a_name_all_reasons_are_listed(capsys: pytest.CaptureFixture[str
     assert cli.main(["reason"]) == 0
     assert "no-event-stream" in capsys.readouterr().out
     assert cli.main(["reason", "../README"]) == 2
-    assert "`activator reason` lists all reasons" in capsys.readouterr().err
+    assert "`activator reason` lists all reasons of the activator" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("pods-not-redy", "did you mean pods-not-ready?"),
+        ("two-owners", "why-is-my-service-not-scaled.md has those of the scaler"),
+    ],
+)
+def test_an_unknown_reason_has_a_hint(
+    name: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["reason", name]) == 2
+    assert hint in " ".join(capsys.readouterr().err.split())

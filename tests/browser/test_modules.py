@@ -279,7 +279,7 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("forecasts(undefined)", []),
         (f"withoutEffect({json.dumps(IGNORED[:1])})", ["Endpoints a/0: w"]),
         (f"withoutEffect({json.dumps(IGNORED)}).slice(4)",
-         ["Endpoints a/4: w", "and 2 more objects without effect"]),
+         ["Endpoints a/4: w", "and 2 more warnings"]),
         ("withoutEffect(undefined)", []),
         (f"noRevision('a/0', {json.dumps(IGNORED)}).slice(-16)", "Endpoints a/0: w"),
         (f"noRevision('b/0', {json.dumps(IGNORED)}).slice(-10)", "this name."),

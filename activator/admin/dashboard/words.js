@@ -138,7 +138,7 @@ export function failure({ status, reason, detail }) {
 export function withoutEffect(warnings = []) {
   const texts = warnings.map((one) => `${one.kind} ${one.namespace}/${one.name}: ${one.warning}`);
   const more = texts.splice(LISTED_WARNINGS).length;
-  return more ? [...texts, `and ${counted(more, "more object")} without effect`] : texts;
+  return more ? [...texts, `and ${counted(more, "more warning")}`] : texts;
 }
 
 /**

@@ -129,6 +129,27 @@ def test_the_page_of_a_service_in_a_folder_says_that_nothing_scales_it():
 
 
 @respx.mock
+@pytest.mark.parametrize(
+    ("scaler", "headline", "advice"),
+    [
+        (None, "a new one would, pods-not-ready", "What to do  Read the last error"),
+        ({"connected": True}, "no-scalable-target", "What to do  Correct that first."),
+    ],
+)
+def test_without_a_scaler_a_missing_workload_is_not_why_pods_do_not_start(scaler, headline, advice):
+    problem = {"kind": "Service", "namespace": "default", "name": "hello", "warning": "w"}
+    waits = {"nextReason": "pods-not-ready", "nextReasonDetail": "refused"}
+    warnings = {"objectWarnings": [problem | {"reason": "no-scalable-target"}]}
+    respx.get(f"{REVISIONS}/default/hello").respond(
+        json=HELLO | {"kind": "service"} | waits | warnings
+    )
+    respx.get(ACTIVATOR).respond(json={"manifests": {"folder": "/srv"}, "scaler": scaler})
+    text, _ = ask(Explain("default", "hello"))
+    assert text.splitlines()[0].endswith(f": no request waits, {headline}")
+    assert advice in text
+
+
+@respx.mock
 def test_a_service_that_is_refused_is_not_known_and_its_reason_is_shown():
     respx.get(f"{REVISIONS}/shop/hello?kind=service").respond(**UNKNOWN)
     respx.get(REVISIONS).respond(json={"revisions": []})

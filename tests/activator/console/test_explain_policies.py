@@ -76,6 +76,16 @@ def test_what_wakes_it_and_keeps_it_awake(world):
     ]
 
 
+def test_a_wrong_authorization_server_has_no_address(world):
+    requests = RequestPolicies(authorization=Authorization(""))
+    throttler = world.revision(policies=Policies(requests=requests))
+    lines = shown(view(world, throttler, authorization=authorization_view(throttler.revision)))
+    (line,) = (line for line in lines if line.startswith("Authorization"))
+    assert line.endswith(
+        "requests that would wait: 503, since an annotation activator.dev/auth-* has a wrong value"
+    )
+
+
 def test_the_clients_of_waiting_requests(world):
     waiting = WhileWaiting(
         (WaitMode.PAGE, WaitMode.REFUSE), page_after=2.5, page_template="shop.html"

@@ -36,10 +36,18 @@ def test_other_words_are_no_revision(words):
         (("default", "helo-00001"), ["default/hello-00001", "default/hello-00002"]),
         (("default", "hello"), ["default/hello-00002", "default/hello-00001"]),
         (("default", "cart-00001"), ["shop/cart-00001"]),
+        (("shop", "crt-00001"), ["shop/cart-00001"]),
         (("default", "zzz"), []),
+        (("default", "wrong"), []),
     ],
 )
 def test_names_that_may_have_been_meant(wanted, offered):
     known = (("default", "hello-00001"), ("default", "hello-00002"), ("shop", "cart-00001"))
     answer = {"revisions": [{"namespace": ns, "name": name} for ns, name in known]}
     assert near(parse(json.dumps(answer)), *wanted)[: len(offered) or 1] == offered
+
+
+def test_a_namespace_in_common_makes_no_name_similar():
+    answer = {"revisions": [{"namespace": "default", "name": n} for n in ("web", "slow", "shop")]}
+    assert near(parse(json.dumps(answer)), "default", "nope") == []
+    assert near(parse(json.dumps(answer)), "default", "shpo") == ["default/shop"]

@@ -47,3 +47,4 @@ def test_listing_names_each():
     lines = plain(report.listing(SCENARIOS))
     assert len(lines) == len(SCENARIOS)
     assert lines[0].split()[:2] == ["1", "exec-readiness"]
+    assert len({line.index(each.title) for line, each in zip(lines, SCENARIOS, strict=True)}) == 1

@@ -291,22 +291,25 @@ async def test_a_level_above_info_has_no_line(world: World) -> None:
     assert world.messages() == []
 
 
+@pytest.mark.parametrize("kind", list(RevisionKind))
 async def test_many_changes_of_a_revision_end_in_one_line_that_counts_the_rest(
-    world: World,
+    world: World, kind: RevisionKind
 ) -> None:
-    world.revision()
-    world.list_pods(*(f"10.0.0.{n}:8012" for n in range(100)))
+    revision = APP._replace(kind=kind)
+    world.revision(revision)
+    world.list_pods(*(f"10.0.0.{n}:8012" for n in range(100)), revision=revision)
     assert len(world.lines()) == OF_REVISION
-    world.pass_probes()
+    world.pass_probes(revision)
     assert [line for line in world.messages() if "capacity" not in line] == []
     await asyncio.sleep(0)
     end = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_later(WINDOW, end.set_result, None)
     await end
     (line,) = world.lines()
-    assert line["message"] == "… 190 more changes of revision default/app were not logged"
+    what = "Service" if kind is RevisionKind.SERVICE else "revision"
+    assert line["message"] == f"… 190 more changes of {what} default/app were not logged"
     assert (line["knative.dev/key"], line["changes"]) == ("default/app", 190)
-    world.list_pods()
+    world.list_pods(revision=revision)
     assert len(world.lines()) == OF_REVISION + 1  # the next window has its lines, and a capacity
 
 
