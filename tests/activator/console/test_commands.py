@@ -129,9 +129,9 @@ def test_the_page_of_a_service_in_a_folder_says_that_nothing_scales_it():
 
 
 @respx.mock
-def test_a_service_that_is_refused_is_not_known_and_its_reason_is_shown():
+def test_a_service_that_is_refused_shows_its_reason_and_no_similar_name():
     respx.get(f"{REVISIONS}/shop/hello?kind=service").respond(**UNKNOWN)
-    respx.get(REVISIONS).respond(json={"revisions": []})
+    respx.get(REVISIONS).respond(json={"revisions": [HELLO]})
     problem = {"kind": "Service", "namespace": "shop", "name": "hello", "reason": "refused"}
     other = problem | {"name": "other", "warning": "not this one"}
     warnings = [other, problem | {"warning": "type ExternalName has no pods"}]
@@ -139,9 +139,8 @@ def test_a_service_that_is_refused_is_not_known_and_its_reason_is_shown():
     with pytest.raises(NotKnown) as caught:
         ask(Explain("shop", "hello", "service"))
     assert str(caught.value).splitlines() == [
-        "the activator knows no revision or Service shop/hello.",
         "Service shop/hello: refused: type ExternalName has no pods",
-        "activator status lists all revisions and Services.",
+        "So the activator does not use it.",
     ]
 
 
