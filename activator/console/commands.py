@@ -89,11 +89,13 @@ class Explain:
             revisions = _read(admin, REVISIONS, admin.get())
         except NotKnown:  # a metrics port, or a port for traffic
             return Status(None).not_known(admin)
+        if refused := self._warnings(admin):
+            return NotKnown(f"{refused}So the activator does not use it.")
         similar = names.near(revisions, self._namespace, self._name)
         meant = f" Did you mean {' or '.join(similar)}?" if similar else ""
         return NotKnown(
             f"the activator knows no revision or Service {self._namespace}/{self._name}.{meant}\n"
-            f"{self._warnings(admin)}activator status lists all revisions and Services."
+            "activator status lists all revisions and Services."
         )
 
     def _warnings(self, admin: Admin) -> str:

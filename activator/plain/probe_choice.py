@@ -86,7 +86,7 @@ def _of_container(
     """Return the readiness probe of the container if the activator can run it; else TCP."""
     if workload is None:
         return _TCP, "The workload is unknown, so the probe is a TCP connect."
-    if container is None:
+    if container is None or (isinstance(target_port, str) and target_port not in container.ports):
         return _TCP, f"No container declares port {target_port}, so the probe is a TCP connect."
     probe, name = container.probe, container.name
     if probe is None:

@@ -128,6 +128,8 @@ def of_slices(port: Port, slices: Iterable[Slice]) -> Iterator[Problem]:
     with_pods = [each for each in slices if each.endpoints]
     if with_pods and not any(port.name in each.ports for each in with_pods):
         found = several(repr(name) for each in with_pods for name in each.ports) or "none"
+        if found == "none" and isinstance(port.target, str):
+            found += f", so no container has a port named {port.target!r}, the targetPort"
         yield Problem(
             ProblemReason.NO_SUCH_PORT,
             f"no EndpointSlice has the port {port.name!r} (found: {found}), so no pod gets "

@@ -184,7 +184,7 @@ def test_the_sleeping_deployment_is_what_its_service_selects() -> None:
     probe, waits = container["startupProbe"], service["metadata"]["annotations"]
     loads = probe["failureThreshold"] * probe["periodSeconds"]
     assert int(waits["activator.dev/wait-seconds"]) > loads
-    front, pods = objects("front.yaml")
+    pods, front = objects("front.yaml")  # without the pods-service, the scaler warns
     assert (asked(front).route, asked(front).pods_service) == (
         Route.FRONT,
         pods["metadata"]["name"],

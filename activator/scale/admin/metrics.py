@@ -11,6 +11,7 @@ from activator.scale import families as f
 from activator.scale.cluster.objects import Objects
 from activator.scale.cluster.watch import Watch
 from activator.scale.decisions.engine import Engine
+from activator.scale.decisions.findings import Reason
 from activator.scale.decisions.record import Record
 from activator.scale.reports.load import Loads, Name
 from activator.telemetry.exposition import TextWriter
@@ -88,6 +89,8 @@ class Metrics:
             if decided is not None and decided.reason:
                 problems[*name, decided.reason] = 1.0
             problems |= {(*name, finding.reason.value): 1.0 for finding in facts.findings}
+            if facts.service.warnings:
+                problems[*name, Reason.SERVICE_WARNING.value] = 1.0
         yield from write.many(f.REPLICAS, replicas.items())
         yield from write.many(f.WANTED, wanted.items())
         yield from write.many(

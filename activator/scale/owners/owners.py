@@ -168,7 +168,9 @@ class Owners:
         others: list[_Hpa | _ScaledObject] = []
         if owner is not Owner.NONE:
             others += objects[owner is Owner.KEDA :]
-            others += hpas[owner is Owner.HPA :]
+            # One that KEDA made is KEDA's, also before its ScaledObject is read.
+            rest = hpas[owner is Owner.HPA :]
+            others += [each for each in rest if owner is not Owner.KEDA or not each.made_by]
         return ", ".join(f"{each.key.kind} {each.key.name}" for each in others)
 
     def lease(self, owner: Owner, target: Target) -> float:
@@ -196,7 +198,7 @@ class Owners:
         if kind and (rule := self._missing_rule(kind)):
             found.append(Finding(Reason.OWNER_UNREADABLE, _unreadable(owner, kind, rule)))
         elif owner is Owner.KEDA:
-            found += _about_keda(objects, target, service)
+            found += _about_keda(objects, hpas, target, service)
         elif owner is Owner.HPA:
             found += _about_hpa(hpas, target)
         if bypass and owner in (Owner.KEDA, Owner.HPA):
@@ -232,10 +234,15 @@ def _load_unseen(found: _Hpa | _ScaledObject, route: Route) -> Finding:
 
 
 def _about_keda(
-    objects: Sequence[_ScaledObject], target: Target, service: str
+    objects: Sequence[_ScaledObject], hpas: Sequence[_Hpa], target: Target, service: str
 ) -> Sequence[Finding]:
     if not objects:
         note = f"owner is keda, and no ScaledObject targets {target.resource.kind} {target.name}"
+        if made := [each.made_by for each in hpas if each.made_by]:
+            note = (
+                f"owner is keda, and the scaler has not read ScaledObject {made[0]}: KEDA is newer "
+                f"than the scaler, which looks for it every 5 minutes, and when it starts"
+            )
         return [Finding(Reason.SCALED_OBJECT_MISSING, note)]
     mine, found = objects[0], []
     if service not in mine.services:

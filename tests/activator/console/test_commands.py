@@ -150,9 +150,9 @@ def test_without_a_scaler_a_missing_workload_is_not_why_pods_do_not_start(scaler
 
 
 @respx.mock
-def test_a_service_that_is_refused_is_not_known_and_its_reason_is_shown():
+def test_a_service_that_is_refused_shows_its_reason_and_no_similar_name():
     respx.get(f"{REVISIONS}/shop/hello?kind=service").respond(**UNKNOWN)
-    respx.get(REVISIONS).respond(json={"revisions": []})
+    respx.get(REVISIONS).respond(json={"revisions": [HELLO]})
     problem = {"kind": "Service", "namespace": "shop", "name": "hello", "reason": "refused"}
     other = problem | {"name": "other", "warning": "not this one"}
     warnings = [other, problem | {"warning": "type ExternalName has no pods"}]
@@ -160,9 +160,8 @@ def test_a_service_that_is_refused_is_not_known_and_its_reason_is_shown():
     with pytest.raises(NotKnown) as caught:
         ask(Explain("shop", "hello", "service"))
     assert str(caught.value).splitlines() == [
-        "the activator knows no revision or Service shop/hello.",
         "Service shop/hello: refused: type ExternalName has no pods",
-        "activator status lists all revisions and Services.",
+        "So the activator does not use it.",
     ]
 
 

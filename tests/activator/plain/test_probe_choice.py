@@ -85,6 +85,13 @@ def test_the_probe_of_the_container(
     assert why in found.why
 
 
+def test_a_port_that_no_container_has_is_named() -> None:
+    """The controller of EndpointSlices lists such pods without a port."""
+    workload = parse(deployment(container(readinessProbe=HTTP_8080)), "Deployment")
+    why = "No container declares port htpp, so the probe is a TCP connect."
+    assert choose(AUTO, None, workload, "htpp").why == why
+
+
 @pytest.mark.parametrize(
     ("annotation", "expected"),
     [

@@ -318,6 +318,16 @@ def test_a_name_in_the_cluster_belongs_to_its_own_service_alone(world: World, ho
             ],
             *("no-such-port", "no EndpointSlice has the port '' (found: 'web')"),
         ),
+        (
+            [
+                service_object(ports=[{"port": 80, "targetPort": "htpp"}]),
+                *(deployment(), slice_of(endpoint(), ports=[])),
+            ],
+            *(
+                "no-such-port",
+                "(found: none, so no container has a port named 'htpp', the targetPor",
+            ),
+        ),
     ],
 )
 def test_problems(world: World, objects: list[Any], reason: str, text: str) -> None:

@@ -46,6 +46,7 @@ async def test_metrics_follow_a_cold_start(tmp_path: Path) -> None:
     [
         pytest.param({"target": "deployment/missing"}, "no-scalable-target", id="a problem"),
         pytest.param({"owner": "hpa"}, "hpa-missing", id="a finding"),
+        pytest.param({"max_scale": "many"}, "service-warning", id="a warning"),
     ],
 )
 async def test_each_reason_is_a_metric(tmp_path: Path, annotations: Any, reason: str) -> None:

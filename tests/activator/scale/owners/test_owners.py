@@ -55,6 +55,8 @@ def known(*objects: tuple[ObjectKey, Any]) -> Owners:
         (Owner.SELF, [hpa("b"), hpa("a")], "HorizontalPodAutoscaler a, HorizontalPodAutoscaler b"),
         (Owner.SELF, [KEDAS_HPA], "HorizontalPodAutoscaler keda-hpa-hello"),
         (Owner.KEDA, [keda(), KEDAS_HPA], ""),
+        (Owner.KEDA, [KEDAS_HPA], ""),
+        (Owner.KEDA, [KEDAS_HPA, hpa()], "HorizontalPodAutoscaler hello"),
         (Owner.KEDA, [keda(), hpa()], "HorizontalPodAutoscaler hello"),
         (Owner.KEDA, [keda("a"), keda("b")], "ScaledObject b"),
         (Owner.HPA, [hpa()], ""),
@@ -74,6 +76,11 @@ def test_the_component_beside_the_owner(owner: Owner, objects: Any, other: str) 
     ("owner", "objects", "reason", "note"),
     [
         (Owner.KEDA, [], Reason.SCALED_OBJECT_MISSING, "no ScaledObject targets Deployment hello"),
+        (
+            *(Owner.KEDA, [KEDAS_HPA], Reason.SCALED_OBJECT_MISSING),
+            "the scaler has not read ScaledObject hello: KEDA is newer than the scaler, which "
+            "looks for it every 5 minutes, and when it starts",
+        ),
         (
             *(Owner.KEDA, [keda(triggers=[{"type": "cron", "metadata": {"service": "hello"}}])]),
             *(Reason.KEDA_TRIGGER_MISSING, "external-push with the metadata service: hello"),
