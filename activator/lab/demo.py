@@ -8,9 +8,7 @@ needs no Knative: :mod:`.plain.showcase` has its cluster and its scaler.
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -19,6 +17,7 @@ from types import TracebackType
 
 from activator.lab.addresses import AddressPool
 from activator.lab.cluster import Cluster, Event, Service, Stat
+from activator.lab.guide import own_command
 from activator.lab.narrator import Narrator
 from activator.lab.plain.showcase import Showcase
 
@@ -134,15 +133,6 @@ class Demo:
             self._print(line)
 
 
-def _command() -> str:
-    """Return the command that starts this program's command line in the current folder."""
-    found = shutil.which("activator")
-    installed = Path(sys.executable).with_name("activator")
-    if found is not None and Path(found).resolve() == installed.resolve():
-        return "activator"
-    return os.path.relpath(installed) if installed.is_relative_to(Path.cwd()) else str(installed)
-
-
 def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Path) -> list[str]:
     """Return commands to try, as lines of text.
 
@@ -155,7 +145,7 @@ def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Pa
     web = f"curl -H 'Host: web.default.svc.cluster.local' http://{traffic}"
     revision = "-H 'Knative-Serving-Namespace: default' -H 'Knative-Serving-Revision: slow'"
     slow = f"curl {revision} 'http://{traffic}/sleep?ms=1000'"
-    explain = f"{_command()} explain"
+    explain = f"{own_command()} explain"
     return [
         "",
         "Three services are scaled to zero: hello; slow, whose pods take 2 requests at a time;",
@@ -182,7 +172,7 @@ def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Pa
         "  curl http://SWITCHES/toggleReady",
         "",
         "  # show pods, queues and capacity, and why a request waits",
-        f"  {_command()} status --admin-url http://{admin}",
+        f"  {own_command()} status --admin-url http://{admin}",
         f"  {explain} hello --admin-url http://{admin}",
         f"  curl http://{admin}/api/v1/revisions    # the same as JSON; /metrics for Prometheus",
         "",
@@ -190,7 +180,7 @@ def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Pa
         f"  http://{admin}/",
         "",
         f"Manifests: {manifests}    Ctrl-C ends the demo.",
-        "With --log-level info, the activator's own log lines appear as well.",
+        f"`{own_command()} demo --log-level info` also prints the activator's own log lines.",
         "Events:",
         "",
     ]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 from activator.lab.report import Row, text
@@ -27,6 +31,15 @@ SWITCHES = (
 )
 
 
+def own_command() -> str:
+    """Return the command that starts this program's command line in the current folder."""
+    found = shutil.which("activator")
+    installed = Path(sys.executable).with_name("activator")
+    if found is not None and Path(found).resolve() == installed.resolve():
+        return "activator"
+    return os.path.relpath(installed) if installed.is_relative_to(Path.cwd()) else str(installed)
+
+
 def guide(
     traffic: str,
     admin: str,
@@ -47,8 +60,10 @@ def guide(
     lines = ["All processes keep running. Send requests through the activator:", ""]
     lines += [f"  curl -H 'Host: {host}' http://{traffic}/" for host in hosts]
     lines += ["", "Show the activator's state:", ""]
-    lines += [f"  activator explain {name} --admin-url http://{admin} --watch" for name in names]
-    lines.append(f"  activator status --admin-url http://{admin}")
+    lines += [
+        f"  {own_command()} explain {name} --admin-url http://{admin} --watch" for name in names
+    ]
+    lines.append(f"  {own_command()} status --admin-url http://{admin}")
     lines.append(f"  curl http://{admin}/api/v1/revisions")
     lines += ["", "The pods, with their traffic ports and admin ports:", ""]
     lines += [f"  {pod.pod:<14} {pod.address:<22} http://{pod.admin}/" for pod in pods]

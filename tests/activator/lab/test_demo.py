@@ -60,6 +60,7 @@ def test_guide_names_each_way_to_a_revision(tmp_path):
     assert "explain hello --admin-url http://127.0.0.1:2" in text
     assert "\n  http://127.0.0.1:2/\n" in text, "the dashboard"
     assert str(tmp_path) in text
+    assert "activator demo --log-level info" in text
 
 
 def test_guide_gives_the_steps_to_make_a_pod_not_ready_and_ready(tmp_path):

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import shutil
+import sys
+from pathlib import Path
+
 from activator.lab.guide import SWITCHES, Place, guide
 from activator.lab.switchboard import ALL_SWITCHES
 
@@ -12,7 +16,9 @@ def test_guide_names_all_that_can_be_asked():
     )
     for name in ("app", "other"):
         assert f"curl -H 'Host: {name}.default.svc.cluster.local' http://127.0.0.1:1/" in text
-    assert "--admin-url http://127.0.0.1:2" in text
+    commands = [line.split()[0] for line in text.splitlines() if "--admin-url" in line]
+    installed = Path(sys.executable).with_name("activator")
+    assert {Path(shutil.which(each) or "").resolve() for each in commands} == {installed.resolve()}
     assert "app-1" in text
     assert "http://127.0.0.11:8022/" in text
     assert "/m" in text
