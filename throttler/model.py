@@ -196,7 +196,7 @@ class Policies:
     @property
     def concern_each(self) -> bool:
         """Whether they concern each request, also one that finds a free pod."""
-        decides = self.requests and self.requests.authorization
+        decides = None if self.requests is None else self.requests.authorization
         is_asked = decides is not None and (decides.always or bool(decides.response_headers))
         return is_asked or not self.places_like(NO_POLICIES)
 

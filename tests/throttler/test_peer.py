@@ -48,8 +48,20 @@ def test_without_a_pod_of_its_own_an_activator_sends_requests_to_the_one_that_ha
     assert many.request(SHOP).state is QUEUED
 
 
+def test_requests_at_a_pod_that_goes_to_another_activator_still_count_here() -> None:
+    many = world("10.9.0.2")
+    list_both(many)
+    assert many.throttler.kept(SHOP) == 0
+    many.pass_all(many.set_endpoints(["10.0.0.1:80", "10.0.0.2:80"], id=SHOP))
+    assert sent(many) == "10.0.0.2:80"
+    assert many.throttler.kept(SHOP) is None
+    many.set_endpoints(["10.0.0.2:80"], id=SHOP)
+    assert sent(many) == "10.9.0.1:8012"
+    assert many.throttler.kept(SHOP) == 1
+
+
 def test_only_the_owner_gives_a_client_the_cookie_of_its_pod() -> None:
-    many = world("10.9.0.2", policies=Policies(sticky=HashKey(KeyKind.COOKIE)))
+    many = world("10.9.0.2", policies=Policies(sticky=HashKey(kind=KeyKind.COOKIE)))
     list_both(many)
     sticky = many.find(SHOP).sticky
     assert sticky is not None
