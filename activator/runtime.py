@@ -102,7 +102,7 @@ class Runtime:
         self._reporter = StatReporter(
             (concurrency, self.history, *sinks),
             clock=clock,
-            passes_on=lambda revision: self.driver.throttler.passes_on(revision),
+            kept=lambda revision: self.driver.throttler.kept(revision),
         )
         self.driver = self._make_driver()
         self.pools = self._make_pools()

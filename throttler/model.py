@@ -193,6 +193,13 @@ class Policies:
         theirs = (other.load_balancing, other.hash_key, other.sticky, other.sticky_overflow)
         return mine == theirs and self.adaptive is other.adaptive
 
+    @property
+    def concern_each(self) -> bool:
+        """Whether they concern each request, also one that finds a free pod."""
+        decides = None if self.requests is None else self.requests.authorization
+        is_asked = decides is not None and (decides.always or bool(decides.response_headers))
+        return is_asked or not self.places_like(NO_POLICIES)
+
 
 #: The policies of a Revision without annotations.
 NO_POLICIES: Final = Policies()

@@ -135,8 +135,8 @@ class Sticky(Policy):
             ticket: a request that has a pod.
         """
         pod = ticket.pod
-        if pod is None or ticket.key in self.tokens:
-            return b""
+        if pod is None or pod.is_service or ticket.key in self.tokens:
+            return b""  # what forwards to pods is none: the next activator gives the cookie
         return token_of(pod)
 
     def began_session(self, key: bytes, ticket: Ticket) -> None:

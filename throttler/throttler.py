@@ -124,10 +124,15 @@ class Throttler:
         """
         return self._get(config.revision.id)
 
-    def passes_on(self, revision: RevisionID) -> bool:
-        """Return whether another activator gets, and counts, the requests of a revision."""
+    def kept(self, revision: RevisionID) -> int | None:
+        """Return how many requests of a revision are at pods while another activator gets the rest.
+
+        They have begun before. None while this activator passes none on.
+        """
         throttler = self._get(revision)
-        return throttler is not None and throttler.passes_on
+        if throttler is None or not throttler.passes_on:
+            return None
+        return sum(pod.in_flight for pod in throttler.pods())
 
     def _get(self, revision: RevisionID) -> RevisionThrottler | None:
         return self._revisions.get(revision) or self._deleted.get(revision)

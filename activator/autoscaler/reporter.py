@@ -44,7 +44,8 @@ class StatReporter:
         clock: returns seconds; callers of ``request_began`` and ``request_ended`` read the same
             clock.
         period: seconds between reports.
-        passes_on: returns whether another activator gets, and reports, a revision's requests.
+        kept: returns how many requests of a revision are at pods, while another activator gets, and
+            reports, the others; None while none does.
     """
 
     def __init__(
@@ -53,10 +54,10 @@ class StatReporter:
         *,
         clock: Callable[[], float],
         period: float = PERIOD,
-        passes_on: Callable[[RevisionID], bool] = lambda revision: False,
+        kept: Callable[[RevisionID], int | None] = lambda revision: None,
     ) -> None:
         self._sinks = tuple(sinks)
-        self._passes_on = passes_on
+        self._kept = kept
         self._failing: set[int] = set()
         self._clock = clock
         self._period = period
@@ -106,8 +107,11 @@ class StatReporter:
         self._pass_on([poke_of(revision_id)])
 
     def _pass_on(self, stats: list[Stat]) -> None:
-        others = self._passes_on
-        stats = [Stat(s.revision_id, 0.0, 0) if others(s.revision_id) else s for s in stats]
+        stats = [
+            s if kept is None else Stat(s.revision_id, min(s.concurrency, kept), 0)
+            for s in stats
+            for kept in [self._kept(s.revision_id)]
+        ]
         for index, sink in enumerate(self._sinks):
             try:
                 sink(stats)

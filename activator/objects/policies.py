@@ -35,6 +35,8 @@ STICKY_OVERFLOW: Final = "activator.dev/sticky-overflow"
 ADAPTIVE: Final = "activator.dev/adaptive-concurrency"
 #: The annotations about the pod of each request (``Policies.places_like``).
 PLACING: Final = (LOAD_BALANCING, HASH_KEY, STICKY, STICKY_OVERFLOW, ADAPTIVE)
+#: The annotations about each request (``Policies.concern_each``).
+OF_EACH: Final = (*PLACING, request_policies.AUTH_ALWAYS, request_policies.AUTH_RESPONSE_HEADERS)
 #: All annotations that select policies.
 ANNOTATIONS: Final = (
     *PLACING,

@@ -157,7 +157,7 @@ def _authorization(annotations: Field) -> Authorization | None:
     if url == "":
         return problems.settle(None)
     if headers is None:
-        url = None  # a pod would trust fields that clients forge
+        url, always = None, True  # a pod would trust fields that clients forge
     if key is None:
         seconds = 0.0
     return problems.settle(Authorization(url or "", always, seconds, key or (), headers or ()))

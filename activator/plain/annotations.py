@@ -70,11 +70,11 @@ class Annotations:
     def is_bypassed(self) -> bool:
         """Whether clients connect to ready pods, so that the activators see no such request.
 
-        With route ``front`` they do, unless the activators must place each request at a pod.
+        With route ``front`` they do, unless each request needs an activator.
         """
         if self.route is not Route.FRONT:
             return self.route is Route.TAKEOVER
-        return not self.container_concurrency and self.policies.places_like(NO_POLICIES)
+        return not (self.container_concurrency or self.policies.concern_each)
 
 
 def is_enabled(metadata: Field) -> bool:

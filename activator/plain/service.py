@@ -16,7 +16,7 @@ from activator.objects.fields import Field, ObjectKey, Problems, identify, root
 from activator.plain.annotation_values import Route
 from activator.plain.annotations import KNOWN, PREFIX, Annotations, is_enabled
 from activator.plain.annotations import read as read_annotations
-from throttler.model import NO_POLICIES, AppProtocol
+from throttler.model import AppProtocol
 
 #: The annotation that chooses the buffered port.
 PORT: Final = f"{PREFIX}port"
@@ -271,9 +271,9 @@ def _warnings(metadata: Field, spec: Field, asks: Annotations, port: Port | None
             f"the connections of a sleeping service, so the last pod stays while one of its nodes "
             f"has no activator"
         )
-    if asks.route is Route.TAKEOVER and not asks.policies.places_like(NO_POLICIES):
+    if asks.route is Route.TAKEOVER and asks.policies.concern_each:
         given = metadata["annotations"].mapping()
-        names = ", ".join(name for name in policies.PLACING if given.get(name))
+        names = ", ".join(name for name in policies.OF_EACH if given.get(name))
         found.append(
             f"route takeover with {names}: clients connect to ready pods past the activators, so "
             f"that has no effect there; use route front"

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.throttler.world import HTTP1, Many, revision
-from throttler.model import RevisionID, RevisionKind
+from throttler.model import NO_POLICIES, HashKey, KeyKind, Policies, RevisionID, RevisionKind
 from throttler.ticket import QUEUED
 
 SHOP = RevisionID("default", "shop", RevisionKind.SERVICE)
 
 
-def world(own_ip: str, limit: int = 1) -> Many:
+def world(own_ip: str, limit: int = 1, policies: Policies = NO_POLICIES) -> Many:
     """Return an activator beside one pod of a Service."""
     many = Many(own_ip=own_ip)
-    many.throttler.set_revision(revision(limit, id=SHOP, behind_queue_proxy=False), 0.0)
+    chosen = revision(limit, id=SHOP, behind_queue_proxy=False)
+    many.throttler.set_revision(replace(chosen, policies=policies), 0.0)
     many.pass_all(many.set_endpoints(["10.0.0.1:80"], id=SHOP))
     return many
 
@@ -43,6 +46,26 @@ def test_without_a_pod_of_its_own_an_activator_sends_requests_to_the_one_that_ha
     assert not many.find(SHOP).passes_on
     many.set_endpoints([], id=SHOP)
     assert many.request(SHOP).state is QUEUED
+
+
+def test_requests_at_a_pod_that_goes_to_another_activator_still_count_here() -> None:
+    many = world("10.9.0.2")
+    list_both(many)
+    assert many.throttler.kept(SHOP) == 0
+    many.pass_all(many.set_endpoints(["10.0.0.1:80", "10.0.0.2:80"], id=SHOP))
+    assert sent(many) == "10.0.0.2:80"
+    assert many.throttler.kept(SHOP) is None
+    many.set_endpoints(["10.0.0.2:80"], id=SHOP)
+    assert sent(many) == "10.9.0.1:8012"
+    assert many.throttler.kept(SHOP) == 1
+
+
+def test_only_the_owner_gives_a_client_the_cookie_of_its_pod() -> None:
+    many = world("10.9.0.2", policies=Policies(sticky=HashKey(kind=KeyKind.COOKIE)))
+    list_both(many)
+    sticky = many.find(SHOP).sticky
+    assert sticky is not None
+    assert sticky.cookie_for(many.request(SHOP)) == b""
 
 
 @pytest.mark.parametrize("limit", [0, 1])

@@ -145,10 +145,16 @@ def _lines(caplog):
     return [each for each in caplog.records if each.name == "activator.autoscaler.reporter"]
 
 
-async def test_a_revision_whose_requests_another_activator_gets_has_no_load():
-    """The other one reports them."""
+async def test_a_revision_whose_requests_another_activator_gets_has_only_the_load_of_its_pods():
+    """The other one reports the rest."""
     listener = Listener()
-    reporter = StatReporter((listener,), clock=now, passes_on=lambda revision: revision == A)
-    reporter.load(A).request_began(now())
-    reporter.load(B).request_began(now())
+    kept, times = {A: 0}, [0.0]
+    reporter = StatReporter((listener,), clock=lambda: times[-1], kept=kept.get)
+    reporter.load(A).request_began(0.0)
+    reporter.load(B).request_began(0.0)
     assert [stats for _, stats in listener.heard] == [[Stat(A, 0.0, 0)], [Stat(B, 1.0, 1)]]
+    kept[B] = 1
+    for second in (1.0, 2.0):
+        times.append(second)
+        reporter.report()
+    assert Stat(B, 1.0, 0) in listener.heard[-1][1]

@@ -163,6 +163,7 @@ def test_an_error_names_annotation_and_allowed_values(name: str, value: Any, all
         ({"auth_url": "auth.example", "auth_cache_seconds": "9"}, Authorization("", False, 9)),
         ({"auth_url": AUTH, "auth_always": "yes"}, Authorization(AUTH, always=True)),
         ({"auth_url": AUTH, "auth_cache_seconds": "1h"}, Authorization(AUTH)),
+        ({"auth_url": AUTH, "auth_response_headers": "a b"}, Authorization("", always=True)),
     ],
 )
 def test_a_wrong_value_has_a_safe_default(

@@ -210,6 +210,11 @@ def test_a_headless_service_can_be_shared() -> None:
             "ready pods past the activators, so that has no effect there; use route front",
         ),
         (
+            {"route": "takeover", "auth_url": "http://auth", "auth_always": "true"},
+            {},
+            "route takeover with activator.dev/auth-always: clients connect to ready pods past",
+        ),
+        (
             {"pods_service": "hello-pods"},
             {},
             "the annotation activator.dev/pods-service has no effect without route front",

@@ -25,7 +25,7 @@ from activator.scale.decisions.plan import (
     Seen,
 )
 from throttler.model import AdaptiveMode, HashKey, KeyKind, Policies, QueueOrder
-from throttler.request_policies import RequestPolicies
+from throttler.request_policies import Authorization, RequestPolicies
 
 SHARED = Annotations()
 TAKEOVER = Annotations(route=Route.TAKEOVER)
@@ -33,6 +33,11 @@ OTHERS = [Owner.KEDA, Owner.HPA, Owner.NONE]
 
 
 NEVER = float("-inf")
+AUTH = "http://auth"
+
+
+def authorized_by(authorization: Authorization) -> Policies:
+    return Policies(requests=RequestPolicies(authorization=authorization))
 
 
 def seen(
@@ -200,6 +205,15 @@ def test_the_activators_take_over_while_no_pod_is_ready_and_a_moment_longer() ->
         # These decide about requests without a pod, and then the activators are endpoints.
         ({"route": Route.FRONT, "policies": Policies(order=QueueOrder())}, False),
         ({"route": Route.FRONT, "policies": Policies(requests=RequestPolicies())}, False),
+        ({"route": Route.FRONT, "policies": authorized_by(Authorization(AUTH))}, False),
+        ({"route": Route.FRONT, "policies": authorized_by(Authorization(AUTH, always=True))}, True),
+        (
+            {
+                "route": Route.FRONT,
+                "policies": authorized_by(Authorization(AUTH, response_headers=(b"x-user",))),
+            },
+            True,
+        ),
     ],
 )
 def test_the_activators_stay_if_each_request_needs_them(more: Any, stay: bool) -> None:
