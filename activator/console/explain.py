@@ -26,7 +26,10 @@ FIRST_START: Final = 30.0
 _NO_SCALER: Final = Reason.SCALER_UNREACHABLE.value
 _LISTS_PODS: Final = ("Endpoints", "EndpointSlice")
 #: Reasons of warnings about a Service that do not keep pods from use.
-_HARMLESS: Final = ("", "host-conflict", "port-conflict", "limited", "invalid")
+_HARMLESS: Final = (
+    *("", "host-conflict", "port-conflict", "limited", "invalid"),
+    "takeover-cannot-limit",
+)
 #: The same where nothing scales: no workload is needed to list pods.
 _OF_SCALING: Final = ("no-scalable-target", "several-targets", "unknown-target-kind")
 

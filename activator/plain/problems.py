@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from activator.plain.matches import known_target
-from activator.plain.service import PlainService, Port, Refusal
+from activator.plain.service import PlainService, Port, Refusal, word_of
 from activator.plain.slices import Slice
 from activator.plain.workloads import KINDS, SHORT_KINDS, Workload
 
@@ -21,13 +21,14 @@ _SHOWN: Final = 3
 class ProblemReason(StrEnum):
     """Why a Service does not work as its annotations ask.
 
-    REFUSED: the Service cannot be buffered at all. TAKEOVER_CANNOT_LIMIT, WRONG_PODS_SERVICE: the
-    same, with a word of its own (service.Refusal). NO_SCALABLE_TARGET: no workload is found, so
-    none can be scaled. SEVERAL_TARGETS: more than one is found. UNKNOWN_TARGET_KIND: the annotation
-    names a kind that needs its group and version. HOST_CONFLICT: a host is an older Service's, or
-    a name in the cluster. PORT_CONFLICT: an older slice has the allotted port. NO_SUCH_PORT: slices
-    list pods, but not the buffered port. OWN_PORT: slices list the activator itself. LIMITED: an
-    annotation has no effect, or a field of the Service limits the activator.
+    REFUSED: the Service cannot be buffered at all. WRONG_PODS_SERVICE: the same, with a word of
+    its own (service.Refusal). TAKEOVER_CANNOT_LIMIT: a limit has no effect. NO_SCALABLE_TARGET:
+    no workload is found, so none can be scaled. SEVERAL_TARGETS: more than one is found.
+    UNKNOWN_TARGET_KIND: the annotation names a kind that needs its group and version.
+    HOST_CONFLICT: a host is an older Service's, or a name in the cluster. PORT_CONFLICT: an
+    older slice has the allotted port. NO_SUCH_PORT: slices list pods, but not the buffered
+    port. OWN_PORT: slices list the activator itself. LIMITED: an annotation has no effect, or a
+    field of the Service limits the activator.
     """
 
     REFUSED = "refused"
@@ -55,7 +56,7 @@ def of_service(service: PlainService) -> Iterator[Problem]:
     if service.refused:
         yield Problem(ProblemReason(service.refusal or ProblemReason.REFUSED), service.refused)
     for text in service.warnings:
-        yield Problem(ProblemReason.LIMITED, text)
+        yield Problem(ProblemReason(word_of(text, ProblemReason.LIMITED)), text)
 
 
 def of_target(service: PlainService, workloads: Sequence[Workload]) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ problems are warnings. Source: ServiceSpec in the Kubernetes API reference.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -34,16 +34,16 @@ _TLS: Final = frozenset({"https", "kubernetes.io/wss"})
 PROXY_LABEL: Final = "service.kubernetes.io/service-proxy-name"
 _POLICIES: Final = ("externalTrafficPolicy", "internalTrafficPolicy")
 _CANNOT_LIMIT: Final = (
-    f"route takeover cannot limit requests per pod, and {_CONCURRENCY} asks for it: clients "
+    f"route takeover cannot limit requests per pod, so {_CONCURRENCY} has no effect: clients "
     f"connect to ready pods past the activators; use route front, or remove the limit"
 )
 
 
 class Refusal(StrEnum):
-    """Why a Service is refused, where people need a word of its own for it.
+    """Why a Service or an annotation is refused, where people need a word of its own for it.
 
-    TAKEOVER_CANNOT_LIMIT: a limit of requests per pod with route ``takeover``.
-    WRONG_PODS_SERVICE: route ``front``, and no Service finds its pods.
+    TAKEOVER_CANNOT_LIMIT: a limit of requests per pod with route ``takeover``; the limit alone is
+    refused. WRONG_PODS_SERVICE: route ``front``, and no Service finds its pods.
     """
 
     TAKEOVER_CANNOT_LIMIT = "takeover-cannot-limit"
@@ -137,6 +137,11 @@ def _parse(obj: object, asks: Annotations) -> PlainService:
     service = root(obj, "Service")
     metadata, spec = service["metadata"], service["spec"]
     selector = spec["selector"]
+    warnings = _warnings(metadata, spec, asks)
+    if asks.route is Route.TAKEOVER and asks.container_concurrency:
+        # Only the limit is refused: without the activators, the Service would be off the air.
+        asks = replace(asks, container_concurrency=0)
+        warnings.append(_CANNOT_LIMIT)
     refusal, refused = _refused(service, asks)
     annotation = metadata["annotations"].at(PORT)
     port, unclear = (None, "") if refused else _port(spec["ports"], asks.port, annotation)
@@ -151,7 +156,7 @@ def _parse(obj: object, asks: Annotations) -> PlainService:
         asks,
         port,
         refused or unclear,
-        tuple(_warnings(metadata, spec, asks, port)),
+        (*warnings, *(_about_protocol(spec["ports"], port) if port is not None else ())),
         _families(spec),
         metadata["labels"].at(PROXY_LABEL).text(),
         local=_local(spec),
@@ -200,8 +205,6 @@ def _refused(service: Field, asks: Annotations) -> tuple[Refusal | None, str]:
         return None, "the Service has no selector, so no workload belongs to it"
     if asks.route.has_slices and spec["clusterIP"].text() == "None":
         return None, _needs(asks, "a ClusterIP", _HEADLESS_WHY)
-    if asks.route is Route.TAKEOVER and asks.container_concurrency:
-        return Refusal.TAKEOVER_CANNOT_LIMIT, _CANNOT_LIMIT
     if asks.route is Route.FRONT and asks.pods_service in ("", name):
         found = "which names the Service itself" if asks.pods_service else "which is missing"
         return Refusal.WRONG_PODS_SERVICE, (
@@ -258,13 +261,16 @@ def read_port(port: Field) -> Port:
     )
 
 
-def _warnings(metadata: Field, spec: Field, asks: Annotations, port: Port | None) -> Sequence[str]:
+def word_of(warning: str, general: str) -> str:
+    """Return the word for a warning about a Service; most have the general one."""
+    return Refusal.TAKEOVER_CANNOT_LIMIT.value if warning == _CANNOT_LIMIT else general
+
+
+def _warnings(metadata: Field, spec: Field, asks: Annotations) -> list[str]:
     found = policies.without_readers(metadata["annotations"], KNOWN)
     limit = asks.container_concurrency
     if text := policies.without_effect(asks.policies, limit, _CONCURRENCY):
         found.append(text)
-    if port is not None:
-        found += _about_protocol(spec["ports"], port)
     if asks.route.has_slices and (policy := _local(spec)):
         found.append(
             f"{policy} Local with route {asks.route.value}: a node without an activator refuses "

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from activator.plain.service import word_of
 from activator.records.counters import Histogram
 from activator.scale import families as f
 from activator.scale.cluster.objects import Objects
@@ -89,8 +90,8 @@ class Metrics:
             if decided is not None and decided.reason:
                 problems[*name, decided.reason] = 1.0
             problems |= {(*name, finding.reason.value): 1.0 for finding in facts.findings}
-            if facts.service.warnings:
-                problems[*name, Reason.SERVICE_WARNING.value] = 1.0
+            for text in facts.service.warnings:
+                problems[*name, word_of(text, Reason.SERVICE_WARNING.value)] = 1.0
         yield from write.many(f.REPLICAS, replicas.items())
         yield from write.many(f.WANTED, wanted.items())
         yield from write.many(

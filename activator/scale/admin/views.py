@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from activator.kpa.decision import SENTENCES as RULES
+from activator.plain.service import word_of
 from activator.scale.admin.selection import Selection
 from activator.scale.decisions import reasons
 from activator.scale.decisions.findings import Finding, Reason
@@ -138,7 +139,10 @@ def service(
         load=_load(name, loads, now),
         last_change=_change(record),
         findings=[
-            *(FindingView(Reason.SERVICE_WARNING.value, each) for each in facts.service.warnings),
+            *(
+                FindingView(word_of(each, Reason.SERVICE_WARNING.value), each)
+                for each in facts.service.warnings
+            ),
             *(FindingView(each.reason.value, each.note) for each in findings),
         ],
     )

@@ -43,7 +43,7 @@ QUIET: Final = frozenset(
 #: Reasons that keep no pod from starting.
 HARMLESS: Final = QUIET | {
     *(Hold.STALE.value, Hold.LOAD_UNKNOWN.value, Hold.NO_SLICE.value),
-    *(Reason.SERVICE_WARNING.value, Reason.PORT_CONFLICT.value),
+    *(Reason.SERVICE_WARNING.value, Reason.TAKEOVER_CANNOT_LIMIT.value, Reason.PORT_CONFLICT.value),
     *(Reason.LOAD_UNSEEN.value, Reason.NODE_WITHOUT_ACTIVATOR.value),
 }
 

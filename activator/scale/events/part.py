@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, final
 
-from activator.plain.service import Refusal
+from activator.plain.service import Refusal, word_of
 from activator.scale.decisions import reasons
 from activator.scale.decisions.effects import Decided
 from activator.scale.decisions.findings import Reason
@@ -59,7 +59,10 @@ class Reporting:
             for each in decided.findings
             if each.reason is not Reason.NO_ACTIVATORS  # each Service would have the same Event
         ]
-        found += [Notice(Reason.SERVICE_WARNING.value, text) for text in decided.service.warnings]
+        found += [
+            Notice(word_of(text, Reason.SERVICE_WARNING.value), text)
+            for text in decided.service.warnings
+        ]
         # A finding has its own note on two owners, unless the other one is a Service.
         is_new = decided.reason not in {each.reason for each in found}
         if decided.reason in LASTING and is_new:

@@ -10,6 +10,7 @@ from hypothesis import given
 
 from activator.objects.fields import ManifestError, ObjectKey
 from activator.plain.annotations import Annotations
+from activator.plain.problems import of_service
 from activator.plain.service import PlainService, Port, parse
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import service
@@ -136,13 +137,6 @@ def test_a_service_that_cannot_be_buffered(annotations: Any, spec: Any, reason: 
     ("annotations", "refusal", "text"),
     [
         (
-            {"route": "takeover", "container_concurrency": "1"},
-            "takeover-cannot-limit",
-            "route takeover cannot limit requests per pod, and activator.dev/container-concurrency "
-            "asks for it: clients connect to ready pods past the activators; use route front, or "
-            "remove the limit",
-        ),
-        (
             {"route": "front"},
             "wrong-pods-service",
             "route front needs the annotation activator.dev/pods-service, which is missing: name "
@@ -159,6 +153,19 @@ def test_a_service_that_cannot_be_buffered(annotations: Any, spec: Any, reason: 
 def test_a_refusal_with_a_word_of_its_own(annotations: Any, refusal: str, text: str) -> None:
     found = parsed(annotations)
     assert (found.refusal, found.refused, found.port) == (refusal, text, None)
+
+
+def test_takeover_refuses_a_limit_and_stays_in_use() -> None:
+    found = parsed({"route": "takeover", "container_concurrency": "3"})
+    assert (found.refused, found.asks.container_concurrency) == ("", 0)
+    assert found.asks.scale.target == 3  # what a pod is meant for still counts
+    [text] = found.warnings
+    assert text == (
+        "route takeover cannot limit requests per pod, so activator.dev/container-concurrency has "
+        "no effect: clients connect to ready pods past the activators; use route front, or remove "
+        "the limit"
+    )
+    assert [each.reason for each in of_service(found)] == ["takeover-cannot-limit"]
 
 
 @pytest.mark.parametrize(("selector", "beside"), [(None, False), ({}, False), ({"a": "b"}, True)])
