@@ -106,7 +106,16 @@ async def shared(browser: Browser) -> Shared:
 
 
 @pytest.fixture
-async def open_page(shared: Shared, browser: Browser, faults: Faults) -> AsyncIterator[Open]:
+async def servers() -> AsyncIterator[AsyncExitStack]:
+    """Provide a stack for the servers of one test. They end after its pages, which ask them."""
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+async def open_page(
+    servers: AsyncExitStack, shared: Shared, browser: Browser, faults: Faults
+) -> AsyncIterator[Open]:
     """Provide a function that opens a page.
 
     `before` is called with the empty page. With `own` or other options, see `Browser.new_context`,
