@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Only the targets below compile, even if the shell sets this variable.
 unexport ACTIVATOR_COMPILE
 
-.PHONY: help demo test check format compile test-compiled fuzz bench bench-compiled soak simulation dashboards queries screenshots lock \
+.PHONY: help demo test check format compile test-compiled test-cluster fuzz bench bench-compiled soak simulation dashboards queries screenshots lock \
 	image-proof dist sbom install-yaml chart clean
 
 help:  ## Show this list
@@ -83,6 +83,11 @@ $(COMPILED)/.installed: pyproject.toml setup.py $(wildcard backend/*.py) $(shell
 
 test-compiled: compile  ## Test throttler, byte path and processes on the compiled build
 	$(COMPILED)/bin/python -m tests.compiled $(PYTEST_ARGS)
+
+# Two clusters, each with its worker: most of the time they wait for Kubernetes.
+test-cluster: $(VENV)/tools/helm  ## Test in a real control plane (needs root, and KUBEBUILDER_ASSETS: CONTRIBUTING.md)
+	@$(BIN)/python -m tests.cluster.programs
+	$(BIN)/pytest -n 2 --dist loadfile tests/cluster $(PYTEST_ARGS)
 
 fuzz: compile  ## Feed the same bytes to the parsers of both builds (FUZZ_ARGS='--inputs 1000000')
 	$(COMPILED)/bin/python -m tests.compiled fuzz $(FUZZ_ARGS)
