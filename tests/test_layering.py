@@ -364,6 +364,8 @@ SLEEPS: Final[dict[str, tuple[int, str]]] = {
         "virtual time; a failed connection causes no event",
     ),
     "tests/activator/discovery/test_waiting_requests.py": (4, "virtual time: minutes of an outage"),
+    "tests/cluster/control_plane.py": (1, "between polls of a program that starts; no loop runs"),
+    "tests/cluster/node.py": (8, "the node's program: periods of probes, pauses of kubelet"),
 }
 
 #: Tests that may be skipped: how many marks and calls, and why. May only shrink.
