@@ -30,15 +30,16 @@ SYSTEM: Final = "activator-system"
 #: Seconds of a step that a cluster does, on a busy machine.
 CLUSTER_PATIENCE: Final = 2 * PATIENCE
 
-_POD: Final = (sys.executable, "-m", "activator.lab.pod", "--plain", "--report-requests")
+_POD: Final = f"{sys.executable} -m activator.lab.pod --report-requests"
+#: Names the pod, and gives it an address; more arguments follow.
+_SAMPLE: Final = ["sh", "-c", f'exec {_POD} --name "$POD" --address "$POD_ADDRESS" "$@"', "sh"]
 #: What runs for the last part of an image's name: the entry point, and its default arguments.
 _IMAGES: Final[dict[str, tuple[list[str], list[str]]]] = {
     "activator": ([str(Path(sys.prefix, "bin", "activator"))], ["run"]),
-    # A small HTTP server, for the image of the examples. Its switches are on port 8022.
-    "nginx-unprivileged": (
-        *(["sh", "-c", f'exec {shlex.join(_POD)} --name "$POD" --address "$POD_ADDRESS" "$@"'],),
-        *(["sh", "--port", "8080", "--admin-port", "8022"],),
-    ),
+    # For the image of the examples: a small HTTP server, with its switches on port 8022.
+    "nginx-unprivileged": (_SAMPLE, ["--plain", "--port", "8080", "--admin-port", "8022"]),
+    # The same behind a queue-proxy, as in a pod of Knative.
+    "sample": (_SAMPLE, ["--port", "8012"]),
     "curl": (["curl"], []),
 }
 _PATHS: Final = {

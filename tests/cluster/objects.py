@@ -34,7 +34,7 @@ def deployment(
     container: Object = {
         "name": "hello",
         "image": image,
-        "args": ["sh", "--port", "8080", "--admin-port", "8022", *options],
+        "args": ["--plain", "--port", "8080", "--admin-port", "8022", *options],
         "ports": [{"name": "http", "containerPort": 8080}],
         "readinessProbe": dict(get if probe is None else probe),
     }

@@ -1,0 +1,30 @@
+"""The port of Knative's autoscaler: ``python -m tests.cluster.autoscaler`` prints its reports.
+
+Each line is ``namespace/name: average concurrency``. A test reads them from the pod's log, and
+scales in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from websockets.asyncio.server import ServerConnection, serve
+
+from activator.autoscaler.wire import decode
+
+
+async def receive(connection: ServerConnection) -> None:
+    """Print all reports of one activator."""
+    async for frame in connection:
+        if isinstance(frame, bytes):
+            for stat in decode(frame)[0]:
+                print(f"{stat.revision_id}: {stat.concurrency:g}", flush=True)
+
+
+async def main() -> None:
+    async with serve(receive, "0.0.0.0", 8080) as server:
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
