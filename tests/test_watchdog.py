@@ -12,7 +12,9 @@ from tests import watchdog
 from tests.watchdog import LIMIT, STEP, Watchdog
 
 
-def test_each_test_has_its_time_and_many_share_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_test_has_its_time_and_many_share_a_limit(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     now, limits = 0.0, list[float]()
 
     def note(seconds: float, *, exit: bool, file: int) -> None:
@@ -25,6 +27,6 @@ def test_each_test_has_its_time_and_many_share_a_limit(monkeypatch: pytest.Monke
     watching = Watchdog(2)
     for begins in range(100):
         now = float(begins)
-        watching.pytest_runtest_protocol()
+        watching.pytest_runtest_protocol(request.node)
         assert now + LIMIT <= limits[-1] <= now + LIMIT + STEP
     assert len(limits) == 100 / STEP

@@ -9,12 +9,16 @@ from __future__ import annotations
 import faulthandler
 import os
 import time
+from pathlib import Path
 from typing import Final
 
 import pytest
 
 #: Seconds that each test has at least, on a busy machine.
 LIMIT: Final = 180.0
+#: The same for tests that wait for the controllers of a cluster.
+CLUSTER_LIMIT: Final = 600.0
+_CLUSTER: Final = Path(__file__).with_name("cluster")
 #: Seconds from one time that the limit is set to the next.
 STEP: Final = 10.0
 
@@ -31,12 +35,13 @@ class Watchdog:
         self._set_at = float("-inf")
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self) -> None:
+    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
         """Set the limit again, unless that was just done."""
+        limit = CLUSTER_LIMIT if item.path.parent == _CLUSTER else LIMIT
         now = time.monotonic()
         if now - self._set_at >= STEP:
             self._set_at = now
-            faulthandler.dump_traceback_later(LIMIT + STEP, exit=True, file=self._file)
+            faulthandler.dump_traceback_later(limit + STEP, exit=True, file=self._file)
 
     def pytest_enter_pdb(self) -> None:
         """Remove the limit: a person debugs the test."""

@@ -20,7 +20,7 @@ import httpx
 from activator.lab.client import ClientResponse, fetch, open_and_close
 from activator.lab.load import Load
 from tests.cluster import network
-from tests.cluster.control_plane import URL, ControlPlane
+from tests.cluster.control_plane import END_WITH_PARENT, URL, ControlPlane
 from tests.cluster.programs import assets, client
 from tests.process import PATIENCE, ROOT
 
@@ -108,7 +108,7 @@ class Cluster:
         wrapper.chmod(0o755)
         with (self._folder / "log" / "node.log").open("ab") as log:
             self._node = subprocess.Popen(
-                [sys.executable, "-m", "tests.cluster.node", str(self._folder)],
+                [*END_WITH_PARENT, sys.executable, "-m", "tests.cluster.node", str(self._folder)],
                 *(), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip
@@ -241,14 +241,20 @@ class Cluster:
 
     # Waiting
 
-    async def until(self, condition: Callable[[], Awaitable[object]], what: str) -> Any:
-        """Ask every 0.1 s until a condition has a true value, and return the value."""
+    async def until(
+        self, condition: Callable[[], Awaitable[object]], what: str, pause: float = 0.1
+    ) -> Any:
+        """Ask until a condition has a true value, and return the value.
+
+        Arguments:
+            pause: seconds between two questions.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + CLUSTER_PATIENCE
         while not (found := await condition()):
             assert loop.time() < end, f"waited in vain until {what}"
             passed = loop.create_future()
-            loop.call_later(0.1, passed.set_result, None)
+            loop.call_later(pause, passed.set_result, None)
             await passed
         return found
 
@@ -270,7 +276,8 @@ class Cluster:
             return text in last
 
         try:
-            await self.until(shown, f"explain {name} shows {text!r}")
+            # A longer pause: this starts a process in the pod of an activator.
+            await self.until(shown, f"explain {name} shows {text!r}", pause=0.5)
         except AssertionError as error:
             raise AssertionError(f"{error}. It shows:\n{last}") from None
         return last

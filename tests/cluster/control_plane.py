@@ -26,6 +26,8 @@ _ETCD_SETTINGS: Final = {
     "ETCD_ADVERTISE_CLIENT_URLS": _ETCD,
     "ETCD_UNSAFE_NO_FSYNC": "true",
 }
+#: Before a command: it gets SIGKILL if its parent dies, for example a worker of pytest.
+END_WITH_PARENT: Final = ("setpriv", "--pdeathsig=KILL")
 #: Controllers that need a cloud, volumes, or the node's own controller.
 _OMITTED: Final = (
     *("node-lifecycle-controller", "node-ipam-controller", "node-route-controller"),
@@ -140,7 +142,7 @@ class ControlPlane:
     def _run(self, program: str, *arguments: str, **environment: str) -> None:
         with self._log(program).open("ab") as log:
             self._processes[program] = subprocess.Popen(
-                [str(self._programs / program), *arguments],
+                [*END_WITH_PARENT, str(self._programs / program), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -28,7 +28,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 
 from tests.cluster import dns
-from tests.cluster.control_plane import URL
+from tests.cluster.control_plane import END_WITH_PARENT, URL
 from tests.cluster.network import DNS, NODE, Object, PodNetwork, load_rules
 
 NAME: Final = "node-1"
@@ -194,8 +194,10 @@ class Container:
             uid, gid = context["runAsUser"], context.get("runAsGroup", 0)
             user = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups"]
             user += ["--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
+            user += ["--pdeathsig=KILL"]  # another user removes the first one
         with self.log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
+                *END_WITH_PARENT,
                 *("nsenter", f"--net=/run/netns/{pod.network.name}", "unshare", "--mount"),
                 *("sh", "-ec", _MOUNTS, str(pod.folder), *user, *argv),
                 env=self._environment(),
