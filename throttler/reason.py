@@ -102,8 +102,13 @@ _PODS: Final = "-n {namespace} -l serving.knative.dev/revision={name}"
 _SLICES: Final = "kubectl get endpointslices -n {namespace} -l kubernetes.io/service-name={name}"
 #: Its events have the reasons of `activator scale`.
 _SERVICE: Final = "kubectl describe service -n {namespace} {name}"
-#: The pods of a Service, by the names in its EndpointSlices.
-_NAMES: Final = f"{_SLICES} -o 'jsonpath={{..targetRef.name}}'"
+#: The pods of a Service, by the names in its EndpointSlices: a shell inserts them.
+_NAMES: Final = f"$({_SLICES} -o 'jsonpath={{..targetRef.name}}')"
+_DESCRIBE_PODS: Final = f"kubectl describe pods -n {{namespace}} {_NAMES}"
+_LOGS: Final = f"for pod in {_NAMES}; do kubectl logs -n {{namespace}} $pod --tail=20; done"
+#: Without an address, no EndpointSlice lists a pod. A quota or a webhook lets no pod begin.
+_PENDING: Final = "kubectl get pods -n {namespace} --field-selector=status.phase=Pending"
+_NOT_CREATED: Final = "kubectl get events -n {namespace} --field-selector=reason=FailedCreate"
 #: Shows the readiness of each container of a pod; `kubectl get pods` shows only their number.
 _CONTAINERS: Final = (
     "custom-columns=POD:.metadata.name,IP:.status.podIP,"
@@ -142,7 +147,7 @@ TABLE: Final[tuple[Row, ...]] = (
         in_folder="If nothing scales this revision, add its pod to an Endpoints object of the "
         "private Service, in the folder {folder}",
         service_meaning="Kubernetes lists no pod of this Service.",
-        service_commands=(_SLICES, _SERVICE),
+        service_commands=(_PENDING, _NOT_CREATED, _SERVICE),
         service_in_folder="If nothing scales this Service, add its pod to an EndpointSlice of the "
         "Service, in the folder {folder}",
     ),
@@ -161,7 +166,7 @@ TABLE: Final[tuple[Row, ...]] = (
         "address and pass the probe. If Kubernetes' readiness counts, list its address under "
         "addresses, not notReadyAddresses, in the Endpoints objects in the folder {folder}",
         service_meaning="Kubernetes lists pods of this Service, but none is usable yet.",
-        service_commands=(f"{_SLICES} -o yaml", _NAMES),
+        service_commands=(_DESCRIBE_PODS,),
         service_in_folder="Read the last error in the table of pods. Each program must listen at "
         "its address and pass the probe. If Kubernetes' readiness counts, set the condition ready "
         "to true in the EndpointSlices, in the folder {folder}",
@@ -175,9 +180,10 @@ TABLE: Final[tuple[Row, ...]] = (
         commands=(f"kubectl logs {_PODS} -c queue-proxy",),
         in_folder="Read the last error in the table of pods. The Endpoints objects list the "
         "addresses, in the folder {folder}",
-        service_advice="Compare the probe with the last error in the table of pods. The annotation "
+        service_advice="Compare the probe with the last error in the table of pods. If connections "
+        "are refused, the application does not listen on the Service's targetPort. The annotation "
         "activator.dev/probe chooses another probe.",
-        service_commands=(_NAMES,),
+        service_commands=(_DESCRIBE_PODS,),
         service_in_folder="Compare the probe with the last error in the table of pods. The "
         "EndpointSlices list the addresses, in the folder {folder}",
     ),
@@ -191,7 +197,7 @@ TABLE: Final[tuple[Row, ...]] = (
         in_folder="Read the log of the program at these addresses. The Endpoints objects list "
         "them, in the folder {folder}",
         service_advice="Find out why the application fails: read the logs of its pods.",
-        service_commands=(_NAMES,),
+        service_commands=(_LOGS,),
         service_in_folder="Read the log of the program at these addresses. The EndpointSlices list "
         "them, in the folder {folder}",
     ),

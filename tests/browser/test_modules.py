@@ -256,7 +256,8 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("readiness('probe')", "it passes the activator's probe"),
         ("readiness('no-probe')", "Kubernetes lists it as ready; the activator does not probe"),
         (f"whatToDo('pods-not-ready', {view(kind='service')}, null)[1].text",
-         "kubectl get endpointslices -n default -l kubernetes.io/service-name=a -o yaml"),
+         "kubectl describe pods -n default $(kubectl get endpointslices -n default "
+         "-l kubernetes.io/service-name=a -o 'jsonpath={..targetRef.name}')"),
         (f"whatToDo('no-endpoints', {view(kind='service')}, '/srv')[0].text.slice(-48)",
          "to an EndpointSlice of the Service, in the folder /srv"[-48:]),
         (f"whatToDo('no-endpoints', {view(kind='service', deleted=True)}, null)[0].text",

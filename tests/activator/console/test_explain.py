@@ -359,7 +359,7 @@ async def test_a_service_has_no_advice_of_knative(world):
     world.request(throttler)
     world.clock.now += 60.0
     text = "\n".join(shown(view(world, throttler)))
-    assert "kubectl get endpointslices -n default -l kubernetes.io/service-name=hello" in text
+    assert "kubectl describe service -n default hello" in text
     assert "knative" not in text
     world.driver.delete_revision(throttler.revision.id)
     assert "Apply the Service again" in "\n".join(shown(view(world, throttler)))
