@@ -345,8 +345,12 @@ TABLE: Final[tuple[Row, ...]] = (
 #: The same rows by their reason.
 ROWS: Final = {row.reason: row for row in TABLE}
 
-#: Reasons of each cold start, however healthy.
-OF_STARTS: Final = (Reason.NO_ENDPOINTS.value, Reason.PODS_NOT_READY.value)
+#: Reasons of each cold start, however healthy. Kubernetes lists a pod without a readiness probe as
+#: ready at once, so the activator's probes of it fail until the application listens.
+OF_STARTS: Final = (
+    *(Reason.NO_ENDPOINTS.value, Reason.PODS_NOT_READY.value),
+    Reason.PROBE_FAILING.value,
+)
 #: Advice while a start takes no longer than usual.
 STARTING: Final = "Nothing yet: a pod is starting."
 #: Advice instead of that of ``no-endpoints`` while no request waits: zero pods are no fault.

@@ -93,13 +93,15 @@ def _starting(one: Node, reason: str, *, late: bool = True) -> str:
     """Return how far a start is; empty if none is in progress, or if pods have another problem.
 
     Arguments:
-        late: whether to describe a start that takes longer than usual, too.
+        late: whether to describe a start that takes longer than usual, too. After a failed start
+            each one is late while no usual time is known.
     """
     forecast = one.node("forecast") if reason in OF_STARTS and not status.deleted(one) else None
     if forecast is None or "startingSeconds" not in forecast:
         return ""
     took, usual = forecast.number("startingSeconds"), forecast.number("startSeconds", default=0.0)
-    if took <= (usual or FIRST_START):
+    first = 0.0 if _failed(one) else FIRST_START
+    if took <= (usual or first):
         return f"starting, {took:.1f}{f' of about {usual:.3g}' if usual else ''} s"
     usually = f", longer than the usual {usual:.3g} s" if usual else ""
     return f"starting for {took:.1f} s{usually}; {reason}" if late else ""
@@ -114,7 +116,7 @@ def _folder(activator: Node | None) -> str:
 def _facts(one: Node, folder: str, cause: str, wrong: list[Node]) -> Iterator[Fact]:
     if "reason" in one or "nextReason" in one:
         yield from _reason(one, folder, cause, wrong)
-    if failed := one.whole("failedStarts", default=0):
+    if failed := _failed(one):
         yield Fact("Failed starts", tuple(_failed_starts(one, failed)))
     if (probe := one.node("probe")) is not None and "why" in probe:
         yield Fact("Probe", (_probe(probe), probe.text("why")))
@@ -158,10 +160,10 @@ def _reason(one: Node, folder: str, cause: str, wrong: list[Node]) -> Iterator[F
         todo = [
             "Correct that first. The Events of the Service, or the scaler's page, have the remedy."
         ]
-    elif _starting(one, reason, late=False):
+    elif _starting(one, reason, late=False) and not _failed(one):
         todo = [STARTING]
     elif field == "nextReason" and reason == Reason.NO_ENDPOINTS.value and not folder:
-        todo = todo if one.whole("failedStarts", default=0) else [AT_ZERO]
+        todo = todo if _failed(one) else [AT_ZERO]
     if todo:
         yield Fact("What to do", tuple(todo))
     yield Fact("Read on", (advice.page_of(reason),))
@@ -172,6 +174,11 @@ def warning(each: Node) -> str:
     reason = f"{each.text('reason')}: " if "reason" in each else ""
     name = f"{each.text('kind')} {each.text('namespace')}/{each.text('name')}"
     return f"{name}: {reason}{each.text('warning')}"
+
+
+def _failed(one: Node) -> int:
+    """Return how many cold starts failed since the last one that succeeded."""
+    return one.whole("failedStarts", default=0)
 
 
 def _failed_starts(one: Node, count: int) -> Iterator[str]:

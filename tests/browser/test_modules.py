@@ -166,6 +166,7 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         (f"stateOf({view()})", "scaled to zero"),
         (f"stateOf({view(pods=[pod(usable=False, state='probing')])})", "starting"),
         # Ready for Kubernetes, but ejected: the next request would wait.
+        (f"stateOf({view(forecast=STARTS, failedStarts=1)})", "starting, cold starts failed"),
         (f"stateOf({view(pods=[OUT])})", "probe-failing (no request waits)"),
         (f"stateOf({view(pods=[OUT, pod()])})", "ready"),
         (f"stateOf({view(deleted=True, inFlight=1)})", "deleted"),
@@ -264,6 +265,9 @@ CASES: dict[str, list[tuple[str, Any]]] = {
          DELETED_SERVICE),
         (f"whatToDo('pods-not-ready', {view(reason='pods-not-ready', forecast=STARTS)}, null)",
          [{"text": STARTING, "command": False}]),
+        (f"whatToDo('pods-not-ready', "
+         f"{view(reason='pods-not-ready', forecast=STARTS, failedStarts=1)}, null)[0].text !== "
+         f"{json.dumps(STARTING)}", True),
         (f"whatToDo('no-endpoints', {view(nextReason='no-endpoints')}, null)",
          [{"text": AT_ZERO, "command": False}]),
         (f"whatToDo('no-endpoints', {view(failedStarts=1)}, null).length", 2),

@@ -162,6 +162,41 @@ def test_failed_starts_are_shown_after_their_clients_have_left(world):
     assert not [line for line in lines if line.startswith("Failed starts")]
 
 
+@pytest.mark.parametrize("usual", [None, 2.0])
+async def test_after_a_failed_start_the_next_one_has_advice_at_once(world, usual):
+    throttler = world.revision(kind=RevisionKind.SERVICE)
+    if usual is not None:
+        throttler.forecast.starts.add(usual)
+    cold_start = world.driver.cold_starts.join(throttler, {}, world.clock.now)
+    ticket = world.request(throttler)
+    world.pods(throttler, not_ready=(POD,))
+    world.clock.now += 1.5
+    lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+    assert "What to do  Nothing yet: a pod is starting." in lines
+    world.driver.cold_starts.request_ended(cold_start, "timed-out", world.clock.now)
+    lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+    starts = "starting for 1.5 s; pods-not-ready" if usual is None else "starting, 1.5 of about 2 s"
+    assert lines[0].endswith(f"1 request waits, {starts}")
+    assert any("kubectl" in line for line in lines)
+    assert not any("Nothing yet" in line for line in lines)
+    throttler.cancel(ticket, world.clock.now)
+    world.driver.close()
+
+
+async def test_a_starting_pod_that_kubernetes_lists_as_ready_at_once_is_no_failure(world):
+    """Without a readiness probe, Kubernetes lists a pod as ready before it listens."""
+    throttler = world.revision(kind=RevisionKind.SERVICE)
+    ticket = world.request(throttler)
+    (pod,) = world.pods(throttler, POD)
+    world.driver.probe_failed(pod, pod.epoch, "connection refused")
+    world.clock.now += 1.5
+    lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+    assert lines[0] == "Service default/hello: 1 request waits, starting, 1.5 s"
+    assert "What to do  Nothing yet: a pod is starting." in lines
+    throttler.cancel(ticket, world.clock.now)
+    world.driver.close()
+
+
 def test_what_keeps_pods_from_starting_comes_before_a_generic_reason(world):
     forbidden = (Fact("Scaler", ("asleep", "scale-forbidden: the role lacks a rule")),)
     throttler = service(world)
