@@ -78,7 +78,8 @@ def facts(service: Node) -> Iterator[Fact]:
     yield Fact("Scaler", (_state(service), *_why(service)))
     if (change := service.node("lastChange")) is not None:
         before, after = change.whole("before"), change.whole("after")
-        text = f"{change.text('at')}: {before} → {after} replicas; {change.text('sentence')}"
+        count = f"{before} → {_counted(after)}"
+        text = f"{change.text('at')}: {count}; {change.text('sentence')}"
         yield Fact("Last change", (text,))
     findings = service.nodes("findings", required=False)
     if findings:
@@ -90,10 +91,15 @@ def _state(service: Node) -> str:
     count = "replicas unknown"
     if replicas is not None and "present" in replicas:
         wanted = f", {replicas.whole('wanted')} wanted" if "wanted" in replicas else ""
-        count = f"{replicas.whole('present')} replicas{wanted}, {replicas.whole('ready')} ready"
+        present = _counted(replicas.whole("present"))
+        count = f"{present}{wanted}, {replicas.whole('ready')} ready"
     target = service.text("target", default="no workload")
     phase = f"{service.text('phase')}: " if "phase" in service else ""
     return f"{phase}{count}; {target}, owner {service.text('owner')}"
+
+
+def _counted(replicas: int) -> str:
+    return f"{replicas} replica{'s' * (replicas != 1)}"
 
 
 def _why(service: Node) -> Iterator[str]:

@@ -37,7 +37,7 @@ def shown(**changes) -> list[str]:
 
 def test_a_service_that_is_scaled():
     assert shown() == [
-        "Scaler  serving: 1 replicas, 2 wanted, 0 ready; Deployment/hello, owner self",
+        "Scaler  serving: 1 replica, 2 wanted, 0 ready; Deployment/hello, owner self",
         "        The load asks for it",
     ]
 
@@ -58,7 +58,7 @@ def test_the_last_change_and_the_findings():
     change = {"at": "2026-01-01T00:00:00.000+00:00", "before": 0, "after": 1, "sentence": "Why"}
     finding = {"reason": "two-owners", "note": "the HPA hello scales it too"}
     lines = shown(lastChange=change, findings=[finding])
-    assert "Last change  2026-01-01T00:00:00.000+00:00: 0 → 1 replicas; Why" in lines
+    assert "Last change  2026-01-01T00:00:00.000+00:00: 0 → 1 replica; Why" in lines
     assert "Findings     two-owners: the HPA hello scales it too" in lines
 
 
@@ -72,7 +72,7 @@ def test_the_fields_are_those_of_the_scaler(name):
 @pytest.mark.parametrize(
     ("response", "line"),
     [
-        ({"json": SERVICE}, "serving: 1 replicas"),
+        ({"json": SERVICE}, "serving: 1 replica"),
         (
             {"status_code": 404, "headers": {"Content-Type": "application/problem+json"}},
             f"the scaler at {URL} knows no such Service",
