@@ -166,7 +166,7 @@ def _reason(one: Node, folder: str, cause: str, wrong: list[Node]) -> Iterator[F
         todo = todo if _failed(one) else [AT_ZERO]
     if todo:
         yield Fact("What to do", tuple(todo))
-    yield Fact("Read on", (advice.page_of(reason),))
+    yield Fact("Read on", (advice.page_of(cause if cause and not wrong else reason),))
 
 
 def warning(each: Node) -> str:

@@ -215,6 +215,8 @@ def test_what_keeps_pods_from_starting_comes_before_a_generic_reason(world):
         assert lines[2].startswith("Scaler" if scaled.cause else "Reason")
         todo = [line for line in lines if line.startswith("What to do  Correct ")]
         assert bool(todo) == bool(cause)
+        about = scaled.cause or "no-endpoints"
+        assert any(line.endswith(f"activator reason {about}") for line in lines)
         assert (
             not warnings
             or not cause
