@@ -74,7 +74,8 @@ def test_broken_json_is_pointed_at(text: bytes, line: int, reason: str) -> None:
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
 def test_deep_nesting_is_refused_and_does_not_crash(opening: str) -> None:
-    # The libyaml of PyYAML 6.0.4 reads ahead, and refuses 1,000 open brackets before our limit.
+    # The libyaml of PyYAML 6.0.4 reads ahead. It refuses 1,000 open brackets before the activator
+    # counts them.
     expected = "nested more than 100 levels|exceeded maximum nesting depth"
     with pytest.raises(DocumentError, match=expected):
         documents.parse((opening * 200_000).encode(), is_json=False)
