@@ -61,7 +61,7 @@ class Row:
         meaning: the reason as one sentence; the title of a JSON error response (RFC 9457).
         advice: the first step for an operator, as one sentence.
         commands: commands that show more, in a cluster. ``{namespace}`` and ``{name}`` stand for
-            the revision.
+            the revision, ``{pods}`` for the Service whose EndpointSlices list its pods.
         service_meaning: replaces ``meaning`` for a plain Service; empty if that fits.
         service_advice, service_commands: replace both for a plain Service; empty if they fit.
         in_folder: replaces advice and commands if objects come from the folder ``{folder}``;
@@ -99,7 +99,7 @@ class Row:
 _QUEUED, _ENDED, _REFUSED = Request
 
 _PODS: Final = "-n {namespace} -l serving.knative.dev/revision={name}"
-_SLICES: Final = "kubectl get endpointslices -n {namespace} -l kubernetes.io/service-name={name}"
+_SLICES: Final = "kubectl get endpointslices -n {namespace} -l kubernetes.io/service-name={pods}"
 #: Its events have the reasons of `activator scale`.
 _SERVICE: Final = "kubectl describe service -n {namespace} {name}"
 #: The pods of a Service, by the names in its EndpointSlices: a shell inserts them.

@@ -150,7 +150,9 @@ def _reason(one: Node, folder: str, cause: str, wrong: list[Node]) -> Iterator[F
     why = advice.meaning(reason, is_service=is_service) or reason
     yield Fact("Reason", (f"{why} ({detail})" if detail else why,))
     names = one.text("namespace"), one.text("name")
-    todo = advice.what_to_do(reason, *names, folder, is_service=is_service)
+    route = one.node("route")
+    pods = route.text("podsService", default="") if route is not None else ""
+    todo = advice.what_to_do(reason, *names, folder, pods=pods, is_service=is_service)
     if status.deleted(one):
         todo = [DELETED_SERVICE if is_service else DELETED]
     elif reason == Reason.NO_ENDPOINTS.value and wrong:

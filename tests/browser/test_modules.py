@@ -259,6 +259,8 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         (f"whatToDo('pods-not-ready', {view(kind='service')}, null)[1].text",
          "kubectl describe pods -n default $(kubectl get endpointslices -n default "
          "-l kubernetes.io/service-name=a -o 'jsonpath={..targetRef.name}')"),
+        (f"whatToDo('probe-failing', {view(kind='service', route={'podsService': 'a-pods'})}, "
+         f"null)[1].text.includes('service-name=a-pods ')", True),
         (f"whatToDo('no-endpoints', {view(kind='service')}, '/srv')[0].text.slice(-48)",
          "to an EndpointSlice of the Service, in the folder /srv"[-48:]),
         (f"whatToDo('no-endpoints', {view(kind='service', deleted=True)}, null)[0].text",

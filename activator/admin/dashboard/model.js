@@ -75,6 +75,7 @@
  * @property {import("./revision.js").QueueOrder | null} [queueOrder]
  * @property {{agent: string, requestsPerMinute: number}[]} [keptAwakeBy]
  * @property {Record<string, any> | null} [wakeRules]
+ * @property {{podsService?: string} | null} [route]
  * @property {{url: string, always: boolean} | null} [authorization]
  * @property {{modes: string[], queuedByMode: Record<string, number>, leaseSeconds: number} | null}
  *   [whileWaiting]

@@ -65,7 +65,10 @@ export function whatToDo(reason, view, folder) {
   const steps = row[kind];
   // Names of Kubernetes objects have no characters with a special meaning in a shell.
   const commands = steps.commands.map((command) =>
-    command.replaceAll("{namespace}", () => view.namespace).replaceAll("{name}", () => view.name),
+    command
+      .replaceAll("{namespace}", () => view.namespace)
+      .replaceAll("{name}", () => view.name)
+      .replaceAll("{pods}", () => view.route?.podsService ?? view.name),
   );
   return [
     { text: steps.advice, command: false },

@@ -61,6 +61,11 @@ def test_the_advice_about_a_plain_service_shows_what_its_pods_lack(reason, comma
     assert ("kubernetes.io/service-name=cart" in told) == ("$(" in told)
 
 
+def test_the_pods_of_a_front_are_those_of_its_pods_service():
+    told = what_to_do("pods-not-ready", "shop", "cart", pods="cart-pods", is_service=True)
+    assert "kubernetes.io/service-name=cart-pods " in told[-1]
+
+
 def test_the_meaning_for_a_plain_service_names_no_revision() -> None:
     for row in TABLE:
         if row.reason is not Reason.AUTOSCALER_UNREACHABLE:  # of a Revision alone

@@ -424,6 +424,17 @@ def test_a_service_has_its_hosts_and_its_port(world):
     assert "Port       10000, new connections reach the pods" in lines
 
 
+async def test_the_commands_about_pods_of_a_front_name_its_pods_service(world):
+    throttler = service(world)
+    world.pods(throttler, not_ready=(POD,))
+    ticket = world.request(throttler)
+    route = {"hosts": [], "port": 10_000, "reconnect": False, "podsService": "hello-pods"}
+    lines = shown(view(world, throttler, route=route))
+    assert any("kubernetes.io/service-name=hello-pods " in line for line in lines)
+    throttler.cancel(ticket, world.clock.now)
+    world.driver.close()
+
+
 def test_problems_of_a_service_have_their_reason(world):
     problem = {"kind": "Service", "namespace": "default", "name": "hello"}
     problem |= {"reason": "host-conflict", "warning": "the host a.com belongs to another"}
