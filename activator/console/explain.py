@@ -12,7 +12,7 @@ from typing import Final
 
 from activator.console import advice, explain_pods, explain_policies, status
 from activator.console.responses import Node
-from activator.console.scaler import NOT_SCALED, Scaled
+from activator.console.scaler import FIRST_START, NOT_SCALED, Scaled
 from activator.console.screen import Fact, Page
 from activator.console.staleness import state_of
 from throttler.reason import AT_ZERO, DELETED, DELETED_SERVICE, OF_STARTS, STARTING, Reason
@@ -21,8 +21,6 @@ from throttler.reason import AT_ZERO, DELETED, DELETED_SERVICE, OF_STARTS, START
 LISTED_HOSTS: Final = 5
 #: Maximum of objects without effect on the page.
 LISTED_WARNINGS: Final = 5
-#: Seconds of a start that is not late, while none has ended before.
-FIRST_START: Final = 30.0
 _NO_SCALER: Final = Reason.SCALER_UNREACHABLE.value
 _LISTS_PODS: Final = ("Endpoints", "EndpointSlice")
 #: Reasons of warnings about a Service that do not keep pods from use.
@@ -49,13 +47,14 @@ def page(one: Node, activator: Node | None = None, scaled: Scaled = NOT_SCALED) 
     wrong = _wrong(one, activator)
     own = next((each.text("reason") for each in wrong if "reason" in each), "")
     cause = (own or scaled.cause) if waits else ""
-    facts = tuple(_facts(one, _folder(activator), cause, wrong))
+    starts = scaled.starts and one.text("nextReason", "") in OF_STARTS and not _failed(one)
+    facts = tuple(_facts(one, _folder(activator), cause, wrong, starts))
     comes_first = (cause and not own) or _NO_SCALER in (
         one.text("reason", ""),
         one.text("nextReason", ""),
     )
     facts = (*scaled.facts, *facts, *known) if comes_first else (*facts, *scaled.facts, *known)
-    head = _headline(one, cause)
+    head = _headline(one, cause, starts)
     return tuple(part for part in (head, facts, *explain_pods.parts(one)) if part)
 
 
@@ -70,7 +69,7 @@ def _wrong(one: Node, activator: Node | None) -> list[Node]:
     ]
 
 
-def _headline(one: Node, cause: str) -> str:
+def _headline(one: Node, cause: str, starts: bool) -> str:
     name = f"{one.text('namespace')}/{one.text('name')}"
     if status.is_service(one):
         name = f"Service {name}"
@@ -83,7 +82,8 @@ def _headline(one: Node, cause: str) -> str:
         return f"{name}: deleted; no request waits, a new one would get 404"
     if "nextReason" in one:
         reason = one.text("nextReason")
-        state = cause or _starting(one, reason) or f"a new one would, {reason}"
+        would = "a pod is starting" if starts else f"a new one would, {reason}"
+        state = cause or _starting(one, reason) or would
         return f"{name}: no request waits, {state}"
     would = ", a new one would" if status.capacity(one) == "0" else ""
     return f"{name}: no request waits{would}"
@@ -113,9 +113,9 @@ def _folder(activator: Node | None) -> str:
     return folder.text("folder", default="") if folder is not None else ""
 
 
-def _facts(one: Node, folder: str, cause: str, wrong: list[Node]) -> Iterator[Fact]:
+def _facts(one: Node, folder: str, cause: str, wrong: list[Node], starts: bool) -> Iterator[Fact]:
     if "reason" in one or "nextReason" in one:
-        yield from _reason(one, folder, cause, wrong)
+        yield from _reason(one, folder, cause, wrong, starts)
     if failed := _failed(one):
         yield Fact("Failed starts", tuple(_failed_starts(one, failed)))
     if (probe := one.node("probe")) is not None and "why" in probe:
@@ -142,8 +142,12 @@ def _facts(one: Node, folder: str, cause: str, wrong: list[Node]) -> Iterator[Fa
         yield from _forecast(forecast)
 
 
-def _reason(one: Node, folder: str, cause: str, wrong: list[Node]) -> Iterator[Fact]:
-    """Yield why requests wait, or why a new one would."""
+def _reason(one: Node, folder: str, cause: str, wrong: list[Node], starts: bool) -> Iterator[Fact]:
+    """Yield why requests wait, or why a new one would.
+
+    Arguments:
+        starts: whether the scaler began a start a moment ago, for another activator.
+    """
     field = "reason" if "reason" in one else "nextReason"
     reason, detail = one.text(field), one.text(f"{field}Detail", default="")
     is_service = status.is_service(one)
@@ -162,7 +166,7 @@ def _reason(one: Node, folder: str, cause: str, wrong: list[Node]) -> Iterator[F
         todo = [
             "Correct that first. The Events of the Service, or the scaler's page, have the remedy."
         ]
-    elif _starting(one, reason, late=False) and not _failed(one):
+    elif starts or (_starting(one, reason, late=False) and not _failed(one)):
         todo = [STARTING]
     elif field == "nextReason" and reason == Reason.NO_ENDPOINTS.value and not folder:
         todo = todo if _failed(one) else [AT_ZERO]

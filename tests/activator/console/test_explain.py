@@ -183,6 +183,19 @@ async def test_after_a_failed_start_the_next_one_has_advice_at_once(world, usual
     world.driver.close()
 
 
+async def test_a_start_for_a_request_in_another_activator_has_no_advice_for_failures(world):
+    throttler = service(world)
+    for pods in ((), (POD,)):
+        world.pods(throttler, not_ready=pods)
+        answer = parse(json.dumps(detail_view(throttler, world.driver.cold_starts, 0.0)))
+        lines = plain(explain.page(answer, None, scaler.Scaled(starts=True))).splitlines()
+        assert lines[0] == "Service default/hello: no request waits, a pod is starting"
+        assert "What to do  Nothing yet: a pod is starting." in lines
+        lines = plain(explain.page(answer, None, scaler.Scaled())).splitlines()
+        assert "a new one would" in lines[0]
+    world.driver.close()
+
+
 async def test_a_starting_pod_that_kubernetes_lists_as_ready_at_once_is_no_failure(world):
     """Without a readiness probe, Kubernetes lists a pod as ready before it listens."""
     throttler = world.revision(kind=RevisionKind.SERVICE)
