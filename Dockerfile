@@ -26,6 +26,7 @@ COPY throttler throttler
 COPY activator activator
 COPY docs/reasons docs/reasons
 COPY docs/runbooks docs/runbooks
+COPY docs/how-to/why-is-my-service-not-scaled.md docs/how-to/
 ENV ACTIVATOR_COMPILE=1
 RUN pip --python /opt/build/bin/python3 wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
     && pip --python /opt/activator/bin/python3 install --no-deps --no-index /wheels/*.whl

@@ -297,9 +297,11 @@ class Route(NamedTuple):
         port: where the activator listens for this Service alone; 0 for nowhere.
         reconnect: whether new connections would reach the pods directly. Then the activator asks
             clients on ``port`` to reconnect.
+        pods: the name of the Service whose EndpointSlices list its pods.
     """
 
     created: str = ""
     hosts: tuple[str, ...] = ()
     port: int = 0
     reconnect: bool = False
+    pods: str = ""

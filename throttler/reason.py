@@ -61,7 +61,7 @@ class Row:
         meaning: the reason as one sentence; the title of a JSON error response (RFC 9457).
         advice: the first step for an operator, as one sentence.
         commands: commands that show more, in a cluster. ``{namespace}`` and ``{name}`` stand for
-            the revision.
+            the revision, ``{pods}`` for the Service whose EndpointSlices list its pods.
         service_meaning: replaces ``meaning`` for a plain Service; empty if that fits.
         service_advice, service_commands: replace both for a plain Service; empty if they fit.
         in_folder: replaces advice and commands if objects come from the folder ``{folder}``;
@@ -99,11 +99,16 @@ class Row:
 _QUEUED, _ENDED, _REFUSED = Request
 
 _PODS: Final = "-n {namespace} -l serving.knative.dev/revision={name}"
-_SLICES: Final = "kubectl get endpointslices -n {namespace} -l kubernetes.io/service-name={name}"
+_SLICES: Final = "kubectl get endpointslices -n {namespace} -l kubernetes.io/service-name={pods}"
 #: Its events have the reasons of `activator scale`.
 _SERVICE: Final = "kubectl describe service -n {namespace} {name}"
-#: The pods of a Service, by the names in its EndpointSlices.
-_NAMES: Final = f"{_SLICES} -o 'jsonpath={{..targetRef.name}}'"
+#: The pods of a Service, by the names in its EndpointSlices: a shell inserts them.
+_NAMES: Final = f"$({_SLICES} -o 'jsonpath={{..targetRef.name}}')"
+_DESCRIBE_PODS: Final = f"kubectl describe pods -n {{namespace}} {_NAMES}"
+_LOGS: Final = f"for pod in {_NAMES}; do kubectl logs -n {{namespace}} $pod --tail=20; done"
+#: Without an address, no EndpointSlice lists a pod. A quota or a webhook lets no pod begin.
+_PENDING: Final = "kubectl get pods -n {namespace} --field-selector=status.phase=Pending"
+_NOT_CREATED: Final = "kubectl get events -n {namespace} --field-selector=reason=FailedCreate"
 #: Shows the readiness of each container of a pod; `kubectl get pods` shows only their number.
 _CONTAINERS: Final = (
     "custom-columns=POD:.metadata.name,IP:.status.podIP,"
@@ -142,7 +147,7 @@ TABLE: Final[tuple[Row, ...]] = (
         in_folder="If nothing scales this revision, add its pod to an Endpoints object of the "
         "private Service, in the folder {folder}",
         service_meaning="Kubernetes lists no pod of this Service.",
-        service_commands=(_SLICES, _SERVICE),
+        service_commands=(_PENDING, _NOT_CREATED, _SERVICE),
         service_in_folder="If nothing scales this Service, add its pod to an EndpointSlice of the "
         "Service, in the folder {folder}",
     ),
@@ -161,7 +166,7 @@ TABLE: Final[tuple[Row, ...]] = (
         "address and pass the probe. If Kubernetes' readiness counts, list its address under "
         "addresses, not notReadyAddresses, in the Endpoints objects in the folder {folder}",
         service_meaning="Kubernetes lists pods of this Service, but none is usable yet.",
-        service_commands=(f"{_SLICES} -o yaml", _NAMES),
+        service_commands=(_DESCRIBE_PODS,),
         service_in_folder="Read the last error in the table of pods. Each program must listen at "
         "its address and pass the probe. If Kubernetes' readiness counts, set the condition ready "
         "to true in the EndpointSlices, in the folder {folder}",
@@ -175,9 +180,10 @@ TABLE: Final[tuple[Row, ...]] = (
         commands=(f"kubectl logs {_PODS} -c queue-proxy",),
         in_folder="Read the last error in the table of pods. The Endpoints objects list the "
         "addresses, in the folder {folder}",
-        service_advice="Compare the probe with the last error in the table of pods. The annotation "
+        service_advice="Compare the probe with the last error in the table of pods. If connections "
+        "are refused, the application does not listen on the Service's targetPort. The annotation "
         "activator.dev/probe chooses another probe.",
-        service_commands=(_NAMES,),
+        service_commands=(_DESCRIBE_PODS,),
         service_in_folder="Compare the probe with the last error in the table of pods. The "
         "EndpointSlices list the addresses, in the folder {folder}",
     ),
@@ -191,7 +197,7 @@ TABLE: Final[tuple[Row, ...]] = (
         in_folder="Read the log of the program at these addresses. The Endpoints objects list "
         "them, in the folder {folder}",
         service_advice="Find out why the application fails: read the logs of its pods.",
-        service_commands=(_NAMES,),
+        service_commands=(_LOGS,),
         service_in_folder="Read the log of the program at these addresses. The EndpointSlices list "
         "them, in the folder {folder}",
     ),
@@ -339,8 +345,12 @@ TABLE: Final[tuple[Row, ...]] = (
 #: The same rows by their reason.
 ROWS: Final = {row.reason: row for row in TABLE}
 
-#: Reasons of each cold start, however healthy.
-OF_STARTS: Final = (Reason.NO_ENDPOINTS.value, Reason.PODS_NOT_READY.value)
+#: Reasons of each cold start, however healthy. Kubernetes lists a pod without a readiness probe as
+#: ready at once, so the activator's probes of it fail until the application listens.
+OF_STARTS: Final = (
+    *(Reason.NO_ENDPOINTS.value, Reason.PODS_NOT_READY.value),
+    Reason.PROBE_FAILING.value,
+)
 #: Advice while a start takes no longer than usual.
 STARTING: Final = "Nothing yet: a pod is starting."
 #: Advice instead of that of ``no-endpoints`` while no request waits: zero pods are no fault.

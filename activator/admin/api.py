@@ -199,6 +199,7 @@ def _route(route: Route) -> RouteView | None:
         "hosts": list(route.hosts),
         "port": route.port or None,
         "reconnect": route.reconnect,
+        "podsService": route.pods,
     }
 
 

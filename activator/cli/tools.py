@@ -9,7 +9,7 @@ import click
 
 from activator.cli.help import Command
 from activator.cli.statuses import OK
-from activator.pages import LIST, pages
+from activator.pages import LIST, SCALER, pages
 
 
 @click.command("version", cls=Command, epilog="\b\nExit status:\n    0  shown\n")
@@ -34,19 +34,21 @@ def version() -> int:
 def reason(name: str) -> int:
     """Print the page of a reason or of an alert, in Markdown. Without NAME, list all reasons.
 
-    Responses have a reason in Activator-Reason, and `activator explain` shows it. The admin port
-    of a running activator has the same pages at /reasons/NAME.
+    Responses have a reason in Activator-Reason, and `activator explain` shows it. Events of a
+    Service have the reasons of the scaler. The admin port of a running activator has the same pages
+    at /reasons/NAME.
 
     \b
     Examples:
       activator reason no-endpoints
+      activator reason two-owners
       activator reason ActivatorColdStartsFail
     """
     if name not in pages():
         near = "".join(f"; did you mean {each}?" for each in get_close_matches(name, pages(), 1))
         raise click.UsageError(
-            f"{name!r} is unknown{near}\n`activator reason` lists all reasons of the activator. "
-            "docs/how-to/why-is-my-service-not-scaled.md has those of the scaler."
+            f"{name!r} is unknown{near}\n`activator reason` lists all reasons of the activator, "
+            f"and `activator reason {SCALER}` those of the scaler."
         )
     click.echo(pages()[name].rstrip())
     return OK

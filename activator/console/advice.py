@@ -13,7 +13,7 @@ from typing import Final
 
 from throttler.reason import TABLE
 
-_PLACEHOLDER: Final = re.compile(r"\{(namespace|name|folder)\}")
+_PLACEHOLDER: Final = re.compile(r"\{(namespace|name|pods|folder)\}")
 _ROWS: Final = {row.reason.value: row for row in TABLE}
 
 
@@ -27,18 +27,26 @@ def meaning(reason: str, *, is_service: bool = False) -> str:
 
 
 def what_to_do(
-    reason: str, namespace: str, name: str, folder: str = "", *, is_service: bool = False
+    reason: str,
+    namespace: str,
+    name: str,
+    folder: str = "",
+    *,
+    pods: str = "",
+    is_service: bool = False,
 ) -> list[str]:
     """Return the first steps, in lines; none for an unknown word.
 
     Arguments:
         is_service: whether the name is that of a plain Service.
         folder: the folder that the objects come from; empty for a cluster.
+        pods: the Service whose EndpointSlices list the pods; empty for the plain Service itself.
     """
     if reason not in _ROWS:
         return []
     row = _ROWS[reason]
-    words = {"namespace": quote(namespace), "name": quote(name), "folder": folder}  # for a shell
+    words = {"namespace": quote(namespace), "name": quote(name)}  # for a shell
+    words |= {"pods": quote(pods or name), "folder": folder}
     if folder and (step := row.folder_step(is_service=is_service)):
         return [_filled(step, words)]
     sentence, commands = row.steps(is_service=is_service)

@@ -90,6 +90,8 @@ class Admin:
         except httpx.TimeoutException:
             raise NoResponse(_no_response(url, f"no response within {READ_TIMEOUT:g} s")) from None
         except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
+            if str(error).startswith(_CLOSED):
+                raise NoResponse(_no_response(url, _POD_GONE)) from None
             raise _unexpected(url, f"it does not speak HTTP/1.1: {error}") from None
         except (httpx.TransportError, httpx.InvalidURL) as error:
             why = _ERRNO.sub("", str(error)) or type(error).__name__
@@ -98,6 +100,12 @@ class Admin:
 
 #: Prefix of errors of the operating system.
 _ERRNO: Final = re.compile(r"^\[Errno -?[0-9]+\] ")
+#: How httpx names a server that closes the connection before a byte of the response.
+_CLOSED: Final = "Server disconnected"
+_POD_GONE: Final = (
+    "the server closed the connection without a response, as `kubectl port-forward` does when its "
+    "pod is gone"
+)
 _ACCEPT: Final = {"Accept": "application/json"}
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from activator.console import advice, explain_pods, explain_policies, status
 from activator.console.responses import Node
-from activator.console.scaler import NOT_SCALED, Scaled
+from activator.console.scaler import FIRST_START, NOT_SCALED, Scaled
 from activator.console.screen import Fact, Page
 from activator.console.staleness import state_of
 from throttler.reason import AT_ZERO, DELETED, DELETED_SERVICE, OF_STARTS, STARTING, Reason
@@ -21,8 +21,6 @@ from throttler.reason import AT_ZERO, DELETED, DELETED_SERVICE, OF_STARTS, START
 LISTED_HOSTS: Final = 5
 #: Maximum of objects without effect on the page.
 LISTED_WARNINGS: Final = 5
-#: Seconds of a start that is not late, while none has ended before.
-FIRST_START: Final = 30.0
 _NO_SCALER: Final = Reason.SCALER_UNREACHABLE.value
 _LISTS_PODS: Final = ("Endpoints", "EndpointSlice")
 #: Reasons of warnings about a Service that do not keep pods from use.
@@ -49,13 +47,14 @@ def page(one: Node, activator: Node | None = None, scaled: Scaled = NOT_SCALED) 
     wrong = _wrong(one, activator)
     own = next((each.text("reason") for each in wrong if "reason" in each), "")
     cause = (own or scaled.cause) if waits else ""
-    facts = tuple(_facts(one, _folder(activator), cause, wrong))
+    starts = scaled.starts and one.text("nextReason", "") in OF_STARTS and not _failed(one)
+    facts = tuple(_facts(one, _folder(activator), cause, wrong, starts))
     comes_first = (cause and not own) or _NO_SCALER in (
         one.text("reason", ""),
         one.text("nextReason", ""),
     )
     facts = (*scaled.facts, *facts, *known) if comes_first else (*facts, *scaled.facts, *known)
-    head = _headline(one, cause)
+    head = _headline(one, cause, starts)
     return tuple(part for part in (head, facts, *explain_pods.parts(one)) if part)
 
 
@@ -70,7 +69,7 @@ def _wrong(one: Node, activator: Node | None) -> list[Node]:
     ]
 
 
-def _headline(one: Node, cause: str) -> str:
+def _headline(one: Node, cause: str, starts: bool) -> str:
     name = f"{one.text('namespace')}/{one.text('name')}"
     if status.is_service(one):
         name = f"Service {name}"
@@ -83,7 +82,8 @@ def _headline(one: Node, cause: str) -> str:
         return f"{name}: deleted; no request waits, a new one would get 404"
     if "nextReason" in one:
         reason = one.text("nextReason")
-        state = cause or _starting(one, reason) or f"a new one would, {reason}"
+        would = "a pod is starting" if starts else f"a new one would, {reason}"
+        state = cause or _starting(one, reason) or would
         return f"{name}: no request waits, {state}"
     would = ", a new one would" if status.capacity(one) == "0" else ""
     return f"{name}: no request waits{would}"
@@ -93,13 +93,15 @@ def _starting(one: Node, reason: str, *, late: bool = True) -> str:
     """Return how far a start is; empty if none is in progress, or if pods have another problem.
 
     Arguments:
-        late: whether to describe a start that takes longer than usual, too.
+        late: whether to describe a start that takes longer than usual, too. After a failed start
+            each one is late while no usual time is known.
     """
     forecast = one.node("forecast") if reason in OF_STARTS and not status.deleted(one) else None
     if forecast is None or "startingSeconds" not in forecast:
         return ""
     took, usual = forecast.number("startingSeconds"), forecast.number("startSeconds", default=0.0)
-    if took <= (usual or FIRST_START):
+    first = 0.0 if _failed(one) else FIRST_START
+    if took <= (usual or first):
         return f"starting, {took:.1f}{f' of about {usual:.3g}' if usual else ''} s"
     usually = f", longer than the usual {usual:.3g} s" if usual else ""
     return f"starting for {took:.1f} s{usually}; {reason}" if late else ""
@@ -111,10 +113,10 @@ def _folder(activator: Node | None) -> str:
     return folder.text("folder", default="") if folder is not None else ""
 
 
-def _facts(one: Node, folder: str, cause: str, wrong: list[Node]) -> Iterator[Fact]:
+def _facts(one: Node, folder: str, cause: str, wrong: list[Node], starts: bool) -> Iterator[Fact]:
     if "reason" in one or "nextReason" in one:
-        yield from _reason(one, folder, cause, wrong)
-    if failed := one.whole("failedStarts", default=0):
+        yield from _reason(one, folder, cause, wrong, starts)
+    if failed := _failed(one):
         yield Fact("Failed starts", tuple(_failed_starts(one, failed)))
     if (probe := one.node("probe")) is not None and "why" in probe:
         yield Fact("Probe", (_probe(probe), probe.text("why")))
@@ -140,15 +142,21 @@ def _facts(one: Node, folder: str, cause: str, wrong: list[Node]) -> Iterator[Fa
         yield from _forecast(forecast)
 
 
-def _reason(one: Node, folder: str, cause: str, wrong: list[Node]) -> Iterator[Fact]:
-    """Yield why requests wait, or why a new one would."""
+def _reason(one: Node, folder: str, cause: str, wrong: list[Node], starts: bool) -> Iterator[Fact]:
+    """Yield why requests wait, or why a new one would.
+
+    Arguments:
+        starts: whether the scaler began a start a moment ago, for another activator.
+    """
     field = "reason" if "reason" in one else "nextReason"
     reason, detail = one.text(field), one.text(f"{field}Detail", default="")
     is_service = status.is_service(one)
     why = advice.meaning(reason, is_service=is_service) or reason
     yield Fact("Reason", (f"{why} ({detail})" if detail else why,))
     names = one.text("namespace"), one.text("name")
-    todo = advice.what_to_do(reason, *names, folder, is_service=is_service)
+    route = one.node("route")
+    pods = route.text("podsService", default="") if route is not None else ""
+    todo = advice.what_to_do(reason, *names, folder, pods=pods, is_service=is_service)
     if status.deleted(one):
         todo = [DELETED_SERVICE if is_service else DELETED]
     elif reason == Reason.NO_ENDPOINTS.value and wrong:
@@ -158,13 +166,13 @@ def _reason(one: Node, folder: str, cause: str, wrong: list[Node]) -> Iterator[F
         todo = [
             "Correct that first. The Events of the Service, or the scaler's page, have the remedy."
         ]
-    elif _starting(one, reason, late=False):
+    elif starts or (_starting(one, reason, late=False) and not _failed(one)):
         todo = [STARTING]
     elif field == "nextReason" and reason == Reason.NO_ENDPOINTS.value and not folder:
-        todo = todo if one.whole("failedStarts", default=0) else [AT_ZERO]
+        todo = todo if _failed(one) else [AT_ZERO]
     if todo:
         yield Fact("What to do", tuple(todo))
-    yield Fact("Read on", (advice.page_of(reason),))
+    yield Fact("Read on", (advice.page_of(cause if cause and not wrong else reason),))
 
 
 def warning(each: Node) -> str:
@@ -172,6 +180,11 @@ def warning(each: Node) -> str:
     reason = f"{each.text('reason')}: " if "reason" in each else ""
     name = f"{each.text('kind')} {each.text('namespace')}/{each.text('name')}"
     return f"{name}: {reason}{each.text('warning')}"
+
+
+def _failed(one: Node) -> int:
+    """Return how many cold starts failed since the last one that succeeded."""
+    return one.whole("failedStarts", default=0)
 
 
 def _failed_starts(one: Node, count: int) -> Iterator[str]:

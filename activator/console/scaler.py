@@ -7,6 +7,7 @@ the scaler the page says how to reach it. Must not import any part of the server
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
@@ -14,6 +15,8 @@ from activator.console.client import Admin, NoResponse, NotKnown, Refused
 from activator.console.responses import Node, UnexpectedResponse, parse
 from activator.console.screen import Fact
 
+#: Seconds of a start that is not late, while none has ended before.
+FIRST_START: Final = 30.0
 _SERVICES: Final = "/api/v1/services"
 
 
@@ -22,10 +25,12 @@ class Scaled(NamedTuple):
 
     Attributes:
         cause: the reason why no pod can start; empty if nothing is known to prevent it.
+        starts: whether a start began a moment ago. The request may be in another activator.
     """
 
     facts: tuple[Fact, ...] = ()
     cause: str = ""
+    starts: bool = False
 
 
 #: The scaler was not asked.
@@ -44,7 +49,8 @@ def ask(url: str, namespace: str, name: str, activator: Node | None = None) -> S
         # The scaler accepts no other name, so that no web page can read it; see OwnHosts.
         with Admin(url, host="localhost") as scaler:
             service = parse(scaler.get(path))
-            return Scaled(tuple(facts(service)), service.text("cause", default=""))
+            cause = service.text("cause", default="")
+            return Scaled(tuple(facts(service)), cause, _starts(service))
     except NotKnown:
         lines: tuple[str, ...] = (f"the scaler at {url} knows no such Service",)
     except Refused as error:  # a follower, which names the leader
@@ -78,11 +84,21 @@ def facts(service: Node) -> Iterator[Fact]:
     yield Fact("Scaler", (_state(service), *_why(service)))
     if (change := service.node("lastChange")) is not None:
         before, after = change.whole("before"), change.whole("after")
-        text = f"{change.text('at')}: {before} → {after} replicas; {change.text('sentence')}"
+        count = f"{before} → {_counted(after)}"
+        text = f"{change.text('at')}: {count}; {change.text('sentence')}"
         yield Fact("Last change", (text,))
     findings = service.nodes("findings", required=False)
     if findings:
         yield Fact("Findings", tuple(f"{_reason(each)}{each.text('note')}" for each in findings))
+
+
+def _starts(service: Node) -> bool:
+    """Return whether the first replica was requested a moment ago, and no pod is ready yet."""
+    change = service.node("lastChange")
+    if change is None or change.whole("before") or service.text("phase", default="") != "starting":
+        return False
+    ago = datetime.now(UTC) - datetime.fromisoformat(change.text("at"))
+    return ago.total_seconds() <= FIRST_START
 
 
 def _state(service: Node) -> str:
@@ -90,10 +106,15 @@ def _state(service: Node) -> str:
     count = "replicas unknown"
     if replicas is not None and "present" in replicas:
         wanted = f", {replicas.whole('wanted')} wanted" if "wanted" in replicas else ""
-        count = f"{replicas.whole('present')} replicas{wanted}, {replicas.whole('ready')} ready"
+        present = _counted(replicas.whole("present"))
+        count = f"{present}{wanted}, {replicas.whole('ready')} ready"
     target = service.text("target", default="no workload")
     phase = f"{service.text('phase')}: " if "phase" in service else ""
     return f"{phase}{count}; {target}, owner {service.text('owner')}"
+
+
+def _counted(replicas: int) -> str:
+    return f"{replicas} replica{'s' * (replicas != 1)}"
 
 
 def _why(service: Node) -> Iterator[str]:

@@ -131,7 +131,9 @@ def _state(one: Node, pods: Sequence[Node]) -> str:
     if out := _out(pods):
         return f"{out} (no request waits)"
     failed = one.whole("failedStarts", default=0)
-    state = "starting" if pods else "scaled-to-zero"
+    forecast = one.node("forecast")
+    starts = pods or (forecast is not None and "startingSeconds" in forecast)
+    state = "starting" if starts else "scaled-to-zero"
     return f"{state}, {failed} failed start{'s' * (failed > 1)}" if failed else state
 
 

@@ -5,17 +5,32 @@ The folders beside this file are those of docs/, by symbolic links; a wheel has 
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
-#: The page that lists all reasons.
+#: The page that lists all reasons of the activator, and the one that lists those of the scaler.
 LIST: Final = "README"
+SCALER: Final = "why-is-my-service-not-scaled"
+#: A row of the scaler's tables: the reason, its meaning, and what to do, or when it ends.
+_ROW: Final = re.compile(r"^\| `([a-z-]+)` \| (.+) \| (.+) \|$", re.MULTILINE)
 
 
 @cache
 def pages() -> dict[str, str]:
     """Return the pages in Markdown, by the word of a reason or the name of an alert."""
-    folders = (files(__name__) / name for name in ("runbooks", "reasons"))
+    folders = (files(__name__) / name for name in ("runbooks", "scaler", "reasons"))
     found = [page for folder in folders for page in folder.iterdir()]
-    return {page.name.removesuffix(".md"): page.read_text("utf-8") for page in found}
+    named = {page.name.removesuffix(".md"): page.read_text("utf-8") for page in found}
+    return dict(map(_page, _ROW.findall(named[SCALER]))) | named
+
+
+def _page(row: tuple[str, str, str]) -> tuple[str, str]:
+    """Return a reason of the scaler and its page."""
+    word, meaning, do = row
+    about = f"A reason of the scaler: {meaning}."
+    return (
+        word,
+        f"# {word}\n\n{about}\n\n## What to do, or when it ends\n\n{do[0].upper()}{do[1:]}.\n",
+    )

@@ -156,4 +156,4 @@ def route_of(
     for other in names_of_others(hosts, str(revision_id(service.key)), cluster_domain):
         del hosts[other]
     reconnect = bool(port) and all(each.is_empty for each in allotments)
-    return Route(service.created, tuple(hosts), port, reconnect)
+    return Route(service.created, tuple(hosts), port, reconnect, service.pods.name)

@@ -342,7 +342,7 @@ def test_ctrl_c_ends_a_watch_quietly_with_130(words, capsys, monkeypatch):
     assert captured.err.strip() == ""
 
 
-@pytest.mark.parametrize("name", ["no-endpoints", "ActivatorColdStartsFail"])
+@pytest.mark.parametrize("name", ["no-endpoints", "two-owners", "ActivatorColdStartsFail"])
 def test_the_page_of_a_reason_or_an_alert_is_printed(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -361,7 +361,8 @@ def test_without_a_name_all_reasons_are_listed(capsys: pytest.CaptureFixture[str
     ("name", "hint"),
     [
         ("pods-not-redy", "did you mean pods-not-ready?"),
-        ("two-owners", "why-is-my-service-not-scaled.md has those of the scaler"),
+        ("two-owner", "did you mean two-owners?"),
+        ("nothing", "`activator reason why-is-my-service-not-scaled` those of the scaler"),
     ],
 )
 def test_an_unknown_reason_has_a_hint(

@@ -68,6 +68,7 @@ def test_a_pure_wheel_is_for_any_python(project, tmp_path):
     pages = {page.name for page in (ROOT / "docs" / "reasons").glob("*.md")}
     assert {f"activator/pages/reasons/{page}" for page in pages} <= set(names)
     assert "activator/pages/runbooks/ActivatorNotReady.md" in names
+    assert "activator/pages/scaler/why-is-my-service-not-scaled.md" in names
 
 
 def test_a_source_distribution_holds_what_builds_it(project, tmp_path):

@@ -166,6 +166,7 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         (f"stateOf({view()})", "scaled to zero"),
         (f"stateOf({view(pods=[pod(usable=False, state='probing')])})", "starting"),
         # Ready for Kubernetes, but ejected: the next request would wait.
+        (f"stateOf({view(forecast=STARTS, failedStarts=1)})", "starting, cold starts failed"),
         (f"stateOf({view(pods=[OUT])})", "probe-failing (no request waits)"),
         (f"stateOf({view(pods=[OUT, pod()])})", "ready"),
         (f"stateOf({view(deleted=True, inFlight=1)})", "deleted"),
@@ -256,13 +257,19 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("readiness('probe')", "it passes the activator's probe"),
         ("readiness('no-probe')", "Kubernetes lists it as ready; the activator does not probe"),
         (f"whatToDo('pods-not-ready', {view(kind='service')}, null)[1].text",
-         "kubectl get endpointslices -n default -l kubernetes.io/service-name=a -o yaml"),
+         "kubectl describe pods -n default $(kubectl get endpointslices -n default "
+         "-l kubernetes.io/service-name=a -o 'jsonpath={..targetRef.name}')"),
+        (f"whatToDo('probe-failing', {view(kind='service', route={'podsService': 'a-pods'})}, "
+         f"null)[1].text.includes('service-name=a-pods ')", True),
         (f"whatToDo('no-endpoints', {view(kind='service')}, '/srv')[0].text.slice(-48)",
          "to an EndpointSlice of the Service, in the folder /srv"[-48:]),
         (f"whatToDo('no-endpoints', {view(kind='service', deleted=True)}, null)[0].text",
          DELETED_SERVICE),
         (f"whatToDo('pods-not-ready', {view(reason='pods-not-ready', forecast=STARTS)}, null)",
          [{"text": STARTING, "command": False}]),
+        (f"whatToDo('pods-not-ready', "
+         f"{view(reason='pods-not-ready', forecast=STARTS, failedStarts=1)}, null)[0].text !== "
+         f"{json.dumps(STARTING)}", True),
         (f"whatToDo('no-endpoints', {view(nextReason='no-endpoints')}, null)",
          [{"text": AT_ZERO, "command": False}]),
         (f"whatToDo('no-endpoints', {view(failedStarts=1)}, null).length", 2),

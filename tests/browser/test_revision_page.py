@@ -109,7 +109,7 @@ async def test_why_a_request_failed_is_told_at_once(site: Site, open_page: Open)
         await expect(section(page, "Events")).to_contain_text("1 request failed: 504")
         await page.goto(site.url)
         row = page.locator(f'[data-revision="{app.key}"]')
-        await expect(row).to_contain_text("last 504 no-endpoints; present state: scaled to zero")
+        await expect(row).to_contain_text("last 504 no-endpoints; present state: starting")
 
 
 async def test_the_last_minutes_are_a_chart_a_sentence_and_a_table(

@@ -75,6 +75,7 @@
  * @property {import("./revision.js").QueueOrder | null} [queueOrder]
  * @property {{agent: string, requestsPerMinute: number}[]} [keptAwakeBy]
  * @property {Record<string, any> | null} [wakeRules]
+ * @property {{podsService?: string} | null} [route]
  * @property {{url: string, always: boolean} | null} [authorization]
  * @property {{modes: string[], queuedByMode: Record<string, number>, leaseSeconds: number} | null}
  *   [whileWaiting]
@@ -212,7 +213,8 @@ export function stateOf(view) {
   if (view.clusterIP?.usable) return "serving by ClusterIP";
   if (view.pods.some((pod) => pod.usable)) return view.inFlight ? "serving" : "ready";
   if (trouble(view)) return `${trouble(view)} (no request waits)`;
-  const state = view.pods.some((pod) => pod.state !== "gone") ? "starting" : "scaled to zero";
+  const starts = (view.forecast?.startingSeconds ?? null) !== null || view.pods.some((pod) => pod.state !== "gone");
+  const state = starts ? "starting" : "scaled to zero";
   return view.failedStarts ? `${state}, cold starts failed` : state;
 }
 

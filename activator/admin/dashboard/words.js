@@ -65,7 +65,10 @@ export function whatToDo(reason, view, folder) {
   const steps = row[kind];
   // Names of Kubernetes objects have no characters with a special meaning in a shell.
   const commands = steps.commands.map((command) =>
-    command.replaceAll("{namespace}", () => view.namespace).replaceAll("{name}", () => view.name),
+    command
+      .replaceAll("{namespace}", () => view.namespace)
+      .replaceAll("{name}", () => view.name)
+      .replaceAll("{pods}", () => view.route?.podsService ?? view.name),
   );
   return [
     { text: steps.advice, command: false },
@@ -73,10 +76,10 @@ export function whatToDo(reason, view, folder) {
   ];
 }
 
-/** @param {RevisionView} view @returns {boolean} whether a start is not late (as in activator/console/explain.py) */
-export function startsNormally({ forecast, reason, nextReason }) {
+/** @param {RevisionView} view @returns {boolean} whether a start is not late, and none failed before (as in activator/console/explain.py) */
+export function startsNormally({ failedStarts: n, forecast, reason, nextReason }) {
   const took = forecast?.startingSeconds;
-  return known(took) && OF_STARTS.includes(reason ?? nextReason) && took <= (forecast?.startSeconds || 30);
+  return !n && known(took) && OF_STARTS.includes(reason ?? nextReason) && took <= (forecast?.startSeconds || 30);
 }
 
 /** @param {RevisionView} view @param {number} later seconds since the response @returns {string} the start in progress */

@@ -248,6 +248,10 @@ class RouteView(TypedDict):
         bool,
         says("whether new connections reach the pods, so that clients of the port reconnect"),
     ]
+    podsService: Annotated[
+        str,
+        says("the Service whose EndpointSlices list its pods; another one with route `front`"),
+    ]
 
 
 class RevisionDetailView(RevisionView, ProfileView):

@@ -135,7 +135,7 @@ def service(
         sentence=RULES[why] if why else None,
         reason=reason or None,
         detail=detail,
-        cause=next((word for word in words if word not in reasons.HARMLESS), None),
+        cause=next((word for word in words if word in reasons.CAUSES), None),
         load=_load(name, loads, now),
         last_change=_change(record),
         findings=[

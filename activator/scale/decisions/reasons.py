@@ -40,12 +40,15 @@ QUIET: Final = frozenset(
     {"", REPLICAS_UNKNOWN, Hold.CLOSING.value, Hold.RETRY.value, Hold.NEW_LEADER.value}
 )
 
-#: Reasons that keep no pod from starting.
-HARMLESS: Final = QUIET | {
-    *(Hold.STALE.value, Hold.LOAD_UNKNOWN.value, Hold.NO_SLICE.value),
-    *(Reason.SERVICE_WARNING.value, Reason.TAKEOVER_CANNOT_LIMIT.value, Reason.PORT_CONFLICT.value),
-    *(Reason.LOAD_UNSEEN.value, Reason.NODE_WITHOUT_ACTIVATOR.value),
-}
+#: Reasons that keep pods from starting. With each other one, the first request starts a pod.
+CAUSES: Final = frozenset(
+    {
+        *(SERVICE_REFUSED, Reason.WRONG_PODS_SERVICE.value, Reason.REPLICAS_RESET.value),
+        *(TargetProblem.NONE.value, TargetProblem.SEVERAL.value, TargetProblem.UNKNOWN_KIND.value),
+        *(Problem.CONFLICT.value, Problem.FORBIDDEN.value, Problem.MISSING.value),
+        *(Problem.REFUSED.value, Problem.UNAVAILABLE.value, Hold.PAUSED.value),
+    }
+)
 
 
 def two_owners(other: str) -> str:

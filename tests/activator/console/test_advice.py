@@ -44,6 +44,28 @@ def test_pods_that_are_not_ready_are_shown_container_by_container():
     }
 
 
+@pytest.mark.parametrize(
+    ("reason", "commands"),
+    [
+        ("no-endpoints", ["pods --field-selector=status.phase=Pending", "reason=FailedCreate"]),
+        ("pods-not-ready", ["kubectl describe pods -n shop $("]),
+        ("probe-failing", ["kubectl describe pods -n shop $("]),
+        ("bad-answers", ["do kubectl logs -n shop $pod"]),
+    ],
+)
+def test_the_advice_about_a_plain_service_shows_what_its_pods_lack(reason, commands):
+    """The names of pods alone do not say why a pod does not start."""
+    told = "\n".join(what_to_do(reason, "shop", "cart", is_service=True))
+    for command in commands:
+        assert command.replace("pods --field", "pods -n shop --field") in told
+    assert ("kubernetes.io/service-name=cart" in told) == ("$(" in told)
+
+
+def test_the_pods_of_a_front_are_those_of_its_pods_service():
+    told = what_to_do("pods-not-ready", "shop", "cart", pods="cart-pods", is_service=True)
+    assert "kubernetes.io/service-name=cart-pods " in told[-1]
+
+
 def test_the_meaning_for_a_plain_service_names_no_revision() -> None:
     for row in TABLE:
         if row.reason is not Reason.AUTOSCALER_UNREACHABLE:  # of a Revision alone

@@ -36,6 +36,11 @@ def test_it_asks_the_admin_api(url):
         (httpx.ReadError(""), NoResponse, "ReadError"),
         (httpx.ReadTimeout(""), NoResponse, "no response within 5 s"),
         (httpx.RemoteProtocolError("bad"), UnexpectedResponse, "does not speak HTTP/1.1: bad"),
+        (
+            httpx.RemoteProtocolError("Server disconnected without sending a response."),
+            NoResponse,
+            "as `kubectl port-forward` does when its pod is gone.\n",
+        ),
     ],
 )
 def test_failures_say_what_was_tried(error, raised, says):

@@ -162,6 +162,54 @@ def test_failed_starts_are_shown_after_their_clients_have_left(world):
     assert not [line for line in lines if line.startswith("Failed starts")]
 
 
+@pytest.mark.parametrize("usual", [None, 2.0])
+async def test_after_a_failed_start_the_next_one_has_advice_at_once(world, usual):
+    throttler = world.revision(kind=RevisionKind.SERVICE)
+    if usual is not None:
+        throttler.forecast.starts.add(usual)
+    cold_start = world.driver.cold_starts.join(throttler, {}, world.clock.now)
+    ticket = world.request(throttler)
+    world.pods(throttler, not_ready=(POD,))
+    world.clock.now += 1.5
+    lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+    assert "What to do  Nothing yet: a pod is starting." in lines
+    world.driver.cold_starts.request_ended(cold_start, "timed-out", world.clock.now)
+    lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+    starts = "starting for 1.5 s; pods-not-ready" if usual is None else "starting, 1.5 of about 2 s"
+    assert lines[0].endswith(f"1 request waits, {starts}")
+    assert any("kubectl" in line for line in lines)
+    assert not any("Nothing yet" in line for line in lines)
+    throttler.cancel(ticket, world.clock.now)
+    world.driver.close()
+
+
+async def test_a_start_for_a_request_in_another_activator_has_no_advice_for_failures(world):
+    throttler = service(world)
+    for pods in ((), (POD,)):
+        world.pods(throttler, not_ready=pods)
+        answer = parse(json.dumps(detail_view(throttler, world.driver.cold_starts, 0.0)))
+        lines = plain(explain.page(answer, None, scaler.Scaled(starts=True))).splitlines()
+        assert lines[0] == "Service default/hello: no request waits, a pod is starting"
+        assert "What to do  Nothing yet: a pod is starting." in lines
+        lines = plain(explain.page(answer, None, scaler.Scaled())).splitlines()
+        assert "a new one would" in lines[0]
+    world.driver.close()
+
+
+async def test_a_starting_pod_that_kubernetes_lists_as_ready_at_once_is_no_failure(world):
+    """Without a readiness probe, Kubernetes lists a pod as ready before it listens."""
+    throttler = world.revision(kind=RevisionKind.SERVICE)
+    ticket = world.request(throttler)
+    (pod,) = world.pods(throttler, POD)
+    world.driver.probe_failed(pod, pod.epoch, "connection refused")
+    world.clock.now += 1.5
+    lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+    assert lines[0] == "Service default/hello: 1 request waits, starting, 1.5 s"
+    assert "What to do  Nothing yet: a pod is starting." in lines
+    throttler.cancel(ticket, world.clock.now)
+    world.driver.close()
+
+
 def test_what_keeps_pods_from_starting_comes_before_a_generic_reason(world):
     forbidden = (Fact("Scaler", ("asleep", "scale-forbidden: the role lacks a rule")),)
     throttler = service(world)
@@ -180,6 +228,8 @@ def test_what_keeps_pods_from_starting_comes_before_a_generic_reason(world):
         assert lines[2].startswith("Scaler" if scaled.cause else "Reason")
         todo = [line for line in lines if line.startswith("What to do  Correct ")]
         assert bool(todo) == bool(cause)
+        about = scaled.cause or "no-endpoints"
+        assert any(line.endswith(f"activator reason {about}") for line in lines)
         assert (
             not warnings
             or not cause
@@ -359,7 +409,7 @@ async def test_a_service_has_no_advice_of_knative(world):
     world.request(throttler)
     world.clock.now += 60.0
     text = "\n".join(shown(view(world, throttler)))
-    assert "kubectl get endpointslices -n default -l kubernetes.io/service-name=hello" in text
+    assert "kubectl describe service -n default hello" in text
     assert "knative" not in text
     world.driver.delete_revision(throttler.revision.id)
     assert "Apply the Service again" in "\n".join(shown(view(world, throttler)))
@@ -385,6 +435,17 @@ def test_a_service_has_its_hosts_and_its_port(world):
     lines = shown(view(world, service(world), route=route))
     assert "Hosts      h0, h1, h2, h3, h4 and 2 more" in lines
     assert "Port       10000, new connections reach the pods" in lines
+
+
+async def test_the_commands_about_pods_of_a_front_name_its_pods_service(world):
+    throttler = service(world)
+    world.pods(throttler, not_ready=(POD,))
+    ticket = world.request(throttler)
+    route = {"hosts": [], "port": 10_000, "reconnect": False, "podsService": "hello-pods"}
+    lines = shown(view(world, throttler, route=route))
+    assert any("kubernetes.io/service-name=hello-pods " in line for line in lines)
+    throttler.cancel(ticket, world.clock.now)
+    world.driver.close()
 
 
 def test_problems_of_a_service_have_their_reason(world):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -37,7 +38,7 @@ def shown(**changes) -> list[str]:
 
 def test_a_service_that_is_scaled():
     assert shown() == [
-        "Scaler  serving: 1 replicas, 2 wanted, 0 ready; Deployment/hello, owner self",
+        "Scaler  serving: 1 replica, 2 wanted, 0 ready; Deployment/hello, owner self",
         "        The load asks for it",
     ]
 
@@ -58,8 +59,25 @@ def test_the_last_change_and_the_findings():
     change = {"at": "2026-01-01T00:00:00.000+00:00", "before": 0, "after": 1, "sentence": "Why"}
     finding = {"reason": "two-owners", "note": "the HPA hello scales it too"}
     lines = shown(lastChange=change, findings=[finding])
-    assert "Last change  2026-01-01T00:00:00.000+00:00: 0 → 1 replicas; Why" in lines
+    assert "Last change  2026-01-01T00:00:00.000+00:00: 0 → 1 replica; Why" in lines
     assert "Findings     two-owners: the HPA hello scales it too" in lines
+
+
+@respx.mock
+@pytest.mark.parametrize(
+    ("phase", "before", "seconds", "starts"),
+    [
+        ("starting", 0, 3, True),
+        ("starting", 0, 120, False),
+        ("starting", 1, 3, False),
+        ("awake", 0, 3, False),
+    ],
+)
+def test_a_start_that_began_a_moment_ago_is_known(phase, before, seconds, starts):
+    at = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
+    change = {"at": at, "before": before, "after": 2, "sentence": "Why"}
+    respx.get(PATH).respond(json=SERVICE | {"phase": phase, "lastChange": change})
+    assert scaler.ask(URL, "shop", "hello").starts is starts
 
 
 @pytest.mark.parametrize("name", [field for field in SERVICE if field != "sentence"])
@@ -72,7 +90,7 @@ def test_the_fields_are_those_of_the_scaler(name):
 @pytest.mark.parametrize(
     ("response", "line"),
     [
-        ({"json": SERVICE}, "serving: 1 replicas"),
+        ({"json": SERVICE}, "serving: 1 replica"),
         (
             {"status_code": 404, "headers": {"Content-Type": "application/problem+json"}},
             f"the scaler at {URL} knows no such Service",

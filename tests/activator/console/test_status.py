@@ -93,6 +93,12 @@ def test_a_ready_pod_that_is_out_for_what_it_did_is_no_start(rule, listed, state
     assert row(reason=None, queued=0, pods=[out, pod()]).state == "serving"
 
 
+def test_a_start_without_a_listed_pod_is_a_start():
+    for forecast, state in (({}, "scaled-to-zero"), ({"startingSeconds": 3.0}, "starting")):
+        shown = row(reason=None, queued=0, pods=[], failedStarts=1, forecast=forecast)
+        assert shown.state == f"{state}, 1 failed start"
+
+
 def test_a_deleted_revision_whose_requests_run_says_so():
     assert row(reason=None, queued=0, deleted=True).state == "deleted"
 

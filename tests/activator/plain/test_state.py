@@ -220,14 +220,14 @@ def test_the_ready_activators_of_their_own_service_share_the_pods(world: World) 
 
 def test_the_allotted_port_is_followed(world: World) -> None:
     world.put(service_object({"route": "takeover"}), takeover_slice("10.1.0.1"))
-    assert world.routes[HELLO][2:] == (10_000, False)
+    assert world.routes[HELLO][2:4] == (10_000, False)
     world.put(takeover_slice(port="10001"))
-    assert world.routes[HELLO][2:] == (10_001, True)
+    assert world.routes[HELLO][2:4] == (10_001, True)
     world.put(takeover_slice(port="nonsense"))
-    assert world.routes[HELLO][2:] == (0, False)
+    assert world.routes[HELLO][2:4] == (0, False)
     world.put(takeover_slice())
     world.delete(takeover_slice())
-    assert world.routes[HELLO][2:] == (0, False)
+    assert world.routes[HELLO][2:4] == (0, False)
 
 
 def test_of_two_slices_with_one_port_the_older_has_it(world: World) -> None:
@@ -417,7 +417,8 @@ def test_a_front_finds_its_pods_and_its_workload_by_its_pods_service() -> None:
         assert world.revisions[HELLO].probe_why == (
             "This is the readiness probe of container app. Service hello-pods lists the pods."
         )
-        assert world.routes[HELLO][2:] == (10_000, False)
+        assert world.routes[HELLO][2:4] == (10_000, False)
+        assert world.routes[HELLO].pods == "hello-pods"
         assert world.reasons() == []
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from activator.pages import pages
 from activator.scale.decisions import reasons
 from activator.scale.decisions.findings import Reason
 from activator.scale.decisions.plan import Hold
@@ -35,3 +36,4 @@ def test_the_page_has_each_reason_and_no_other() -> None:
     known = {*reasons.SENTENCES, *(reason.value for reason in Reason)}
     assert len(tables) == 2
     assert sorted(words) == sorted(known)
+    assert known <= pages().keys()  # `activator reason NAME` prints each

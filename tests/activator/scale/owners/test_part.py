@@ -51,6 +51,7 @@ async def test_a_workload_of_another_component_is_not_scaled_down(
             assert kube.replicas() == 1
             view = await running.service()
             assert view["reason"] == "two-owners"
+            assert view["cause"] is None  # its first request starts a pod
             assert name in view["detail"]
             assert name in (await findings(running))["two-owners"]
             await kube.send("DELETE", path)
