@@ -351,6 +351,13 @@ OF_STARTS: Final = (
     *(Reason.NO_ENDPOINTS.value, Reason.PODS_NOT_READY.value),
     Reason.PROBE_FAILING.value,
 )
+#: Kinds of objects that list pods: a warning about one may be why there are none.
+LISTS_PODS: Final = ("Endpoints", "EndpointSlice")
+#: Reasons of warnings about a Service that do not keep pods from use.
+HARMLESS: Final = (
+    *("", "host-conflict", "port-conflict", "limited", "invalid"),
+    "takeover-cannot-limit",
+)
 #: Advice while a start takes no longer than usual.
 STARTING: Final = "Nothing yet: a pod is starting."
 #: Advice instead of that of ``no-endpoints`` while no request waits: zero pods are no fault.

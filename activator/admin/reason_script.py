@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 
-from throttler.reason import AT_ZERO, DELETED, DELETED_SERVICE, OF_STARTS, STARTING, TABLE, Row
+from throttler import reason
+from throttler.reason import TABLE, Row
 
 
 def script() -> str:
@@ -27,12 +28,17 @@ def script() -> str:
         }
         for row in TABLE
     }
-    return (
-        f"export const REASONS = {json.dumps(rows, indent=2)};\n"
-        f"export const AT_ZERO = {json.dumps(AT_ZERO)};\n"
-        f"export const OF_STARTS = {json.dumps(OF_STARTS)};\n"
-        f"export const STARTING = {json.dumps(STARTING)};\n"
-        f"export const DELETED = {json.dumps({'revision': DELETED, 'service': DELETED_SERVICE})};\n"
+    values = {
+        "REASONS": rows,
+        "AT_ZERO": reason.AT_ZERO,
+        "OF_STARTS": reason.OF_STARTS,
+        "STARTING": reason.STARTING,
+        "HARMLESS": reason.HARMLESS,
+        "LISTS_PODS": reason.LISTS_PODS,
+        "DELETED": {"revision": reason.DELETED, "service": reason.DELETED_SERVICE},
+    }
+    return "".join(
+        f"export const {name} = {json.dumps(value, indent=2)};\n" for name, value in values.items()
     )
 
 

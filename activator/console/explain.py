@@ -15,20 +15,23 @@ from activator.console.responses import Node
 from activator.console.scaler import FIRST_START, NOT_SCALED, Scaled
 from activator.console.screen import Fact, Page
 from activator.console.staleness import state_of
-from throttler.reason import AT_ZERO, DELETED, DELETED_SERVICE, OF_STARTS, STARTING, Reason
+from throttler.reason import (
+    AT_ZERO,
+    DELETED,
+    DELETED_SERVICE,
+    HARMLESS,
+    LISTS_PODS,
+    OF_STARTS,
+    STARTING,
+    Reason,
+)
 
 #: Maximum of hosts on the page.
 LISTED_HOSTS: Final = 5
 #: Maximum of objects without effect on the page.
 LISTED_WARNINGS: Final = 5
 _NO_SCALER: Final = Reason.SCALER_UNREACHABLE.value
-_LISTS_PODS: Final = ("Endpoints", "EndpointSlice")
-#: Reasons of warnings about a Service that do not keep pods from use.
-_HARMLESS: Final = (
-    *("", "host-conflict", "port-conflict", "limited", "invalid"),
-    "takeover-cannot-limit",
-)
-#: The same where nothing scales: no workload is needed to list pods.
+#: Harmless as well where nothing scales: no workload is needed to list pods.
 _OF_SCALING: Final = ("no-scalable-target", "several-targets", "unknown-target-kind")
 
 
@@ -61,11 +64,11 @@ def page(one: Node, activator: Node | None = None, scaled: Scaled = NOT_SCALED) 
 def _wrong(one: Node, activator: Node | None) -> list[Node]:
     """Return the warnings about objects that may leave a revision without pods."""
     scales = not _folder(activator) or (activator and activator.node("scaler") is not None)
-    harmless = _HARMLESS if scales else (*_HARMLESS, *_OF_SCALING)
+    harmless = HARMLESS if scales else (*HARMLESS, *_OF_SCALING)
     return [
         each
         for each in one.nodes("objectWarnings", required=False)
-        if each.text("kind") in _LISTS_PODS or each.text("reason", default="") not in harmless
+        if each.text("kind") in LISTS_PODS or each.text("reason", default="") not in harmless
     ]
 
 

@@ -24,6 +24,13 @@ VIEW: dict[str, Any] = {
     "pods": [],
 }
 STARTS = {"startSeconds": 2.0, "startingSeconds": 1.0}
+LOST = {
+    "kind": "Service",
+    "namespace": "default",
+    "name": "a",
+    "reason": "no-scalable-target",
+    "warning": "no workload",
+}
 POD = {"state": "healthy", "decision": "use", "usable": True, "inSlice": True, "lastError": None}
 PAST = {
     "queued": [0, 3, 1],
@@ -273,6 +280,10 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         (f"whatToDo('no-endpoints', {view(nextReason='no-endpoints')}, null)",
          [{"text": AT_ZERO, "command": False}]),
         (f"whatToDo('no-endpoints', {view(failedStarts=1)}, null).length", 2),
+        (f"whatToDo('no-endpoints', {view(forecast=STARTS, objectWarnings=[LOST])}, null)",
+         [{"text": "Correct Service default/a: no workload", "command": False}]),
+        (f"whatToDo('no-endpoints', {view(objectWarnings=[LOST | {'reason': 'limited'}])}, null)",
+         [{"text": AT_ZERO, "command": False}]),
         (f"startText({view(forecast=STARTS)}, 0.5)", " Starting for 1.50 s; usually 2.00 s."),
         (f"startText({view()}, 0.5)", ""),
         (f"failedStarts({view(failedStarts=2, coldStarts=[{'outcome': 'page', 'why': 'asleep'}])})",

@@ -180,6 +180,23 @@ class Cluster:
         file = self._folder / "pods" / f"{namespace}_{pod}.json"
         os.kill(json.loads(file.read_text())[container], signal.SIGKILL)
 
+    @asynccontextmanager
+    async def forward(self, reference: str, port: int) -> AsyncIterator[None]:
+        """Forward a port of loopback to the same port of the product's pod."""
+        process = await asyncio.create_subprocess_exec(
+            *("kubectl", "-n", SYSTEM, "port-forward", reference, str(port)),
+            env=self.environment,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        try:
+            line = await process.stdout.readline()
+            assert line.startswith(b"Forwarding from"), line
+            yield
+        finally:
+            process.terminate()
+            await process.wait()
+
     # Objects
 
     @asynccontextmanager

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import ctypes
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -82,7 +84,7 @@ def port_number(kubectl: Kubectl, reference: str, pod: Any, number: str) -> int:
     return int(named.get(target, target))
 
 
-async def forward(ip: str, number: int, local: int) -> None:
+async def forward(process: int, number: int, local: int) -> None:
     """Forward connections from loopback to a pod, until the process ends."""
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -96,15 +98,19 @@ async def forward(ip: str, number: int, local: int) -> None:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            remote = await asyncio.open_connection(ip, number)
+            remote = await asyncio.open_connection("127.0.0.1", number)
         except OSError as error:
-            print(f"error: cannot connect to {ip}:{number}: {error}", file=sys.stderr)
+            print(f"error: cannot connect to port {number}: {error}", file=sys.stderr)
         else:
             await asyncio.gather(copy(reader, remote[1]), copy(remote[0], writer))
             remote[1].close()
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", local)
+    listening = socket.create_server(("127.0.0.1", local))
+    # As kubelet does: to the loopback address of the pod, where the admin port listens.
+    network = os.open(f"/proc/{process}/ns/net", os.O_RDONLY)
+    ctypes.CDLL(None).setns(network, 0)
+    server = await asyncio.start_server(serve, sock=listening)
     print(f"Forwarding from 127.0.0.1:{local} -> {number}", flush=True)
     await server.serve_forever()
 
@@ -130,7 +136,10 @@ def main(arguments: list[str]) -> NoReturn:
     pod = kubectl.pod(given.reference)
     local, _, remote = given.ports[0].partition(":")
     number = port_number(kubectl, given.reference, pod, remote or local)
-    asyncio.run(forward(pod["status"]["podIP"], number, int(local)))
+    metadata = pod["metadata"]
+    file = Path(folder, "pods", f"{metadata['namespace']}_{metadata['name']}.json")
+    process = next(iter(json.loads(file.read_text()).values()))
+    asyncio.run(forward(process, number, int(local)))
     sys.exit(0)
 
 

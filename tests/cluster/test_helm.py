@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 
-import httpx
+from playwright.async_api import expect
 
+from tests.browser.chromium import chromium
 from tests.cluster.cluster import SYSTEM, Cluster
 from tests.cluster.objects import Object, deployment, service
+from tests.programs import need
 
 HELM = (
     *("helm", "install", "activator", "manifests/chart", "--namespace", SYSTEM),
@@ -69,42 +71,40 @@ async def test_an_hpa_scales_what_the_first_request_started(
     await cluster.until(lambda: has(0), "the HPA has put it to sleep")
 
 
-async def test_the_pages_of_scaler_and_activator_show_each_service(
+async def test_browsers_show_why_a_service_is_not_scaled_and_why_a_request_waits(
     cluster: Cluster, namespace: str
 ) -> None:
+    need("chromium", "chromium")
     await cluster.install(*HELM)
+    short = {"timeout-seconds": 60}
     await cluster.apply(
-        deployment(namespace, replicas=0),
+        deployment(namespace, replicas=0, start_after=3),
         service(namespace),
-        service(namespace, "lost"),
+        service(namespace, "lost", short),
     )
     await cluster.shows(f"{namespace}/hello", "asleep")
-
-    async def get(app: str, port: int, path: str) -> httpx.Response:
-        (pod, *_) = await cluster.pods(app, SYSTEM)
-        async with httpx.AsyncClient() as client:
-            return await client.get(f"http://{pod['status']['podIP']}:{port}{path}")
-
     lease = await cluster.get("lease", "activator-scale", SYSTEM)
     assert lease is not None
     leader = lease["spec"]["holderIdentity"].rpartition("_")[0]
-    pod = await cluster.get("pod", leader, SYSTEM)
-    assert pod is not None
-    async with httpx.AsyncClient(base_url=f"http://{pod['status']['podIP']}:8081") as scaler:
-        page = await scaler.get("/")
-        services = (await scaler.get(f"/api/v1/services?filter={namespace}")).json()["services"]
-        reason = await scaler.get("/reasons/no-endpoints")
-    assert page.status_code == 200
-    assert reason.status_code == 200
-    found = {each["name"]: each for each in services}
-    assert found["hello"]["phase"] == "asleep"
-    assert found["lost"]["reason"] == "no-scalable-target"
-    # The admin port of an activator listens on loopback only, until an operator opens it.
-    command = ("curl", "-s", "http://127.0.0.1:8080/api/v1/revisions")
-    shown = json.loads(
-        await cluster.kubectl("-n", SYSTEM, "exec", "deployment/activator", "--", *command)
-    )
-    names = {each["name"] for each in shown["revisions"] if each["namespace"] == namespace}
-    assert names == {"hello", "lost"}
-    metrics = await get("activator", 9090, "/metrics")
-    assert "activator_failed_cold_starts" in metrics.text
+    async with (
+        cluster.forward(f"pod/{leader}", 8081),
+        cluster.forward("deployment/activator", 8080),
+        chromium() as browser,
+        asyncio.TaskGroup() as tasks,
+    ):
+        page = await browser.new_page()
+        await page.goto(f"http://127.0.0.1:8081/#/?filter={namespace}")
+        row = page.locator(f'tr[data-service="{namespace}/lost"]')
+        await expect(row.locator(".reason")).to_have_text("no-scalable-target")
+        row = page.locator(f'tr[data-service="{namespace}/hello"]')
+        await expect(row.locator(".phase")).to_have_text("asleep")
+        asking = tasks.create_task(cluster.ask(f"hello.{namespace}"))
+        await expect(row.locator(".phase")).to_have_text("starting")
+        assert (await asking).status == 200
+        await expect(row.locator(".phase")).to_have_text("awake")
+        lost = tasks.create_task(cluster.ask(f"lost.{namespace}"))
+        await page.goto(f"http://127.0.0.1:8080/#/services/{namespace}/lost")
+        why = page.get_by_role("region", name="Why")
+        await expect(why).to_contain_text(f"Correct Service {namespace}/lost: no Deployment")
+        await expect(why).not_to_contain_text("Nothing yet")
+        lost.cancel()

@@ -106,7 +106,7 @@
 
 /**
  * A valid object without effect.
- * @typedef {{kind: string, namespace: string, name: string, warning: string}} ObjectWarning
+ * @typedef {{kind: string, namespace: string, name: string, warning: string, reason?: string | null}} ObjectWarning
  */
 
 /**

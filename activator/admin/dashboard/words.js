@@ -3,7 +3,7 @@
 
 import { counted, finely } from "./format.js";
 // @ts-ignore: activator/admin/reason_script.py makes this module from throttler/reason.py
-import { AT_ZERO, DELETED, OF_STARTS, REASONS, STARTING } from "./reasons.js";
+import { AT_ZERO, DELETED, HARMLESS, LISTS_PODS, OF_STARTS, REASONS, STARTING } from "./reasons.js";
 
 /** @typedef {import("./model.js").RevisionView} RevisionView */
 /** @typedef {import("./model.js").ActivatorEvent} ActivatorEvent */
@@ -60,6 +60,8 @@ export function whatToDo(reason, view, folder) {
     return [{ text: row.inFolder[kind].replaceAll("{folder}", () => folder), command: false }];
   }
   const atZero = !view.queued && !view.failedStarts && reason === "no-endpoints" && folder === null;
+  const wrong = reason === "no-endpoints" && folder === null ? causes(view) : [];
+  if (wrong.length) return withoutEffect(wrong).map((text) => ({ text: `Correct ${text}`, command: false }));
   if (startsNormally(view)) return [{ text: STARTING, command: false }];
   if (atZero) return [{ text: AT_ZERO, command: false }];
   const steps = row[kind];
@@ -74,6 +76,11 @@ export function whatToDo(reason, view, folder) {
     { text: steps.advice, command: false },
     ...commands.map((text) => ({ text, command: true })),
   ];
+}
+
+/** @param {RevisionView} view @returns {ObjectWarning[]} warnings that may leave it without pods (as in activator/console/explain.py) */
+function causes({ objectWarnings = [] }) {
+  return objectWarnings.filter((one) => LISTS_PODS.includes(one.kind) || !HARMLESS.includes(one.reason ?? ""));
 }
 
 /** @param {RevisionView} view @returns {boolean} whether a start is not late, and none failed before (as in activator/console/explain.py) */
