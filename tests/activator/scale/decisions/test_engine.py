@@ -259,6 +259,24 @@ async def test_a_failed_cold_start_is_remembered_after_its_client_has_left(
     assert (world.patches[-1:], world.last.reason) == ([1], "")
 
 
+async def test_a_read_does_not_prove_that_a_refused_cold_start_is_allowed() -> None:
+    """Where no watch shows the workload, the engine reads it again and again."""
+    world = World(target="replicaset/hello")
+    path = "/apis/apps/v1/namespaces/shop/replicasets/hello/scale"
+    world.api.replicas[path] = 0
+    world.engine.start(world.clock())
+    await elapse(0.01)
+    world.api.script.extend([None, status(403, "no")])
+    world.busy()
+    await elapse(0.01)
+    world.busy(0.0)
+    world.busy(0.0)  # the client has left; the larger of two reports counts
+    before = world.api.requests.count(("GET", path))
+    await world.tick(2 * LOOK)
+    assert world.api.requests.count(("GET", path)) > before
+    assert world.last.reason == "scale-forbidden"
+
+
 async def test_a_workload_without_a_watch_is_read_and_scaled() -> None:
     world = World(target="replicaset/hello")
     path = "/apis/apps/v1/namespaces/shop/replicasets/hello/scale"
