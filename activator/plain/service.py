@@ -139,7 +139,7 @@ def _parse(obj: object, asks: Annotations) -> PlainService:
     selector = spec["selector"]
     warnings = _warnings(metadata, spec, asks)
     if asks.route is Route.TAKEOVER and asks.container_concurrency:
-        # Only the limit is refused: without the activators, the Service would be off the air.
+        # Only the limit is refused: a refused Service has no endpoints while it sleeps.
         asks = replace(asks, container_concurrency=0)
         warnings.append(_CANNOT_LIMIT)
     refusal, refused = _refused(service, asks)
