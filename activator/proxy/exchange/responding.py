@@ -55,7 +55,9 @@ def begin_response(
             return
         exchange.added_lines += wait.responded(pod, now)
     exchange.state = RESPONDING
-    if exchange.limits is not None or not complete:
+    # The time-out of a Revision without other limits ends with the last byte: it stays as it is.
+    stays = complete or exchange.entry.throttler.revision.behind_queue_proxy
+    if exchange.limits is not None or not stays:
         response_began(exchange, now)
     if request.has_body:
         exchange.body.pieces = []
