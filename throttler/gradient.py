@@ -119,7 +119,9 @@ class Gradient:
         samples = self._samples
         if len(samples) < _MOST_SAMPLES:
             samples.append(seconds)
-        self._end_window(now)
+        # No other response can end a window; most cost no further call.
+        if now - self._since >= WINDOW or 2 * self._tested >= len(samples):
+            self._end_window(now)
 
     def failed(self, assigned: float, in_flight: int, beside: int, now: float) -> None:
         """Record an error response, or a reset, as ``responded``."""
@@ -151,7 +153,7 @@ class Gradient:
 
     def _count(self, assigned: float, in_flight: int, beside: int, now: float) -> None:
         """Record the load of a response, which may be the first one of a window."""
-        if not self.in_window:
+        if not (self._samples or self._errors):
             self._since = now
             self._beside = self._tested = 0
             self._full = self._early = False
