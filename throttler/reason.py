@@ -362,6 +362,8 @@ HARMLESS: Final = (
 STARTING: Final = "Nothing yet: a pod is starting."
 #: Advice instead of that of ``no-endpoints`` while no request waits: zero pods are no fault.
 AT_ZERO: Final = "Nothing while no request waits: the first request starts a pod."
+#: The same if wrong annotations leave no authorization server, so that no request may start a pod.
+NO_SERVER: Final = "Correct the annotations activator.dev/auth-*: until then, requests get 503."
 #: Advice instead of that of a row, if the Revision object is gone.
 DELETED: Final = (
     "Apply the Revision again if the deletion was a mistake. Otherwise its requests expire."

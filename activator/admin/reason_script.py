@@ -31,6 +31,7 @@ def script() -> str:
     values = {
         "REASONS": rows,
         "AT_ZERO": reason.AT_ZERO,
+        "NO_SERVER": reason.NO_SERVER,
         "OF_STARTS": reason.OF_STARTS,
         "STARTING": reason.STARTING,
         "HARMLESS": reason.HARMLESS,

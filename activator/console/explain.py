@@ -21,6 +21,7 @@ from throttler.reason import (
     DELETED_SERVICE,
     HARMLESS,
     LISTS_PODS,
+    NO_SERVER,
     OF_STARTS,
     STARTING,
     Reason,
@@ -172,7 +173,9 @@ def _reason(one: Node, folder: str, cause: str, wrong: list[Node], starts: bool)
     elif starts or (_starting(one, reason, late=False) and not _failed(one)):
         todo = [STARTING]
     elif field == "nextReason" and reason == Reason.NO_ENDPOINTS.value and not folder:
-        todo = todo if _failed(one) else [AT_ZERO]
+        server = one.node("authorization")
+        at_zero = NO_SERVER if server is not None and not server.text("url") else AT_ZERO
+        todo = todo if _failed(one) else [at_zero]
     if todo:
         yield Fact("What to do", tuple(todo))
     yield Fact("Read on", (advice.page_of(cause if cause and not wrong else reason),))

@@ -15,7 +15,7 @@ LISTED_LIMITS: Final = 5
 _WAKE_RULES: Final = {
     "methods": "only by the methods",
     "notUserAgents": "not by the User-Agents",
-    "notPaths": "not by paths that begin with",
+    "notPaths": "not by the paths, and those below,",
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.browser.conftest import Open
 from tests.browser.site import Site
-from throttler.reason import AT_ZERO, DELETED_SERVICE, STARTING
+from throttler.reason import AT_ZERO, DELETED_SERVICE, NO_SERVER, STARTING
 
 VIEW: dict[str, Any] = {
     "namespace": "default",
@@ -279,6 +279,8 @@ CASES: dict[str, list[tuple[str, Any]]] = {
          f"{json.dumps(STARTING)}", True),
         (f"whatToDo('no-endpoints', {view(nextReason='no-endpoints')}, null)",
          [{"text": AT_ZERO, "command": False}]),
+        (f"whatToDo('no-endpoints', {view(authorization={'url': '', 'always': False})}, null)",
+         [{"text": NO_SERVER, "command": False}]),
         (f"whatToDo('no-endpoints', {view(failedStarts=1)}, null).length", 2),
         (f"whatToDo('no-endpoints', {view(forecast=STARTS, objectWarnings=[LOST])}, null)",
          [{"text": "Correct Service default/a: no workload", "command": False}]),

@@ -3,7 +3,7 @@
 
 import { counted, finely } from "./format.js";
 // @ts-ignore: activator/admin/reason_script.py makes this module from throttler/reason.py
-import { AT_ZERO, DELETED, HARMLESS, LISTS_PODS, OF_STARTS, REASONS, STARTING } from "./reasons.js";
+import { AT_ZERO, DELETED, HARMLESS, LISTS_PODS, NO_SERVER, OF_STARTS, REASONS, STARTING } from "./reasons.js";
 
 /** @typedef {import("./model.js").RevisionView} RevisionView */
 /** @typedef {import("./model.js").ActivatorEvent} ActivatorEvent */
@@ -63,7 +63,7 @@ export function whatToDo(reason, view, folder) {
   const wrong = reason === "no-endpoints" && folder === null ? causes(view) : [];
   if (wrong.length) return withoutEffect(wrong).map((text) => ({ text: `Correct ${text}`, command: false }));
   if (startsNormally(view)) return [{ text: STARTING, command: false }];
-  if (atZero) return [{ text: AT_ZERO, command: false }];
+  if (atZero) return [{ text: view.authorization?.url === "" ? NO_SERVER : AT_ZERO, command: false }];
   const steps = row[kind];
   // Names of Kubernetes objects have no characters with a special meaning in a shell.
   const commands = steps.commands.map((command) =>

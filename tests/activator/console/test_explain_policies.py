@@ -13,6 +13,7 @@ from activator.records.agents import Agents
 from tests.activator.console.explained import POD, shown, view
 from tests.activator.telemetry.world import World
 from throttler.model import AdaptiveMode, FlowKey, HashKey, Policies, QueueOrder
+from throttler.reason import NO_SERVER
 from throttler.request_policies import (
     Authorization,
     RequestPolicies,
@@ -68,7 +69,7 @@ def test_what_wakes_it_and_keeps_it_awake(world):
     at = lines.index("Wake rules only by the methods GET")
     assert lines[at + 1 : at + 7] == [
         "not by the User-Agents prometheus",
-        "not by paths that begin with /health, /metrics",
+        "not by the paths, and those below, /health, /metrics",
         "only with the header authorization",
         "other requests get 204 while no pod is usable",
         "Authorization requests that would wait, by http://auth.example.svc/check, cached for 5 s",
@@ -79,11 +80,13 @@ def test_what_wakes_it_and_keeps_it_awake(world):
 def test_a_wrong_authorization_server_has_no_address(world):
     requests = RequestPolicies(authorization=Authorization(""))
     throttler = world.revision(policies=Policies(requests=requests))
-    lines = shown(view(world, throttler, authorization=authorization_view(throttler.revision)))
+    server = authorization_view(throttler.revision)
+    lines = shown(view(world, throttler, authorization=server, nextReason="no-endpoints"))
     (line,) = (line for line in lines if line.startswith("Authorization"))
     assert line.endswith(
         "requests that would wait: 503, since an annotation activator.dev/auth-* has a wrong value"
     )
+    assert [" ".join(line.split()) for line in lines].count(f"What to do {NO_SERVER}") == 1
 
 
 def test_the_clients_of_waiting_requests(world):
