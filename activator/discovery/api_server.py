@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from activator import __version__
 from activator.discovery import credentials, kubernetes_package
 from activator.discovery.backoff import Timings
 from activator.discovery.credentials import ClusterConfigError
@@ -37,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 #: Bytes of a response to ``send``: an object has at most 1.5 MiB, a list of API resources less.
 _MOST_BODY: Final = 16 << 20
+#: The name is that of the field manager of each write, which people see in ``managedFields``.
+_HEADERS: Final = {"Accept": "application/json", "User-Agent": f"activator/{__version__}"}
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -174,7 +177,7 @@ class ApiServer:
             async with connection.session.request(
                 method,
                 connection.host + path,
-                headers={"Accept": "application/json", **headers, **connection.authorization},
+                headers={**_HEADERS, **headers, **connection.authorization},
                 timeout=times,
                 allow_redirects=False,  # a redirect would send the token to another server
                 **more,

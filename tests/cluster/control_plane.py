@@ -20,10 +20,10 @@ from tests.cluster.network import NODE, SERVICES
 from tests.process import PATIENCE
 
 URL: Final = f"https://{NODE}:6443"
-_ETCD: Final = "http://127.0.0.1:22379"
+ETCD: Final = "http://127.0.0.1:22379"
 _ETCD_SETTINGS: Final = {
-    "ETCD_LISTEN_CLIENT_URLS": _ETCD,
-    "ETCD_ADVERTISE_CLIENT_URLS": _ETCD,
+    "ETCD_LISTEN_CLIENT_URLS": ETCD,
+    "ETCD_ADVERTISE_CLIENT_URLS": ETCD,
     "ETCD_UNSAFE_NO_FSYNC": "true",
 }
 #: Before a command: it gets SIGKILL if its parent dies, for example a worker of pytest.
@@ -44,20 +44,25 @@ class ControlPlane:
         token: of the administrator.
     """
 
-    def __init__(self, programs: Path, folder: Path) -> None:
+    def __init__(self, programs: Path, folder: Path, *flags: str) -> None:
         """
         Arguments:
             programs: the folder with the three programs.
             folder: gets certificates, data and logs.
+            flags: more flags of the API server.
         """
+        self._flags = flags
         self.folder = folder
         self.kubeconfig = folder / "kubeconfig"
         self.token = secrets.token_hex(16)
         self._programs = programs
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self) -> None:
+    def start(self, *, controllers: bool = True) -> None:
         """Start all programs, and wait until the API server is ready.
+
+        Arguments:
+            controllers: whether to start kube-controller-manager.
 
         Raises:
             AssertionError: it is not ready in time; the text has the end of its log.
@@ -67,6 +72,10 @@ class ControlPlane:
         self._run("etcd", "--data-dir=etcd", **_ETCD_SETTINGS)
         self.start_api_server()
         self.wait_until_ready()
+        if controllers:
+            self._start_controllers()
+
+    def _start_controllers(self) -> None:
         self._run(
             "kube-controller-manager",
             *("--kubeconfig", str(self.kubeconfig)),
@@ -82,7 +91,7 @@ class ControlPlane:
         """Start the API server, also again after `kill_api_server`."""
         self._run(
             "kube-apiserver",
-            *("--etcd-servers", _ETCD),
+            *("--etcd-servers", ETCD),
             *("--advertise-address", NODE, "--secure-port=6443"),
             *("--tls-cert-file", self._path("server.crt")),
             *("--tls-private-key-file", self._path("server.key")),
@@ -103,6 +112,7 @@ class ControlPlane:
             "--kubelet-preferred-address-types=InternalIP",
             "--feature-gates=HPAScaleToZero=true",
             "--profiling=false",
+            *self._flags,
         )
 
     def kill_api_server(self) -> None:

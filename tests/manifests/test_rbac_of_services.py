@@ -21,6 +21,7 @@ from tests.manifests.test_rbac import Grant, grants
 from tests.manifests.test_services import NAMESPACE, environment
 from tests.process import ANY_PORTS, activator
 from tests.process import until as until_real
+from tests.recorded import requests
 
 SERVICES = MANIFESTS / "overlays" / "services"
 
@@ -78,6 +79,7 @@ async def test_each_request_of_the_scaler_is_permitted_and_each_permission_is_us
     assert {call for call in made if not any(grant.covers(call) for grant in permitted)} == set()
     unused = {grant for grant in permitted if not any(grant.covers(call) for call in made)}
     assert {(grant.resource, grant.verb) for grant in unused} == set(CHECKED_ELSEWHERE)
+    assert requests.problems("scaler", kube.plane.requests) == []
 
 
 async def play(kube: Cluster) -> None:
@@ -88,6 +90,7 @@ async def play(kube: Cluster) -> None:
     await kube.add("web", replicas=1, route="takeover")
     await activators(kube, "10.0.1.1")
     await kube.add("orphan", target="deployment/missing")
+    await kube.add("custom", target="keda.sh/v1alpha1/scaledobject/s")
     async with leader(kube) as running, running.activator() as activator:
         await activator.report(1)
         await activator.report(1, "db")

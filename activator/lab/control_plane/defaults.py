@@ -38,6 +38,7 @@ def fill(resource: Resource, found: Object) -> None:
 
 
 def _service(found: Object) -> None:
+    found.setdefault("status", {"loadBalancer": {}})
     spec = found.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")
@@ -47,13 +48,20 @@ def _service(found: Object) -> None:
 
 
 def _workload(found: Object) -> None:
+    found.setdefault("status", {})
     spec = found.setdefault("spec", {})
     if spec.get("replicas") is None:
         spec["replicas"] = 1
     _pod_spec(spec.get("template", {}).get("spec", {}))
 
 
+def _stateful_set(found: Object) -> None:
+    found.setdefault("status", {"replicas": 0, "availableReplicas": 0})
+    _workload(found)
+
+
 def _pod(found: Object) -> None:
+    found.setdefault("status", {"phase": "Pending", "qosClass": "BestEffort"})
     _pod_spec(found.setdefault("spec", {}))
 
 
@@ -93,7 +101,7 @@ _FILLERS: Final[dict[Resource, Callable[[Object], None]]] = {
     SERVICES: _service,
     PODS: _pod,
     DEPLOYMENTS: _workload,
-    STATEFUL_SETS: _workload,
+    STATEFUL_SETS: _stateful_set,
     REPLICA_SETS: _workload,
     SLICES: _slice,
     LEASES: _lease,

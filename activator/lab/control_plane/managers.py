@@ -1,7 +1,7 @@
 """Records which client set the number of replicas, in ``metadata.managedFields``.
 
-Only this field is recorded. A write of the object leaves an entry. A write of the ``scale``
-subresource removes it, and leaves none.
+Only this field is recorded, and only its last writer. A write of the ``scale`` subresource leaves
+an entry with its name, unless the Scale lacks replicas, as one of 0 does.
 """
 
 from __future__ import annotations
@@ -24,28 +24,37 @@ def record(resource: Resource, new: Object, old: Object | None, manager: str, ti
     """
     if not resource.scalable:
         return
-    before = old["spec"].get("replicas") if old else None
-    entries = (old or {}).get("metadata", {}).get("managedFields", [])
-    if new["spec"].get("replicas") != before:
-        entry = {
-            "manager": manager,
-            "operation": "Update",
-            "apiVersion": resource.api_version,
-            "time": time,
-            "fieldsType": "FieldsV1",
-            "fieldsV1": _REPLICAS,
-        }
-        entries = [entry]
-    _set(new, entries)
+    if new["spec"].get("replicas") == (old["spec"].get("replicas") if old else None):
+        _keep(new, old)
+        return
+    _set(resource.api_version, new, manager, time)
 
 
-def scaled(new: Object) -> None:
-    """Remove the entry: the ``scale`` subresource was written."""
-    _set(new, [])
+def scaled(resource: Resource, new: Object, old: Object, manager: str, time: str) -> None:
+    """Set the entry of a write of the ``scale`` subresource, as `record` does."""
+    if new["spec"].get("replicas") == old["spec"].get("replicas"):
+        _keep(new, old)
+        return
+    _keep(new, None)
+    if resource.is_custom or not new["spec"]["replicas"]:
+        return
+    _set(resource.api_version, new, manager, time)
+    new["metadata"]["managedFields"][0]["subresource"] = "scale"
 
 
-def _set(new: Object, entries: list[Object]) -> None:
-    if entries:
+def _set(api_version: str, new: Object, manager: str, time: str) -> None:
+    entry = {
+        "manager": manager,
+        "operation": "Update",
+        "apiVersion": api_version,
+        "time": time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": _REPLICAS,
+    }
+    new["metadata"]["managedFields"] = [entry]
+
+
+def _keep(new: Object, old: Object | None) -> None:
+    new["metadata"].pop("managedFields", None)
+    if old is not None and (entries := old["metadata"].get("managedFields")):
         new["metadata"]["managedFields"] = entries
-    else:
-        new["metadata"].pop("managedFields", None)

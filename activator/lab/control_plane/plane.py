@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, unquote
 from activator.lab.control_plane.documents import document
 from activator.lab.control_plane.faults import Faults, Right
 from activator.lab.control_plane.garbage import GarbageCollector
+from activator.lab.control_plane.lists import listed, unparsed
 from activator.lab.control_plane.resources import (
     ACCESS_REVIEWS,
     BUILT_IN,
@@ -25,17 +26,15 @@ from activator.lab.control_plane.resources import (
     Resource,
 )
 from activator.lab.control_plane.scale import scale_of
-from activator.lab.control_plane.selectors import selector
 from activator.lab.control_plane.status import (
     JSON,
     ApiError,
     PageNotFound,
     Response,
-    bad_request,
-    expired,
     forbidden,
-    not_found,
-    unsupported,
+    internal,
+    no_resource,
+    unknown_format,
 )
 from activator.lab.control_plane.store import Store
 from activator.lab.control_plane.validation import Rules
@@ -218,7 +217,7 @@ class ControlPlane:
         call = _call(request.method, place, query)
         self.calls.append(call)
         if request.content_type.startswith(_PROTOBUF):
-            raise unsupported(JSON)
+            raise unknown_format(JSON)
         if place.resource == ACCESS_REVIEWS:
             return self._reviewed(decoded(request.body))
         self._authorize(call, place)
@@ -232,13 +231,11 @@ class ControlPlane:
 
     def _answered(self, verb: str, context: Context, body: bytes) -> Response:
         place, writes = context.place, self._writes
-        if place.subresource not in ("", "scale") or (
-            place.subresource and not place.resource.scalable
-        ):
-            raise not_found(place.resource, place.name)
+        if place.subresource and not (place.subresource == "scale" and place.resource.scalable):
+            raise no_resource()
         match verb:
             case "list":
-                return self._list(context)
+                return _json(listed(self.store, place, context.query))
             case "get":
                 found = writes.existing(place)
                 return _json(scale_of(place.resource, found) if place.subresource else found)
@@ -265,67 +262,24 @@ class ControlPlane:
 
     def _reviewed(self, review: Object) -> Response:
         asked = (review.get("spec") or {}).get("resourceAttributes") or {}
+        asked = {name: value for name, value in asked.items() if value}
         words = [asked.get(name, "") for name in ("verb", "group", "resource")]
         part = asked.get("subresource", "")
         right = Right(words[0], words[1], f"{words[2]}/{part}" if part else words[2])
         status = {"allowed": self.faults.may(right)}
         kind = {"kind": ACCESS_REVIEWS.kind, "apiVersion": ACCESS_REVIEWS.api_version}
-        return _json({**kind, **review, "status": status}, 201)
+        spec = {"resourceAttributes": asked}
+        return _json({**kind, "metadata": {}, "spec": spec, "status": status}, 201)
 
     def _watch(self, place: Place, query: dict[str, str]) -> Watch:
         if place.name:
             query = {**query, "fieldSelector": f"metadata.name={place.name}"}
         version = query.get("resourceVersion", "")
         if version and not version.isdigit():
-            raise bad_request(f'resourceVersion: Invalid value: "{version}": strconv.ParseUint')
+            raise internal(unparsed(version))
         watch = Watch(self.store, place, query, self.faults.bookmark_period)
         self._watches.add(watch)
         return watch
-
-    def _list(self, context: Context) -> Response:
-        place, query = context.place, context.query
-        wanted = place.resource, place.namespace, selector(query)
-        start, version = _continued(query.get("continue", ""), self.store.version)
-        if exact := _exact_version(query):
-            version = min(exact, version)
-            found = self.store.as_of(version, *wanted)
-        else:
-            found = self.store.select(*wanted)
-        if version < self.store.oldest:
-            raise expired(version, self.store.oldest)
-        end = start + (int(query.get("limit") or 0) or len(found) or 1)
-        metadata: Object = {"resourceVersion": str(version)}
-        if end < len(found):
-            metadata["continue"] = f"{version}:{end}"
-            metadata["remainingItemCount"] = len(found) - end
-        left_out = () if place.resource.is_custom else ("kind", "apiVersion")
-        items = [
-            {key: value for key, value in each.items() if key not in left_out}
-            for each in found[start:end]
-        ]
-        resource = place.resource
-        head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version}
-        return _json({**head, "metadata": metadata, "items": items})
-
-
-def _exact_version(query: Mapping[str, str]) -> int:
-    """Return the version that a list must have exactly; 0 if a newer one will do.
-
-    Source: "Resource versions" in the Kubernetes API concepts, the table for lists with a limit.
-    """
-    if "limit" not in query or "continue" in query or "resourceVersionMatch" in query:
-        return 0
-    return int(query.get("resourceVersion") or 0)
-
-
-def _continued(token: str, current: int) -> tuple[int, int]:
-    """Return where a page begins, and the version of its list."""
-    if not token:
-        return 0, current
-    version, _, start = token.partition(":")
-    if not (version.isdigit() and start.isdigit()):
-        raise bad_request("continue key is not valid")
-    return int(start), int(version)
 
 
 def _call(method: str, place: Place, query: dict[str, str]) -> Call:

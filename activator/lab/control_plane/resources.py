@@ -14,6 +14,7 @@ class Resource(NamedTuple):
         has_generation: whether the server counts changes of ``spec``.
         needs_version: whether PUT without ``resourceVersion`` is refused.
         put_creates: whether PUT creates an object that does not exist.
+        returns_deleted: whether DELETE returns the object; otherwise it returns a Status.
         is_custom: whether a CustomResourceDefinition has added it.
         short: the short name of ``kubectl``; empty for none.
     """
@@ -27,6 +28,7 @@ class Resource(NamedTuple):
     has_generation: bool = False
     needs_version: bool = False
     put_creates: bool = False
+    returns_deleted: bool = False
     is_custom: bool = False
     short: str = ""
 
@@ -52,14 +54,20 @@ class Resource(NamedTuple):
         return f"{self.root}{where}/{self.plural}{rest}"
 
 
-SERVICES: Final = Resource("", "v1", "services", "Service", put_creates=True, short="svc")
-PODS: Final = Resource("", "v1", "pods", "Pod", short="po")
+SERVICES: Final = Resource(
+    "", "v1", "services", "Service", put_creates=True, returns_deleted=True, short="svc"
+)
+PODS: Final = Resource(
+    "", "v1", "pods", "Pod", has_generation=True, returns_deleted=True, short="po"
+)
 NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", short="cm")
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 ENDPOINTS: Final = Resource("", "v1", "endpoints", "Endpoints", put_creates=True)
-SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+SLICES: Final = Resource(
+    "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", has_generation=True
+)
 DEPLOYMENTS: Final = Resource(
     "apps", "v1", "deployments", "Deployment", scalable=True, has_generation=True, short="deploy"
 )

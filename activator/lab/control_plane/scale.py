@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from activator.lab.control_plane.resources import Resource
-from activator.lab.control_plane.status import ApiError, undecodable_patch
+from activator.lab.control_plane.status import ApiError, invalid_named, undecodable_patch
+from activator.lab.control_plane.validation import unmarshal
 
 Object = dict[str, Any]
 
@@ -29,10 +30,12 @@ def scale_of(resource: Resource, found: Object, *, for_patch: bool = False) -> O
     spec, status = found.get("spec") or {}, found.get("status") or {}
     if resource.is_custom and "replicas" not in spec and not for_patch:
         text = 'the spec replicas field ".spec.replicas" does not exist'
-        raise ApiError(500, "InternalError", f"Internal error occurred: {text}")
+        details = {"causes": [{"message": text}]}
+        raise ApiError(500, "InternalError", f"Internal error occurred: {text}", details)
     metadata = found["metadata"]
     replicas = spec.get("replicas") or 0
     labels = (spec.get("selector") or {}).get("matchLabels") or {}
+    selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
@@ -40,7 +43,7 @@ def scale_of(resource: Resource, found: Object, *, for_patch: bool = False) -> O
         "spec": {"replicas": replicas} if replicas else {},
         "status": {
             "replicas": status.get("replicas", 0),
-            "selector": ",".join(f"{key}={value}" for key, value in sorted(labels.items())),
+            **({"selector": selector} if selector else {}),
         },
     }
 
@@ -55,12 +58,9 @@ def replicas_of(scale: Object) -> int:
     if replicas is None:
         return 0
     if isinstance(replicas, bool) or not isinstance(replicas, int):
-        kind = "string" if isinstance(replicas, str) else "number"
-        field = "ScaleSpec.spec.replicas of type int32"
-        raise undecodable_patch(f"json: cannot unmarshal {kind} into Go struct field {field}")
+        raise undecodable_patch(unmarshal(replicas, "ScaleSpec.spec.replicas", "int32"))
     if replicas < 0:
         name = scale["metadata"].get("name", "")
         why = f"spec.replicas: Invalid value: {replicas}: must be greater than or equal to 0"
-        details = {"name": name, "group": "autoscaling", "kind": "Scale"}
-        raise ApiError(422, "Invalid", f'Scale.autoscaling "{name}" is invalid: {why}', details)
+        raise invalid_named("Scale", "autoscaling", name, [why])
     return replicas

@@ -135,6 +135,7 @@ def _rendered(request: Request, response: Response) -> bytes:
     headers = [
         ("Content-Type", response.content_type),
         ("Content-Length", str(len(response.body))),
+        *([("Retry-After", str(response.retry_after))] if response.retry_after else ()),
     ]
     return render_head(response.status, headers) + response.body
 

@@ -42,7 +42,11 @@ class Change(NamedTuple):
         was = self.old is not None and test(self.old)
         if self.new is not None and test(self.new):
             return ("MODIFIED" if was else "ADDED"), self.new
-        return ("DELETED", self.last) if was else None
+        if not was or self.old is None:
+            return None
+        # An object that leaves the selection is sent as it last was in it.
+        version = {"resourceVersion": str(self.version)}
+        return "DELETED", {**self.old, "metadata": {**self.old["metadata"], **version}}
 
 
 Listener = Callable[[Change], object]

@@ -31,10 +31,24 @@ _LONGEST_NOTE: Final = 1024
 _LONGEST_WORD: Final = 128
 
 _MICRO_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)$")
+_SECONDS: Final = len("2026-01-01T00:00:00")
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
 _SUBDOMAIN: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
-    "'.', and must start and end with an alphanumeric character"
+    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
+    r"for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+_LEADING_ZERO: Final = re.compile(r"(^|\.)0\d+(\.|$)")
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+_QUALIFIED: Final = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
+    "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_LABEL_TEXT: Final = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
+    "must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used "
+    "for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 
 
@@ -53,16 +67,20 @@ def wrong_type(resource: Resource, found: Object) -> str:
     """Return why an object's JSON does not fit the kind's type; empty if it does."""
     version = found.get("metadata", {}).get("resourceVersion", "")
     if not isinstance(version, str):
-        return _unmarshal(version, "ObjectMeta.metadata.resourceVersion", "string")
+        return unmarshal(version, "ObjectMeta.metadata.resourceVersion", "string")
     spec = found.get("spec")
     if resource.scalable and isinstance(spec, dict):
         replicas = spec.get("replicas", 0)
         if isinstance(replicas, bool) or not isinstance(replicas, int | None):
-            return _unmarshal(replicas, f"{resource.kind}Spec.spec.replicas", "int32")
+            return unmarshal(replicas, f"{resource.kind}Spec.spec.replicas", "int32")
     for time in _times(resource, found):
         if not isinstance(time, str) or not _MICRO_TIME.match(time):
             layout = "2006-01-02T15:04:05.000000Z07:00"
-            return f'parsing time "{time}" as "{layout}": cannot parse "{time}" as "{layout}"'
+            rest = str(time)[_SECONDS:]
+            return f'parsing time "{time}" as "{layout}": cannot parse "{rest}" as ".000000"'
+    for value in (found.get("metadata", {}).get("annotations") or {}).values():
+        if not isinstance(value, str):
+            return unmarshal(value, "ObjectMeta.metadata.annotations", "string")
     return ""
 
 
@@ -74,8 +92,10 @@ def _times(resource: Resource, found: Object) -> Iterator[object]:
         yield found["eventTime"]
 
 
-def _unmarshal(value: object, field: str, wanted: str) -> str:
-    kinds = {bool: "bool", int: "number", float: "number", str: "string", list: "array"}
+def unmarshal(value: object, field: str, wanted: str) -> str:
+    """Return why a value of JSON does not fit a field of Go."""
+    kinds = {bool: "bool", int: "number", str: "string", list: "array"}
+    kinds[float] = f"number {value}"
     kind = kinds.get(type(value), "object")
     return f"json: cannot unmarshal {kind} into Go struct field {field} of type {wanted}"
 
@@ -87,21 +107,20 @@ def causes(resource: Resource, new: Object, old: Object | None, rules: Rules) ->
         new: the object, with defaults.
         old: the object that it replaces; None if it is created.
     """
-    found = list(_metadata(new))
+    found = list(_metadata(resource, new))
     if check := _CHECKS.get(resource):
         found += check(new, old, rules)
     return found
 
 
-def _metadata(new: Object) -> Iterator[str]:
+def _metadata(resource: Resource, new: Object) -> Iterator[str]:
     name = new["metadata"].get("name", "")
     if not name:
         yield "metadata.name: Required value: name or generateName is required"
-    elif not _NAME.match(name):
-        yield f'metadata.name: Invalid value: "{name}": {_SUBDOMAIN}'
-    for key, value in (new["metadata"].get("annotations") or {}).items():
-        if not isinstance(value, str):
-            yield f"metadata.annotations[{key}]: Invalid value: {value}: must be a string"
+        return
+    pattern, text = (_LABEL, _LABEL_TEXT) if resource == SERVICES else (_NAME, _SUBDOMAIN)
+    if not pattern.match(name):
+        yield f'metadata.name: Invalid value: "{name}": {text}'
 
 
 def _service(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
@@ -111,12 +130,18 @@ def _service(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
         yield "spec.ports: Required value"
     for n, port in enumerate(ports):
         if not 1 <= (port.get("port") or 0) <= 65_535:
-            yield (
-                f"spec.ports[{n}].port: Invalid value: {port.get('port')}: "
-                "must be between 1 and 65535, inclusive"
-            )
+            for field in ("port", "targetPort"):  # the second is the first by default
+                if port.get(field) == port.get("port"):
+                    yield (
+                        f"spec.ports[{n}].{field}: Invalid value: {port.get('port')}: "
+                        "must be between 1 and 65535, inclusive"
+                    )
         if len(ports) > 1 and not port.get("name"):
             yield f"spec.ports[{n}].name: Required value"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _workload(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
@@ -126,16 +151,19 @@ def _workload(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
             f"spec.replicas: Invalid value: {spec['replicas']}: must be greater than or equal to 0"
         )
     labels = (spec.get("selector") or {}).get("matchLabels") or {}
-    if not labels:
+    if not labels and "selector" in spec:
+        what = "statefulset" if "serviceName" in spec else "deployment"
+        yield f"spec.selector: Invalid value: {{}}: empty selector is invalid for {what}"
+    elif not labels:
         yield "spec.selector: Required value"
     elif not matches(labels, {"metadata": {}, **spec.get("template", {})}):
         yield (
             "spec.template.metadata.labels: Invalid value: "
-            f"{json.dumps(spec.get('template', {}).get('metadata', {}).get('labels'))}: "
+            f"{_json(spec.get('template', {}).get('metadata', {}).get('labels'))}: "
             "`selector` does not match template `labels`"
         )
     if old is not None and spec.get("selector") != old["spec"].get("selector"):
-        yield f"spec.selector: Invalid value: {json.dumps(spec['selector'])}: field is immutable"
+        yield f"spec.selector: Invalid value: {_json(spec['selector'])}: field is immutable"
 
 
 def _slice(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
@@ -162,18 +190,21 @@ def _slice(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
             )
         for m, address in enumerate(addresses):
             if kind != "FQDN" and (why := wrong_address(address, kind, rules)):
-                where = f"endpoints[{n}].addresses[{m}]"
+                is_other = why.startswith("must be an IP")
+                where = f"endpoints[{n}].addresses" + ("" if is_other else f"[{m}]")
                 yield f'{where}: Invalid value: "{address}": {why}'
 
 
 def wrong_address(address: str, kind: str, rules: Rules) -> str:
     """Return why an EndpointSlice of an address type cannot have an address; empty if it can."""
+    if _LEADING_ZERO.search(address):
+        return "must not have leading 0s"
     try:
         parsed = ip_address(address)
     except ValueError:
         return "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
     if f"IPv{parsed.version}" != kind:
-        return f"must be a valid {kind} address"
+        return f"must be an {kind} address"
     if parsed.is_unspecified:
         return f"may not be unspecified ({parsed})"
     if parsed.is_loopback and not rules.allows_loopback:
@@ -199,22 +230,21 @@ def _lease(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
 
 
 def _event(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
-    namespace = new["metadata"].get("namespace", "")
-    regarded = (new.get("regarding") or {}).get("namespace", "")
-    if regarded != namespace and (regarded or namespace != "default"):
-        yield f'regarding.namespace: Invalid value: "{regarded}": does not match event.namespace'
     if not new.get("eventTime"):
         yield "eventTime: Required value"
     for name in ("reportingController", "reportingInstance", "action", "reason"):
         value = new.get(name, "")
         if not value:
             yield f"{name}: Required value"
+            if name == "reportingController":
+                yield f'{name}: Invalid value: "": name part must be non-empty'
+                yield f'{name}: Invalid value: "": {_QUALIFIED}'
         elif name != "reportingController" and len(value) > _LONGEST_WORD:
             yield f'{name}: Invalid value: "": can have at most {_LONGEST_WORD} characters'
     if new.get("type") not in ("Normal", "Warning"):
         yield f'type: Invalid value: "": has invalid value: {new.get("type", "")}'
     if len(new.get("note", "").encode()) > _LONGEST_NOTE:
-        yield f'note: Invalid value: "": can have at most {_LONGEST_NOTE} bytes'
+        yield f'message: Invalid value: "": can have at most {_LONGEST_NOTE} characters'
     if old is not None:
         for name in ("eventTime", "reportingController", "reportingInstance", "action", "reason"):
             if new.get(name) != old.get(name):

@@ -103,8 +103,7 @@ class Watch:
         if sends_initial or version in ("", "0"):
             for found in self._store.select(self.place.resource, self.place.namespace, self._test):
                 self._add("ADDED", found)
-            if sends_initial:
-                self._bookmark({_INITIAL_END: "true"})
+            self._bookmark({_INITIAL_END: "true"})
             return
         try:
             for change in self._store.since(int(version)):

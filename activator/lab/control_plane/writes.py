@@ -26,6 +26,7 @@ from activator.lab.control_plane.status import (
     forbidden,
     internal,
     invalid,
+    invalid_named,
     not_found,
     undecodable,
     undecodable_patch,
@@ -85,7 +86,7 @@ class Writes:
         Raises:
             ApiError: the server refuses it.
         """
-        place, new = context.place, decoded(body)
+        place, new = context.place, decoded(body, context.place.resource.kind)
         resource = place.resource
         if why := wrong_type(resource, new):
             raise undecodable(resource, why)
@@ -112,7 +113,7 @@ class Writes:
         Raises:
             ApiError: the server refuses it.
         """
-        place, new = context.place, decoded(body)
+        place, new = context.place, decoded(body, context.place.resource.kind)
         if place.subresource:
             return self._scaled(context, self.existing(place), new), 200
         if why := wrong_type(place.resource, new):
@@ -124,13 +125,15 @@ class Writes:
                 f"URL ({place.name})"
             )
         old = self._store.get(place.resource, place.namespace, place.name)
-        if old is None and place.resource.put_creates and not metadata.get("resourceVersion"):
-            return self.create(context, body), 201
+        if old is None and place.resource.put_creates:
+            metadata.pop("resourceVersion", None)
+            return self.create(context, json.dumps(new).encode()), 201
         if old is None:
             raise not_found(place.resource, place.name)
         if not metadata.get("resourceVersion") and place.resource.needs_version:
             why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
-            raise invalid(place.resource, place.name, [why])
+            resource = place.resource
+            raise invalid_named(resource.plural, resource.group, place.name, [why])
         return self._replaced(context, old, new), 200
 
     def patch(self, context: Context, body: bytes) -> Object:
@@ -140,8 +143,8 @@ class Writes:
             ApiError: the server refuses it, or it is another kind of patch.
         """
         if context.content_type.partition(";")[0] != MERGE_PATCH:
-            raise unsupported(MERGE_PATCH)
-        place, change = context.place, decoded(body)
+            raise unsupported()
+        place, change = context.place, decoded_patch(body)
         old = self.existing(place)
         if place.subresource:
             base = scale_of(place.resource, old, for_patch=True)
@@ -161,8 +164,13 @@ class Writes:
         """
         place = context.place
         old, options = self.existing(place), decoded(body or b"{}")
-        for name, value in (options.get("preconditions") or {}).items():
-            self._expect(place, name, value, old["metadata"].get(name))
+        uid = old["metadata"]["uid"]
+        if (wanted := (options.get("preconditions") or {}).get("uid", uid)) != uid:
+            why = (
+                f"the UID in the precondition ({wanted}) does not match the UID in record ({uid}). "
+                "The object might have been deleted and then recreated"
+            )
+            raise conflict(place.resource, place.name, why, place.resource.kind)
         grace = options.get("gracePeriodSeconds", context.query.get("gracePeriodSeconds"))
         metadata = old["metadata"]
         waits = metadata.get("finalizers") or (
@@ -175,8 +183,11 @@ class Writes:
                 metadata["deletionGracePeriodSeconds"] = seconds if grace is None else int(grace)
                 return self._store.put(place.resource, old)
             return old
-        self._store.delete(place.resource, place.namespace, place.name)
+        last = self._store.delete(place.resource, place.namespace, place.name)
+        if place.resource.returns_deleted:
+            return last
         details = {"name": place.name, "group": place.resource.group, "kind": place.resource.plural}
+        details = {key: value for key, value in details.items() if value}
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
         return {**status, "details": {**details, "uid": metadata["uid"]}}
 
@@ -200,7 +211,9 @@ class Writes:
         place, metadata = context.place, new["metadata"]
         resource = place.resource
         if (uid := metadata.get("uid")) and uid != old["metadata"]["uid"]:
-            self._expect(place, "uid", uid, old["metadata"]["uid"])
+            plural = resource.plural + ("/scale" if scales else "")
+            why = f"UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
+            raise conflict(resource, place.name, f"Precondition failed: {why}", plural)
         self._expect_version(place, metadata.get("resourceVersion", ""), old)
         if self._faults.takes_conflict(resource):
             raise conflict(resource, place.name)
@@ -211,10 +224,10 @@ class Writes:
         if "status" in old:  # only controllers write it
             new["status"] = old["status"]
         self._check(resource, new, old)
-        if resource.has_generation and new.get("spec") != old.get("spec"):
+        if resource.has_generation and _content(new) != _content(old):
             metadata["generation"] = old["metadata"].get("generation", 0) + 1
         if scales:
-            managers.scaled(new)
+            managers.scaled(resource, new, old, context.manager, self._now())
         else:
             managers.record(resource, new, old, context.manager, self._now())
         metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
@@ -233,17 +246,12 @@ class Writes:
         if version != old["metadata"]["resourceVersion"]:
             raise conflict(place.resource, place.name)
 
-    def _expect(self, place: Place, name: str, value: str, actual: str) -> None:
-        if value != actual:
-            field = {"uid": "UID", "resourceVersion": "ResourceVersion"}.get(name, name)
-            why = (
-                f"Precondition failed: {field} in precondition: {value}, "
-                f"{field} in object meta: {actual}"
-            )
-            raise conflict(place.resource, place.name, why)
-
     def _check(self, resource: Resource, new: Object, old: Object | None) -> None:
         fill(resource, new)
+        metadata = new["metadata"]
+        for name in ("labels", "annotations", "ownerReferences", "finalizers"):
+            if name in metadata and not metadata[name]:
+                del metadata[name]
         name = new["metadata"].get("name", "")
         if found := causes(resource, new, old, self._rules):
             raise invalid(resource, name, found)
@@ -259,8 +267,13 @@ class Writes:
         return self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def decoded(body: bytes) -> Object:
-    """Return the JSON object of a body.
+def _content(found: Object) -> Object:
+    """Return the fields whose changes count for ``generation``."""
+    return {key: value for key, value in found.items() if key not in ("metadata", "status")}
+
+
+def decoded_patch(body: bytes) -> Object:
+    """Return the JSON object of a merge patch.
 
     Raises:
         ApiError: the body is no JSON object.
@@ -268,9 +281,31 @@ def decoded(body: bytes) -> Object:
     try:
         found = json.loads(body)
     except ValueError as error:
-        raise bad_request(f"error decoding: {error}") from None
+        raise bad_request(f"error decoding patch: {error}") from None
     if not isinstance(found, dict):
-        raise bad_request("error decoding: json: cannot unmarshal into an object")
+        kind = {list: "array", str: "string", bool: "bool"}.get(type(found), "number")
+        why = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+        raise bad_request(f"error decoding patch: {why}")
+    return found
+
+
+def decoded(body: bytes, kind: str = "") -> Object:
+    """Return the JSON object of a body.
+
+    Arguments:
+        kind: that the object must have, for error texts.
+
+    Raises:
+        ApiError: the body is no JSON object.
+    """
+    why = "json: cannot unmarshal into an object"
+    try:
+        found = json.loads(body)
+    except ValueError as error:
+        found, why = None, str(error)
+    if not isinstance(found, dict):
+        text = f"the object provided is unrecognized (must be of type {kind})"
+        raise bad_request(f"{text}: couldn't get version/kind; json parse error: {why}")
     return found
 
 
@@ -278,9 +313,10 @@ def _identified(resource: Resource, new: Object, namespace: str) -> Object:
     """Set an object's kind and namespace, and return its metadata."""
     kind, version = new.get("kind", resource.kind), new.get("apiVersion", resource.api_version)
     if (kind, version) != (resource.kind, resource.api_version):
+        found, wanted = version.replace("/", "."), resource.group or "core"
+        why = f"converting ({found}.{kind}) to ({wanted}.{resource.kind}): unknown conversion"
         raise bad_request(
-            f"the API version in the data ({version}) does not match the expected API version "
-            f"({resource.api_version})"
+            f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {why}'
         )
     new["kind"], new["apiVersion"] = resource.kind, resource.api_version
     metadata: Object = new.setdefault("metadata", {})

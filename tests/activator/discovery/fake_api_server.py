@@ -161,8 +161,8 @@ class FakeApiServer:
         """Delete an object; send the event to the open watches unless ``tell`` is false."""
         self.version += 1
         self._note(kind, name)
-        obj = self.objects[kind].pop(name)
-        obj["metadata"]["resourceVersion"] = str(self.version)
+        old = self.objects[kind].pop(name)
+        obj = {**old, "metadata": {**old["metadata"], "resourceVersion": str(self.version)}}
         if tell:
             self._tell(obj, event("DELETED", obj))
 
@@ -270,7 +270,8 @@ class FakeApiServer:
         exact = _exact_version(request)
         version = exact or self.version
         known = self._as_of(kind, exact) if exact else self.objects[kind]
-        objects = [obj for obj in known.values() if request is None or selects(request, obj)]
+        in_order = (known[name] for name in sorted(known))
+        objects = [obj for obj in in_order if request is None or selects(request, obj)]
         end = start + self.page_size
         items = [
             {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}

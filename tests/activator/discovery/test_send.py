@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from activator import __version__
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.wire import ConnectionLostError
@@ -205,3 +206,11 @@ async def test_a_server_that_is_away_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConnectionLostError):
         await away.send("GET", "/version")
     await away.close()
+
+
+async def test_requests_name_the_program_which_managed_fields_show(tmp_path: Path) -> None:
+    """kube-apiserver takes the part before the slash as the field manager of a write."""
+    server = Scripted(response(200))
+    async with connected(tmp_path, server) as api:
+        await api.send("GET", PATH)
+    assert server.sent[0].headers["user-agent"] == f"activator/{__version__}"

@@ -76,6 +76,8 @@ class FakeApi:
             patch = self.patches[-1]
             if patch["metadata"].get("resourceVersion", str(self.version)) != str(self.version):
                 return status(409, "the object has been modified")
+            if patch["metadata"].get("uid", "u") != "u":
+                return status(409, "Precondition failed: UID in precondition")
             self.set(path, patch["spec"]["replicas"])
         replicas = self.replicas[path]
         metadata = {"name": "w", "resourceVersion": str(self.version), "uid": "u"}

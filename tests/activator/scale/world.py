@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.wire import encode
-from activator.lab.control_plane.plane import Call, ControlPlane
+from activator.lab.control_plane.plane import Call
 from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS
 from activator.lab.control_plane.server import Server
 from activator.lab.control_plane.status import Response
@@ -25,6 +25,7 @@ from activator.scale.part import Context, Part
 from activator.scale.parts import PARTS
 from activator.scale.scaler import Scaler
 from activator.scale.settings import load
+from tests.recorded.requests import Recorder
 from throttler.model import RevisionID
 
 Object = dict[str, Any]
@@ -56,7 +57,7 @@ class Cluster:
     """A control plane, with the few controllers that tests play themselves."""
 
     def __init__(self, folder: Path, *, keda: bool = True) -> None:
-        self.plane = ControlPlane((*BUILT_IN, *((SCALED_OBJECTS,) if keda else ())))
+        self.plane = Recorder((*BUILT_IN, *((SCALED_OBJECTS,) if keda else ())))
         self.server = Server(self.plane)
         self.folder = folder
         self.kubeconfig = ""

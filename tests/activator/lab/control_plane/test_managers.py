@@ -10,17 +10,3 @@ async def test_write_of_the_object_names_who_set_the_replicas(world):
     assert entry["manager"] == "argocd"
     assert entry["fieldsV1"] == {"f:spec": {"f:replicas": {}}}
     assert entry["time"] == "2026-03-01T12:00:00Z"
-
-
-async def test_write_of_the_scale_leaves_no_entry(world):
-    made = await world.send("POST", APPS, deployment())
-    assert made["metadata"]["managedFields"][0]["manager"] == "test"
-    await world.send("PATCH", f"{APPS}/w/scale", {"spec": {"replicas": 1}})
-    assert "managedFields" not in (await world.send("GET", f"{APPS}/w"))["metadata"]
-
-
-async def test_write_of_another_field_keeps_the_entry(world):
-    await world.send("POST", APPS, deployment())
-    change = {"metadata": {"labels": {"a": "b"}}}
-    found = await world.send("PATCH", f"{APPS}/w?fieldManager=other", change)
-    assert found["metadata"]["managedFields"][0]["manager"] == "test"

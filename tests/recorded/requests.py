@@ -1,0 +1,105 @@
+"""The kinds of requests that the programs send: without names and values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from activator.lab.control_plane.plane import ControlPlane, Request
+from activator.lab.control_plane.resources import (
+    BUILT_IN,
+    REVISIONS,
+    SCALED_OBJECTS,
+    Catalogue,
+    Resource,
+)
+from activator.lab.control_plane.status import Response
+from activator.lab.control_plane.watch import Watch
+from tests.recorded.recording import load
+
+Object = dict[str, Any]
+
+LIST: Final = Path(__file__).parent / "requests.txt"
+_CATALOGUE: Final = Catalogue((*BUILT_IN, SCALED_OBJECTS, REVISIONS))
+#: Parameters whose values vary.
+_NUMBERS: Final = ("limit", "timeoutSeconds", "continue", "resourceVersion")
+
+
+class Recorder(ControlPlane):
+    """A control plane that keeps the requests which come over its sockets.
+
+    Attributes:
+        requests: all so far; tests send theirs with the agent ``test``.
+    """
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        super().__init__(resources)
+        self.requests: list[Request] = []
+
+    def handle(self, request: Request) -> Response | Watch:
+        """See ControlPlane."""
+        if request.agent != "test":
+            self.requests.append(request)
+        return super().handle(request)
+
+
+def problems(program: str, requests: Iterable[Request]) -> list[str]:
+    """Compare the kinds of a program's requests with its lines of the list, and the recording."""
+    recorded = {
+        kind_of(
+            each["method"],
+            each["path"],
+            each.get("query", {}),
+            each.get("content_type", ""),
+            each.get("body"),
+        )
+        for each in load()
+    }
+    listed = set(LIST.read_text().splitlines())
+    found = set()
+    for each in requests:
+        path, _, query = each.target.partition("?")
+        decoded = dict(parse_qsl(query, keep_blank_values=True))
+        body = json.loads(each.body) if each.body else None
+        found.add(kind_of(each.method, path, decoded, each.content_type, body))
+    own = {each.partition(": ")[2] for each in listed if each.startswith(f"{program}: ")}
+    return [
+        *(f"not in {LIST.name}: {program}: {each}" for each in sorted(found - own)),
+        *(f"no longer sent: {program}: {each}" for each in sorted(own - found)),
+        *(f"not in conversation.py: {each}" for each in sorted(found - recorded)),
+    ]
+
+
+def kind_of(method: str, path: str, query: Object, content_type: str, body: Any) -> str:
+    """Return method, path, parameters, media type and fields, with ``*`` for what varies."""
+    if place := _CATALOGUE.find(path):
+        namespace, name = "*" if place.namespace else "", "*" if place.name else ""
+        path = place.resource.path(namespace, name, place.subresource)
+    elif path.startswith("/apis/"):
+        path = "/apis/*/*"
+    values = {key: _value(key, value) for key, value in query.items()}
+    if "limit" in values and values.get("resourceVersion") != "0":
+        path = "any list"  # the later lists differ only by their version
+        values.pop("labelSelector", None)
+        values.pop("fieldSelector", None)
+    parameters = "&".join(f"{key}={value}" for key, value in sorted(values.items()))
+    parts = (method, path, parameters, content_type if body is not None else "", *_fields(body))
+    return " ".join(filter(None, parts))
+
+
+def _value(key: str, value: str) -> str:
+    if key == "fieldSelector":
+        return value.partition("=")[0] + "=*"
+    return "*" if key in _NUMBERS and value not in ("", "0") else value
+
+
+def _fields(body: Any) -> Iterator[str]:
+    """Yield the fields of a body, two deep: labels are not named."""
+    for key, value in sorted(body.items()) if isinstance(body, dict) else ():
+        if isinstance(value, dict) and value:
+            yield from (f"{key}.{inner}" for inner in sorted(value))
+        else:
+            yield key
