@@ -39,7 +39,7 @@ def script() -> str:
         "DELETED": {"revision": reason.DELETED, "service": reason.DELETED_SERVICE},
     }
     return "".join(
-        f"export const {name} = {json.dumps(value, indent=2)};\n" for name, value in values.items()
+        f"export const {name} = {json.dumps(value)};\n" for name, value in values.items()
     )
 
 
