@@ -3,6 +3,9 @@
 KEDA drops ``active`` while a ScaledObject has no metric names yet, and ignores ``inactive`` on a
 stream (keda issue 7116). So a stream repeats ``active`` while a Service is active, and ``IsActive``
 gives the state whenever KEDA polls.
+
+KEDA scales from 0 to 1 as soon as a stream sends ``active``. That request competes with the
+scaler's own, which has the ``initial-scale``. So a stream is a moment late.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from activator.scale.reports.load import Name
 
 #: Seconds between two repetitions of ``active`` on a stream.
 REPEAT: Final = 0.5
+#: Seconds in which the scaler itself starts the first pods, until a stream sends ``active``.
+HEAD_START: Final = 0.5
 #: Streams that one scaler serves; KEDA opens one for each ScaledObject.
 MOST_STREAMS: Final = 20_000
 
@@ -45,7 +50,10 @@ class ExternalScaler:
         return wire.IsActiveResponse(result=workload.active)
 
     async def stream_is_active(self, ref: Any, context: Any) -> AsyncGenerator[Any, None]:
-        """Yield the state at once, each change, and ``active`` again and again while it lasts."""
+        """Yield the state at once, each change, and ``active`` again and again while it lasts.
+
+        The change to ``active`` comes ``HEAD_START`` seconds late.
+        """
         service, workload = await self._find(ref, context)
         if self.streams >= MOST_STREAMS:
             await context.abort(
@@ -58,6 +66,8 @@ class ExternalScaler:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(REPEAT if workload.active else None):
                         await self._services.differs(service, workload.active)
+                if not workload.active:
+                    await asyncio.sleep(HEAD_START)
                 _, workload = await self._find(ref, context)
         finally:
             self.streams -= 1

@@ -119,6 +119,21 @@ def test_a_stream_gives_the_state_at_once_and_each_change() -> None:
     play(scene)
 
 
+def test_a_stream_lets_the_scaler_start_the_first_pods() -> None:
+    async def scene(keda: Keda, known: Known, _: ExternalScaler) -> None:
+        stream = keda.stream(REF)
+        assert not (await stream.read()).result
+        known.set(True, 1, 100)
+        pushed = asyncio.ensure_future(stream.read())
+        # A poll has the state at once, so KEDA does not undo the start meanwhile.
+        assert (await keda.is_active(REF)).result
+        assert not pushed.done()
+        assert (await pushed).result
+        stream.cancel()
+
+    play(scene)
+
+
 def test_a_stream_that_ends_leaves_nothing() -> None:
     async def scene(keda: Keda, known: Known, scaler: ExternalScaler) -> None:
         streams = [keda.stream(REF) for _ in range(20)]
