@@ -18,20 +18,33 @@ from activator.scale.workloads.actuator import Target
 HPA: Final = "HorizontalPodAutoscaler"
 SCALED_OBJECT: Final = "ScaledObject"
 
+
+class _Pause(NamedTuple):
+    """What an annotation means; ``effect`` goes on after the word KEDA."""
+
+    reason: Reason
+    effect: str
+
+
 #: The kind of the component that an owner stands for.
 _KINDS: Final = {Owner.HPA: HPA, Owner.KEDA: SCALED_OBJECT}
-#: Annotations of a ScaledObject that pause it. KEDA reads all but the first as a boolean
-#: (apis/keda/v1alpha1/scaledobject_types.go).
 _PAUSED_REPLICAS: Final = "autoscaling.keda.sh/paused-replicas"
+_ASLEEP: Final = "and the scaler starts no pod for a request"
+#: Annotations of a ScaledObject that pause it, and what KEDA does with each. KEDA reads all but the
+#: first as a boolean (apis/keda/v1alpha1/scaledobject_types.go).
 _PAUSES: Final = {
-    _PAUSED_REPLICAS: Reason.SCALED_OBJECT_PAUSED,
-    "autoscaling.keda.sh/paused": Reason.SCALED_OBJECT_PAUSED,
-    "autoscaling.keda.sh/paused-scale-out": Reason.SCALED_OBJECT_PAUSED,
-    "autoscaling.keda.sh/paused-scale-in": Reason.SCALE_IN_PAUSED,
-}
-_EFFECTS: Final = {
-    Reason.SCALED_OBJECT_PAUSED: "adds no replica, and the scaler starts no pod for a request",
-    Reason.SCALE_IN_PAUSED: "removes no replica, so the workload does not sleep",
+    _PAUSED_REPLICAS: _Pause(
+        Reason.SCALED_OBJECT_PAUSED, f"keeps this number of replicas, {_ASLEEP}"
+    ),
+    "autoscaling.keda.sh/paused": _Pause(
+        Reason.SCALED_OBJECT_PAUSED, f"adds and removes no replica, {_ASLEEP}"
+    ),
+    "autoscaling.keda.sh/paused-scale-out": _Pause(
+        Reason.SCALED_OBJECT_PAUSED, f"adds no replica, {_ASLEEP}"
+    ),
+    "autoscaling.keda.sh/paused-scale-in": _Pause(
+        Reason.SCALE_IN_PAUSED, "removes no replica, so the workload does not sleep"
+    ),
 }
 #: How Go's strconv.ParseBool writes false. KEDA takes each other text as true.
 _FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
@@ -252,9 +265,9 @@ def _about_keda(
         )
         found.append(Finding(Reason.KEDA_TRIGGER_MISSING, note))
     for name in mine.pauses:
-        effect = _EFFECTS[_PAUSES[name]]
-        note = f"ScaledObject {mine.key.name} has the annotation {name}: KEDA {effect}"
-        found.append(Finding(_PAUSES[name], note))
+        pause = _PAUSES[name]
+        note = f"ScaledObject {mine.key.name} has the annotation {name}: KEDA {pause.effect}"
+        found.append(Finding(pause.reason, note))
     return found
 
 
@@ -293,7 +306,9 @@ def _hpa(key: ObjectKey, obj: object) -> _Hpa:
 def _scaled_object(key: ObjectKey, obj: object) -> _ScaledObject:
     scaled_object = root(obj, SCALED_OBJECT)
     annotations = scaled_object["metadata"]["annotations"]
-    pauses = {_PAUSES[name]: name for name in reversed(_PAUSES) if _is_set(annotations, name)}
+    pauses = {
+        _PAUSES[name].reason: name for name in reversed(_PAUSES) if _is_set(annotations, name)
+    }
     spec = scaled_object["spec"]
     services = frozenset(
         trigger["metadata"][SERVICE_KEY].text()

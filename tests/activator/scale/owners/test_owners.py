@@ -93,13 +93,16 @@ def test_the_component_beside_the_owner(owner: Owner, objects: Any, other: str) 
             *(Owner.KEDA, [keda(annotations={"autoscaling.keda.sh/paused-replicas": "0"})]),
             *(
                 Reason.SCALED_OBJECT_PAUSED,
-                "autoscaling.keda.sh/paused-replicas: KEDA adds no replica",
+                "autoscaling.keda.sh/paused-replicas: KEDA keeps this number of replicas, and the",
             ),
         ),
         *(
             (
                 *(Owner.KEDA, [keda(annotations={"autoscaling.keda.sh/paused": value})]),
-                *(Reason.SCALED_OBJECT_PAUSED, "starts no pod for a request"),
+                *(
+                    Reason.SCALED_OBJECT_PAUSED,
+                    "KEDA adds and removes no replica, and the scaler starts no pod for a request",
+                ),
             )
             for value in ("true", "1", "T", "yes", "")
         ),
