@@ -256,6 +256,22 @@ class Cluster:
             if event.get("regarding", {}).get("name") == name
         ]
 
+    async def leader(self) -> str:
+        """Return the identity of the leading scaler, ``POD_ID``; empty if there is none."""
+        lease = await self.get("lease", "activator-scale", SYSTEM)
+        identity: str = lease["spec"].get("holderIdentity", "") if lease else ""
+        return identity
+
+    async def another_leader(self, than: str = "") -> str:
+        """Wait until a scaler leads, but not the given one, and return its identity."""
+
+        async def found() -> str:
+            leader = await self.leader()
+            return leader if leader != than else ""
+
+        identity: str = await self.until(found, "a scaler leads")
+        return identity
+
     # Waiting
 
     async def until(

@@ -90,6 +90,44 @@ def plain_service(
     }
 
 
+def definition(
+    group: str,
+    version: str,
+    kind: str,
+    *,
+    scope: str = "Namespaced",
+    columns: Mapping[str, str] | None = None,
+) -> Object:
+    """Return the CustomResourceDefinition of a kind, without a schema of its fields.
+
+    Arguments:
+        columns: of ``kubectl get``: the path of each.
+    """
+    plural = f"{kind.lower()}s"
+    shown = [{"name": n, "type": "string", "jsonPath": p} for n, p in (columns or {}).items()]
+    found: Object = {
+        "name": version,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": shown,
+        "schema": {
+            "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        },
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "scope": scope,
+            "versions": [found],
+        },
+    }
+
+
 def annotations_patch(annotations: Mapping[str, str | None]) -> str:
     """Return a merge patch of annotations of the product, without prefix; None removes one."""
     found = {f"activator.dev/{key}": value for key, value in annotations.items()}

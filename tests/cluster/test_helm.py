@@ -83,9 +83,7 @@ async def test_browsers_show_why_a_service_is_not_scaled_and_why_a_request_waits
         service(namespace, "lost", short),
     )
     await cluster.shows(f"{namespace}/hello", "asleep")
-    lease = await cluster.get("lease", "activator-scale", SYSTEM)
-    assert lease is not None
-    leader = lease["spec"]["holderIdentity"].rpartition("_")[0]
+    leader = (await cluster.leader()).rpartition("_")[0]
     async with (
         cluster.forward(f"pod/{leader}", 8081),
         cluster.forward("deployment/activator", 8080),

@@ -11,35 +11,11 @@ from typing import Final
 
 from activator.lab.objects import revision
 from tests.cluster.cluster import Cluster
-from tests.cluster.objects import Object, deployment, plain_service
+from tests.cluster.objects import Object, definition, deployment, plain_service
 from tests.process import ROOT
 
 KNATIVE: Final = "knative-serving"
 NAME: Final = "hello-00001"
-
-
-def definition() -> Object:
-    """Return the CustomResourceDefinition of Revisions, without a schema of their fields."""
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}},
-        "schema": {"openAPIV3Schema": anything},
-    }
-    names = {"kind": "Revision", "plural": "revisions", "singular": "revision"}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "revisions.serving.knative.dev"},
-        "spec": {
-            "group": "serving.knative.dev",
-            "names": names,
-            "scope": "Namespaced",
-            "versions": [version],
-        },
-    }
 
 
 def config(name: str) -> Object:
@@ -56,7 +32,7 @@ async def test_a_revision_is_served_from_zero(cluster: Cluster, namespace: str) 
     pod["args"] = []
     await cluster.apply(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": KNATIVE}},
-        definition(),
+        definition("serving.knative.dev", "v1", "Revision"),
         *map(config, ("config-network", "config-logging", "config-observability")),
         autoscaler,
         plain_service(KNATIVE, "autoscaler", port={"port": 8080}),

@@ -38,16 +38,7 @@ async def test_another_scaler_leads_when_the_leader_is_killed(
 ) -> None:
     await product.apply(deployment(namespace, replicas=0), service(namespace))
     await product.shows(f"{namespace}/hello", "asleep")
-
-    async def holder() -> str:
-        lease = await product.get("lease", "activator-scale", SYSTEM)
-        name: str = lease["spec"]["holderIdentity"] if lease else ""
-        return name
-
-    async def changed() -> bool:
-        return await holder() not in ("", first)
-
-    first = await product.until(holder, "a scaler leads")
+    first = await product.another_leader()
     await product.kill(SYSTEM, first.rpartition("_")[0], "scale")
     assert (await product.ask(f"hello.{namespace}")).status == 200
-    await product.until(changed, "a scaler leads again")
+    await product.another_leader(than=first)

@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
-from activator.lab.load import Load
 from tests.cluster.cluster import SYSTEM, Cluster
 from tests.cluster.objects import annotations_patch, deployment, plain_service, service
-
-
-@asynccontextmanager
-async def traffic(load: Load) -> AsyncIterator[Load]:
-    """Send requests meanwhile; all of them must get 200."""
-    async with asyncio.TaskGroup() as tasks:
-        load.start(tasks)
-        try:
-            yield load
-        finally:
-            await load.stop()
-    for method, responses in load.responses.items():
-        lost = [response for response in responses if response.status != 200]
-        assert not lost, f"{method}: {len(lost)} of {len(responses)}, first {lost[0]}"
+from tests.cluster.traffic import traffic
 
 
 async def test_a_deployment_sleeps_and_starts_with_the_first_request(
