@@ -180,7 +180,7 @@ async def test_keda_scales_what_the_first_request_started(keda: Cluster, namespa
     many = await keda.load(ip, f"hello.{namespace}", 12, "/sleep?ms=2500")
     async with traffic(few):
         # KEDA is away while the first requests wait.
-        await keda.shows(hello, "starting: 1 replicas")
+        await keda.shows(hello, "starting: 1 replica,")
         (operator,) = await keda.pods("keda-operator", "keda")
         await keda.kill("keda", operator["metadata"]["name"], "keda-operator")
         assert (await keda.ask(f"{KEPT}.{namespace}")).status == 200
