@@ -85,9 +85,10 @@ test-compiled: compile  ## Test throttler, byte path and processes on the compil
 	$(COMPILED)/bin/python -m tests.compiled $(PYTEST_ARGS)
 
 # Two clusters, each with its worker: most of the time they wait for Kubernetes.
-test-cluster: $(VENV)/tools/helm  ## Test in a real control plane (needs root, and KUBEBUILDER_ASSETS: CONTRIBUTING.md)
+test-cluster: $(VENV)/tools/helm  ## Test in a real control plane, and run the how-tos (needs root, and KUBEBUILDER_ASSETS: CONTRIBUTING.md)
 	@$(BIN)/python -m tests.cluster.programs
 	$(BIN)/pytest -n 2 --dist loadfile tests/cluster $(PYTEST_ARGS)
+	$(BIN)/pytest -n 2 tests/howto $(PYTEST_ARGS)
 
 fuzz: compile  ## Feed the same bytes to the parsers of both builds (FUZZ_ARGS='--inputs 1000000')
 	$(COMPILED)/bin/python -m tests.compiled fuzz $(FUZZ_ARGS)

@@ -30,7 +30,7 @@ gc.disable()
 pytest_plugins = ("tests.tracing", "tests.watchdog")
 
 #: Collected only if the command line names it: `make test-cluster`.
-collect_ignore = ["cluster"]
+collect_ignore = ["cluster", "howto"]
 
 # The duration of an example has no meaning on a busy machine. Each run tries other examples, so
 # that few of them are enough.

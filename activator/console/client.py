@@ -146,9 +146,9 @@ def _no_response(url: str, reason: str) -> str:
         f"no activator responds at {url}: {printable(reason)}.\n"
         "Start one with `activator demo` or `activator local --manifests DIR`, or reach one in a "
         "cluster with\n"
-        "  kubectl port-forward -n knative-serving deployment/activator 8080\n"
-        "and leave it running; without Knative, its namespace is usually activator-system (-n "
-        "activator-system). --admin-url or ACTIVATOR_ADMIN_URL names another address."
+        "  kubectl port-forward -n activator-system deployment/activator 8080\n"
+        "and leave it running; with Knative, its namespace is knative-serving (-n "
+        "knative-serving). --admin-url or ACTIVATOR_ADMIN_URL names another address."
     )
 
 
