@@ -30,7 +30,7 @@ class _Pause(NamedTuple):
 _KINDS: Final = {Owner.HPA: HPA, Owner.KEDA: SCALED_OBJECT}
 _PAUSED_REPLICAS: Final = "autoscaling.keda.sh/paused-replicas"
 _ASLEEP: Final = "and the scaler starts no pod for a request"
-#: Annotations of a ScaledObject that pause it, each with its effect. KEDA reads all but the first as
+#: Annotations of a ScaledObject that pause it, with their effects. KEDA reads all but the first as
 #: a boolean (apis/keda/v1alpha1/scaledobject_types.go).
 _PAUSES: Final = {
     _PAUSED_REPLICAS: _Pause(
