@@ -410,11 +410,14 @@ class Pod:
                         running.create_task(container.run())
                 await self.stopping.wait()
                 reporting.cancel()
-            body = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
-            await self.node.api.send("DELETE", path, body)
+        except Exception as error:  # a pod that fails must not end the others
+            log(self.name, "failed:", repr(error))
+            await self.stopping.wait()  # as in a cluster, its object stays until then
         finally:
             await self.network.remove()
             log(self.name, "removed")
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
+        await self.node.api.send("DELETE", path, body)
 
     async def _write_files(self) -> None:
         files = self.folder / "serviceaccount"
