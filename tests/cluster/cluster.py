@@ -42,6 +42,8 @@ _IMAGES: Final[dict[str, tuple[list[str], list[str]]]] = {
     "sample": (_SAMPLE, ["--port", "8012"]),
     "curl": (["curl"], []),
 }
+#: Options of ``kubectl delete``: a namespace that does not end must not stop the run.
+_GONE: Final = ("--ignore-not-found", "--timeout=60s")
 _PATHS: Final = {
     "deployment": "/apis/apps/v1/namespaces/{}/deployments/",
     "service": "/api/v1/namespaces/{}/services/",
@@ -387,7 +389,7 @@ class Cluster:
             roles = "clusterrole,clusterrolebinding,apiservice"
             await self.run("kubectl", "delete", roles, "-l", "app.kubernetes.io/name=activator")
             await self.run("kubectl", "-n", SYSTEM, "delete", "pods", "--all", *force)
-            await self.run("kubectl", "delete", "namespace", SYSTEM, "--ignore-not-found")
+            await self.run("kubectl", "delete", "namespace", SYSTEM, *_GONE)
         self._installed = ()
 
     async def rolled_out(self, *names: str) -> None:
