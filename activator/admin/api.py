@@ -119,7 +119,7 @@ def detail_view(
         "nextReason": reason.value if reason else None,
         "nextReasonDetail": detail or None,
         "failures": {reason.value: count for reason, count in failures.by_reason.items()},
-        "objectWarnings": warnings_of(source, revision, has_pods=has_pods),
+        "objectWarnings": warnings_of(source, revision, has_pods=has_pods, pods=route.pods),
         "coldStarts": seen,
         "wakeUps": seen,
     }

@@ -50,22 +50,24 @@ def warnings_view(source: SourceStatus | None) -> list[ObjectWarningView]:
 
 
 def warnings_of(
-    source: SourceStatus | None, revision: RevisionID, *, has_pods: bool
+    source: SourceStatus | None, revision: RevisionID, *, has_pods: bool, pods: str = ""
 ) -> list[ObjectWarningView]:
     """Return ``objectWarnings`` of a revision.
 
     Arguments:
         has_pods: whether an object lists a pod of it. If none does, an object of its namespace
             that names no revision may be meant for it.
+        pods: the name of the Service whose EndpointSlices list its pods; empty for its own.
     """
     if source is None:
         return []
     names = (revision.name,) if has_pods else (revision.name, "")
+    listing = ("EndpointSlice", pods or revision.name)
     return [
         _warning(each)
         for each in source.warnings
         if each.namespace == revision.namespace
-        and each.revision in names
+        and (each.revision in names or (each.kind, each.revision) == listing)
         and each.revision_kind in (revision.kind, None)
     ]
 

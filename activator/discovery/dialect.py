@@ -98,6 +98,7 @@ class Dialect:
         name: as in the setting ``dialect``.
         main: the kind of objects that revisions are made of; empty if there are no revisions.
         revision_kind: the kind of these revisions; None if there are none.
+        label: the label of other kinds that names the revision of an object; empty for none.
         kinds: its kinds. The types within a row agree, which the type cannot express.
         make_state: returns a state without objects.
     """
@@ -105,5 +106,6 @@ class Dialect:
     name: str
     main: str
     revision_kind: RevisionKind | None
+    label: str
     kinds: Mapping[str, Kind[Any]]
     make_state: Callable[[Sink, SystemSink, Scope], State]

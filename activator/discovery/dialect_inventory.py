@@ -73,6 +73,8 @@ class DialectInventory:
         self._scope = scope
         self._report = report
         self._entries: dict[ObjectKey, _Entry] = {}
+        # The revisions of the unusable objects.
+        self._revisions: dict[ObjectKey, str] = {}
         self._counts: Counter[str] = Counter()
 
     @property
@@ -84,8 +86,9 @@ class DialectInventory:
         """Yield some of the unusable objects, each with its error."""
         for key, reason in islice(self.stats.rejected.items(), _MOST_REJECTED):
             text = f"{reason.removeprefix(f'{key}: ')}; {self.effect(key)}"
-            revision = key.name if key.kind == self.dialect.main else ""
-            yield ObjectWarning(*key, revision, text, INVALID, self.dialect.revision_kind)
+            yield ObjectWarning(
+                *key, self._revisions[key], text, INVALID, self.dialect.revision_kind
+            )
 
     def effect(self, key: ObjectKey) -> Effect:
         """Return what is in force of an invalid object."""
@@ -158,9 +161,10 @@ class DialectInventory:
         except ManifestError as error:
             entry, reason = None, str(error)
         if reason is not None:
+            self._revisions[key] = revision_of(key, obj, self.dialect)
             self._reject(key, reason, Effect.DEFAULTS if entry else self.effect(key))
         elif entry is not None:
-            self.stats.rejected.pop(key, None)
+            self._accept(key)
         return key, entry, reason
 
     def _entry(self, key: ObjectKey, obj: object, listed: bool) -> tuple[_Entry | None, str | None]:
@@ -185,7 +189,7 @@ class DialectInventory:
                 raise
             parsed, reason = error.instead, str(error)
         text = kind.warning(obj, parsed, self._scope)
-        self.warnings.put(key, revision_of(key, obj) if text else "", text)
+        self.warnings.put(key, revision_of(key, obj, self.dialect) if text else "", text)
         return _Entry(uid, version, parsed, reason is None), reason
 
     def _put(self, key: ObjectKey, entry: _Entry) -> None:
@@ -198,7 +202,7 @@ class DialectInventory:
 
     def _delete(self, key: ObjectKey) -> None:
         self.warnings.remove(key)
-        self.stats.rejected.pop(key, None)
+        self._accept(key)
         entry = self._entries.get(key)
         if entry is not None:
             self._replace(key, entry.parsed, None)
@@ -212,6 +216,10 @@ class DialectInventory:
         """Pass on all changes, each revision at most once."""
         while self.state.publish_next():
             pass
+
+    def _accept(self, key: ObjectKey) -> None:
+        self.stats.rejected.pop(key, None)
+        self._revisions.pop(key, None)
 
     def _reject(self, key: ObjectKey, reason: str, effect: Effect) -> None:
         self.stats.rejections += 1

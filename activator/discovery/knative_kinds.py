@@ -14,7 +14,7 @@ from activator.discovery.destinations import PrivateEndpoints, PublicEndpoints
 from activator.discovery.dialect import Dialect, Kind, Scope
 from activator.discovery.sink import Sink, SystemSink
 from activator.knative import revisions
-from activator.knative.labels import SERVING_GROUP
+from activator.knative.labels import REVISION_LABEL, SERVING_GROUP
 from activator.knative.names import names_private_service
 from activator.objects.fields import ObjectKey
 from throttler.model import AppProtocol, Revision, RevisionKind
@@ -80,6 +80,7 @@ KNATIVE: Final = Dialect(
     "knative",
     "Revision",
     RevisionKind.REVISION,
+    REVISION_LABEL,
     {
         "Revision": Kind(
             SERVING_GROUP, _parse_revision, _put_revision, object_warnings.of_revision

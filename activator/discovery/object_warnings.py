@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from activator.discovery.destinations import PrivateEndpoints, PublicEndpoints
-from activator.discovery.dialect import Scope
-from activator.knative.labels import REVISION_LABEL, REVISION_UID_LABEL, SERVICE_TYPE_LABEL
+from activator.discovery.dialect import Dialect, Scope
+from activator.knative.labels import REVISION_UID_LABEL, SERVICE_TYPE_LABEL
 from activator.knative.revisions import READINESS_POLICY_ANNOTATION
 from activator.objects import policies
-from activator.objects.fields import Field, ObjectKey, root, show
+from activator.objects.fields import Field, ManifestError, ObjectKey, root, show
 from activator.plain.slices import SERVICE_LABEL
 from activator.records.source_status import ObjectWarning
 from throttler.model import AppProtocol, Revision, RevisionKind
@@ -106,11 +106,14 @@ def _misnamed(ports: list[Field]) -> str:
     return f"its addresses are ignored, since no port is named http or http2 (found: {found})"
 
 
-def revision_of(key: ObjectKey, obj: object) -> str:
+def revision_of(key: ObjectKey, obj: object, dialect: Dialect) -> str:
     """Return the name of the revision that an object belongs to; empty if no label names it."""
-    if key.kind in ("Revision", "Service"):
+    if key.kind == dialect.main:
         return key.name
-    name = root(obj, key.kind)["metadata"]["labels"].mapping().get(REVISION_LABEL)
+    try:
+        name = root(obj, key.kind)["metadata"]["labels"].at(dialect.label).value
+    except ManifestError:  # the object is broken, too
+        return ""
     return name if isinstance(name, str) else ""
 
 

@@ -132,6 +132,7 @@ SERVICES: Final = Dialect(
     "services",
     "Service",
     RevisionKind.SERVICE,
+    slices.SERVICE_LABEL,
     {
         "Service": Kind("", _parse_service, _put_service, _warn_service),
         "EndpointSlice": Kind("discovery.k8s.io", _parse_slice, _put_slice),

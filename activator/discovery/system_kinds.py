@@ -75,6 +75,7 @@ SYSTEM: Final = Dialect(
     "system",
     "",
     None,
+    "",
     {
         "ConfigMap": Kind("", _parse_config_map, _put_config_map),
         "Secret": Kind("", _parse_secret, _put_secret),

@@ -104,4 +104,10 @@ def test_warnings_of_a_revision_are_about_objects_that_may_be_meant_for_it() -> 
         ("one", None),  # of an unknown kind
         ("five", "host-conflict"),
     ]
+    of_pods = ObjectWarning("EndpointSlice", "default", "odd", "pods", "six", "invalid")
+    unused = ObjectWarning("Service", "default", "pods", "pods", "seven")
+    source = SourceStatus("test", "test", {}, warnings=(of_pods, unused))
+    found = warnings_of(source, service, has_pods=True, pods="pods")
+    assert [each["warning"] for each in found] == ["six"]
+    assert warnings_of(source, service, has_pods=False) == []
     assert warnings_view(None) == warnings_of(None, revision, has_pods=False) == []

@@ -443,6 +443,20 @@ def test_a_warning_about_a_service_is_about_that_one_alone() -> None:
     assert [each.revision for each in inventory.warnings] == ["hello"]
 
 
+def test_a_broken_slice_is_a_problem_of_the_service_that_its_label_names() -> None:
+    world = World("services")
+    broken, other = slice_of(of="hello"), slice_of(of="other", name="odd")
+    broken["endpoints"] = other["endpoints"] = {}
+    world.apply(broken, other)
+    found = {each.name: each.revision for each in world.inventory.warnings}
+    assert found == {broken["metadata"]["name"]: "hello", "odd": "other"}
+    wrong: list[Any] = [[], {"kubernetes.io/service-name": 5}]
+    for labels in wrong:
+        other["metadata"]["labels"] = labels
+        world.apply(other)
+        assert [each.revision for each in world.inventory.warnings] == ["hello", ""]
+
+
 def test_an_event_of_one_service_concerns_that_one_among_many() -> None:
     sink = RecordingSink()
     inventory = Inventory(sink, sink, dialects=[SERVICES])
