@@ -11,6 +11,6 @@ def grpc_stays() -> None:
     """Keep gRPC's poller until the process ends.
 
     Otherwise the last object of a finished test ends it, in a garbage collection of a later test.
-    That waits for ever if a call of the finished test was still open.
+    That never returns if a call of the finished test was still open.
     """
     grpc.aio.init_grpc_aio()
