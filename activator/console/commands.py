@@ -46,7 +46,27 @@ class Status:
         """Return warnings, a line each."""
         none = self._namespace is not None and not response.nodes("revisions")
         nothing = [f"no revision is known in the namespace {self._namespace!r}"] if none else []
-        return nothing + status.warnings(response)
+        return nothing + status.warnings(response) + self._not_in_use(response)
+
+    def _not_in_use(self, response: Node) -> list[str]:
+        """Return why the activator does not use a Service or a Revision: the table lacks it."""
+        used = {
+            (one.text("kind", default="revision"), one.text("namespace"), one.text("name"))
+            for one in response.nodes("revisions")
+        }
+        try:
+            activator = response.node("activator")
+            if activator is None:
+                return []
+            return [
+                f"not in use: {explain.warning(each)}"
+                for each in activator.nodes("objectWarnings", required=False)
+                if (kind := each.text("kind").lower()) in ("service", "revision")
+                and self._namespace in (None, each.text("namespace"))
+                and (kind, each.text("namespace"), each.text("name")) not in used
+            ]
+        except ValueError:  # the command still shows the table
+            return []
 
     def not_known(self, admin: Admin) -> Exception:
         """Return the exception for a response 404: each activator has the list."""

@@ -150,6 +150,27 @@ def test_without_a_scaler_a_missing_workload_is_not_why_pods_do_not_start(scaler
 
 
 @respx.mock
+@pytest.mark.parametrize(("namespace", "named"), [(None, ["shop", "other"]), ("shop", ["shop"])])
+def test_status_names_each_service_and_revision_that_is_not_in_use(namespace, named):
+    used = {"namespace": "default", "name": "hello-00001", "kind": "Revision"}
+    refused = {"namespace": "shop", "name": "hello", "kind": "Service", "reason": "refused"}
+    warnings = [
+        used | {"reason": "limited", "warning": "this revision is in use"},
+        refused | {"warning": "no selector"},
+        refused | {"namespace": "other", "warning": "no selector"},
+        refused | {"kind": "Endpoints", "warning": "another kind"},
+    ]
+    answer = {"revisions": [HELLO], "activator": {"objectWarnings": warnings}}
+    respx.get(URL + Status(namespace).path).respond(json=answer)
+    text, found = ask(Status(namespace))
+    assert text.startswith("REVISION")
+    assert found == [f"not in use: Service {each}/hello: refused: no selector" for each in named]
+    answer["activator"] = {"objectWarnings": "none"}
+    respx.get(URL + Status(namespace).path).respond(json=answer)
+    assert ask(Status(namespace)) == (text, [])
+
+
+@respx.mock
 def test_a_service_that_is_refused_shows_its_reason_and_no_similar_name():
     respx.get(f"{REVISIONS}/shop/hello?kind=service").respond(**UNKNOWN)
     respx.get(REVISIONS).respond(json={"revisions": [HELLO]})
