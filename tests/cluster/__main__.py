@@ -1,4 +1,7 @@
-"""``python -m tests.cluster [COMMAND…]``: run a command in a new cluster, by default a shell."""
+"""``python -m tests.cluster [COMMAND…]``: run a command in a new cluster, by default a shell.
+
+The cluster is empty. It ends with the command.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,16 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.programs import Unavailable
 from tests.process import ROOT
+
+NEXT: Final = """\
+The cluster is empty. This installs the product:
+  kubectl apply -k manifests/overlays/services
+`exit` ends the cluster."""
 
 
 def main(command: list[str]) -> int:
@@ -25,7 +34,11 @@ def main(command: list[str]) -> int:
             cluster.start()
             shell = [os.environ.get("SHELL", "bash")]
             print(f"logs: {folder}/log", file=sys.stderr)
-            return subprocess.call(command or shell, cwd=ROOT, env=cluster.environment)
+            if not command:
+                print(NEXT, file=sys.stderr)
+            # An editor or a pager in the shell needs the kind of the terminal.
+            environment = {"TERM": os.environ.get("TERM", "dumb"), **cluster.environment}
+            return subprocess.call(command or shell, cwd=ROOT, env=environment)
         finally:
             cluster.stop()
 

