@@ -39,10 +39,10 @@ def rows(page: Path) -> list[Item | File]:
             items.append(each)
             continue
         where = f"{pages.name(page)}:{each.line}"
-        assert left.get(each.section), f"{where}: tests/howto/table.py has no row for this block"
+        assert left.get(each.section), f"{where}: tests/howto/table.yaml has no row for this block"
         items.append(Item(each, left[each.section].pop(0)))
     over = {section: len(rows) for section, rows in left.items() if rows}
-    assert not over, f"{pages.name(page)}: rows of tests/howto/table.py without a block: {over}"
+    assert not over, f"{pages.name(page)}: rows of tests/howto/table.yaml without a block: {over}"
     return items
 
 

@@ -42,10 +42,10 @@ class Row:
         not_run: why no command of the block runs.
         skips: why one command does not run.
         world: where the block runs, if not in the world of the page.
-        replace: what stands for a text of the commands.
+        replace: a text of the commands, and what the reader types instead.
         before: what the reader has done, or the page tells in words, before the block.
-        stops: a text of the running program that the reader ends before the block.
-        waits: commands that run in another terminal until later steps let them end.
+        stops: a text of a running command, which the reader ends by Ctrl-C before the block.
+        waits: commands that end only after later steps, so they run in another terminal.
         again: commands that the reader repeats until they print what the page shows.
         fails: commands that may fail: the page, or a comment, says why.
         then: what the reader waits for after a command.
