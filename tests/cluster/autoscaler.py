@@ -1,7 +1,7 @@
-"""The port of Knative's autoscaler: ``python -m tests.cluster.autoscaler`` prints its reports.
+"""Accepts the activators' reports in the place of Knative's autoscaler, and prints them.
 
-Each line is ``namespace/name: average concurrency``. A test reads them from the pod's log, and
-scales in its place.
+``python -m tests.cluster.autoscaler`` prints ``namespace/name: average concurrency`` for each
+report. It scales nothing: a test reads the lines from the pod's log, and sets the replicas.
 """
 
 from __future__ import annotations

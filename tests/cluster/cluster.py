@@ -42,6 +42,11 @@ _IMAGES: Final[dict[str, tuple[list[str], list[str]]]] = {
     "sample": (_SAMPLE, ["--port", "8012"]),
     "curl": (["curl"], []),
 }
+#: What runs in the place of Knative's autoscaler. Pods do not start in the repository.
+AUTOSCALER: Final = (
+    *("env", f"PYTHONPATH={ROOT}", sys.executable),
+    *("-m", "tests.cluster.autoscaler"),
+)
 #: Options of ``kubectl delete``: a namespace that does not end must not stop the run.
 _GONE: Final = ("--ignore-not-found", "--timeout=60s")
 _PATHS: Final = {

@@ -1,18 +1,17 @@
 """Knative's dialect in a cluster: the overlay, a Revision, and its private Service.
 
-The test has the place of Knative's controllers and of its autoscaler.
+Knative itself is not there. The test makes the objects of its controllers. It also scales:
+`autoscaler` only prints the activators' reports.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Final
 
 from activator.lab.objects import revision
-from tests.cluster.cluster import Cluster
+from tests.cluster.cluster import AUTOSCALER, Cluster
 from tests.cluster.objects import Object, definition, deployment, plain_service
-from tests.process import ROOT
 
 KNATIVE: Final = "knative-serving"
 NAME: Final = "hello-00001"
@@ -24,8 +23,7 @@ def config(name: str) -> Object:
 
 
 async def test_a_revision_is_served_from_zero(cluster: Cluster, namespace: str) -> None:
-    program = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "tests.cluster.autoscaler")
-    cluster.image("autoscaler", program)
+    cluster.image("autoscaler", AUTOSCALER)
     listens = {"tcpSocket": {"port": "http"}, "periodSeconds": 1}
     autoscaler = deployment(KNATIVE, "autoscaler", image="ko/autoscaler:1", probe=listens)
     pod = autoscaler["spec"]["template"]["spec"]["containers"][0]

@@ -10,24 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.cluster.cluster import Cluster
+from tests.cluster.cluster import AUTOSCALER, Cluster
 from tests.howto.pages import ROOT
 from tests.howto.table import World
 from tests.howto.worlds import Place, environment
 
 OBJECTS: Final = Path(__file__).parent / "objects"
-#: What accepts the activators' reports, in the place of Knative's autoscaler.
-_AUTOSCALER: Final = """\
-import asyncio
-from websockets.asyncio.server import serve
-async def read(connection):
-    async for _ in connection:
-        pass
-async def main():
-    async with serve(read, "0.0.0.0", 8080):
-        await asyncio.Event().wait()
-asyncio.run(main())
-"""
 _REMOVE: Final = """\
 namespaces="activator-system knative-serving"
 for each in $namespaces; do
@@ -70,7 +58,7 @@ class ReadersCluster:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._world: World | None = None
-        cluster.image("autoscaler", [sys.executable, "-c", _AUTOSCALER])
+        cluster.image("autoscaler", AUTOSCALER)
         cluster.image("knative-activator", [f"{sys.prefix}/bin/activator"], ["run"])
 
     @contextmanager
