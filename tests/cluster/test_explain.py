@@ -217,13 +217,13 @@ async def test_takeover_refuses_a_limit_with_a_remedy(product: Cluster, namespac
 @pytest.mark.parametrize(
     ("command", "status", "shown"),
     [
-        ("status", 0, "KIND"),
+        ("status", 0, "OLDEST-WAITER"),
         ("explain default/none", 4, "activator status lists all"),
         ("reason pods-not-ready", 0, "pods-not-ready"),
         ("reason none", 2, "`activator reason` lists all reasons"),
     ],
 )
-async def test_a_question_without_an_object_has_a_hint(
+async def test_a_command_about_no_object_ends_with_a_hint(
     product: Cluster, command: str, status: int, shown: str
 ) -> None:
     words = ("exec", "deployment/activator", "--", "activator", *command.split())
