@@ -116,7 +116,7 @@ class Cluster:
         with (self._folder / "log" / "node.log").open("ab") as log:
             self._node = subprocess.Popen(
                 [*END_WITH_PARENT, sys.executable, "-m", "tests.cluster.node", str(self._folder)],
-                *(), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip
 
@@ -284,10 +284,10 @@ class Cluster:
     async def until(
         self, condition: Callable[[], Awaitable[object]], what: str, pause: float = 0.1
     ) -> Any:
-        """Ask until a condition has a true value, and return the value.
+        """Check a condition until it has a true value, and return the value.
 
         Arguments:
-            pause: seconds between two questions.
+            pause: seconds between two checks.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + CLUSTER_PATIENCE

@@ -11,9 +11,11 @@ from typing import Any, Final
 from tests.cluster.network import Object
 
 _DOMAIN: Final = ".svc.cluster.local"
-_A: Final = 1
+_A: Final = 1  # the type of a record with an IPv4 address
+#: Flags of a response (RFC 1035, section 4.1.1): it is authoritative, and has no error or NXDOMAIN.
 _OK: Final = 0x8580
 _NO_SUCH_NAME: Final = 0x8583
+_SAME_NAME: Final = 0xC00C  # points to the name in the query (RFC 1035, section 4.1.4)
 
 
 class Names:
@@ -82,7 +84,7 @@ def respond(query: bytes, names: Names) -> bytes:
     status = _NO_SUCH_NAME if found is None else _OK
     head = query[:2] + struct.pack("!HHHHH", status, 1, len(addresses), 0, 0)
     records = [
-        struct.pack("!HHHIH", 0xC00C, _A, 1, 5, 4) + socket.inet_aton(address)
+        struct.pack("!HHHIH", _SAME_NAME, _A, 1, 5, 4) + socket.inet_aton(address)
         for address in addresses
     ]
     return head + query[12:end] + b"".join(records)

@@ -50,7 +50,7 @@ class Exchange(NamedTuple):
     response: Any
 
 
-class _Answer:
+class _Response:
     """A response (discovery.wire.Response)."""
 
     retry_after = 0.0
@@ -111,10 +111,10 @@ class Speaker:
     @asynccontextmanager
     async def get(
         self, path: str, params: Mapping[str, str], silence: float
-    ) -> AsyncIterator[_Answer]:
+    ) -> AsyncIterator[_Response]:
         """See Cluster."""
         found = await self.read(path, params)
-        yield _Answer(self._said[-1].status, json.dumps(found).encode())
+        yield _Response(self._said[-1].status, json.dumps(found).encode())
 
     def renew_credentials(self) -> None:
         """See Cluster: the tokens stay the same."""
