@@ -34,6 +34,7 @@ class Table:
         right: the columns whose cells are numbers.
         styles: colour of each row on a terminal; empty for none.
         caption: meaning of the columns; only on a terminal.
+        heads: how many first cells identify a row; they head its paragraph.
     """
 
     columns: tuple[str, ...]
@@ -41,6 +42,7 @@ class Table:
     right: frozenset[str] = frozenset()
     styles: tuple[str, ...] = ()
     caption: str = ""
+    heads: int = 1
 
 
 Part = str | tuple[Fact, ...] | Table
@@ -155,25 +157,26 @@ class _Fitting:
     def _paragraphs(self, width: int) -> Iterator[RenderableType]:
         from rich.text import Text
 
-        for row, style in zip(self._table.rows, self._styles, strict=True):
-            yield Text(
-                "\n".join(paragraph(self._table.columns, row, width)), style, overflow="fold"
-            )
+        table = self._table
+        for row, style in zip(table.rows, self._styles, strict=True):
+            lines = paragraph(table.columns, row, width, table.heads)
+            yield Text("\n".join(lines), style, overflow="fold")
 
 
 #: A character that ``wrap`` does not break at.
 _TIED: Final = "\N{NO-BREAK SPACE}"
 
 
-def paragraph(columns: Sequence[str], row: Sequence[str], width: int) -> list[str]:
-    """Return a row in lines: its first cell, then name and value of each other cell.
+def paragraph(columns: Sequence[str], row: Sequence[str], width: int, heads: int = 1) -> list[str]:
+    """Return a row in lines: its first cells, then name and value of each other cell.
 
     Arguments:
         width: maximum characters of a line; only a longer word has more.
+        heads: how many cells are in the first line.
     """
     text = ", ".join(
         f"{name} {cell}".replace(" ", _TIED, name.count(" ") + 1)
-        for name, cell in zip(columns[1:], row[1:], strict=True)
+        for name, cell in zip(columns[heads:], row[heads:], strict=True)
         if cell not in ("", "-")
     )
     indent = "  "
@@ -185,4 +188,4 @@ def paragraph(columns: Sequence[str], row: Sequence[str], width: int) -> list[st
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return [row[0], *(line.replace(_TIED, " ") for line in lines)]
+    return [" ".join(row[:heads]), *(line.replace(_TIED, " ") for line in lines)]

@@ -58,6 +58,7 @@ def page(rows: Sequence[Row], for_terminal: bool) -> Page:
         right=frozenset(COLUMNS) - {"kind", "revision", "name", "state"},
         styles=tuple(map(_style, rows)),
         caption="pods: healthy/ready/all - in flight: requests/capacity",
+        heads=2 if shows_kind else 1,
     )
     return (table,)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from activator.console import status
 from activator.console.responses import parse
-from activator.console.screen import plain
+from activator.console.screen import plain, show
 
 
 def revision(**changes):
@@ -209,6 +210,20 @@ def test_a_terminal_shows_when_there_is_no_revision():
         "No revision or Service is known yet.",
     )
     assert plain(status.page([], for_terminal=False)).startswith("REVISION")
+
+
+def test_a_narrow_terminal_shows_each_revision_below_its_name(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    rows = [row(kind="service"), row(kind="service", name="other")]
+    show(status.page(rows, for_terminal=True), out)
+    for name in ("hello", "other"):
+        assert f"service default/{name}" in out.getvalue()
 
 
 def test_what_a_server_sends_cannot_steer_the_terminal():
