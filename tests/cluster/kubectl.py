@@ -11,11 +11,14 @@ import asyncio
 import ctypes
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
+
+_END_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 
 class Kubectl:
@@ -85,7 +88,7 @@ def port_number(kubectl: Kubectl, reference: str, pod: Any, number: str) -> int:
 
 
 async def forward(process: int, number: int, local: int) -> None:
-    """Forward connections from loopback to a pod, until the process ends."""
+    """Forward connections from loopback to a pod, until this process or its parent ends."""
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -109,7 +112,10 @@ async def forward(process: int, number: int, local: int) -> None:
     listening = socket.create_server(("127.0.0.1", local))
     # As kubelet does: to the loopback address of the pod, where the admin port listens.
     network = os.open(f"/proc/{process}/ns/net", os.O_RDONLY)
-    ctypes.CDLL(None).setns(network, 0)
+    libc = ctypes.CDLL(None)
+    libc.setns(network, 0)
+    # A shell that ends leaves its jobs, and the cluster ends with the shell.
+    libc.prctl(_END_WITH_PARENT, signal.SIGTERM)
     server = await asyncio.start_server(serve, sock=listening)
     print(f"Forwarding from 127.0.0.1:{local} -> {number}", flush=True)
     await server.serve_forever()
