@@ -1,28 +1,48 @@
-"""Print which functions one warm request calls, from bytes read to bytes written.
+"""Print which functions one request calls, on four ways: files, calls, and switches between files.
 
-``python -m benchmarks.trace_calls`` traces a GET and a gRPC call, with the scripted clients and
-pods of the tests. Their connections have served requests before. docs/architecture.md shows the
-result. A compiled build has no such calls: run it with the pure build.
+``python -m benchmarks.trace_calls [WAY]…`` traces, in the pure build:
+
+- ``get`` and ``grpc``: one warm request, from bytes read to bytes written. The scripted clients and
+  pods of the tests play both ends; their connections have served requests before.
+- ``held``: a GET to a Service without pods, until its response. In between, a pod is listed and
+  its probe passes.
+- ``scale``: a report of one waiting request, until the scaler's PATCH of the replicas.
+
+``--counts`` prints only the counts. docs/architecture.md describes the ways.
+tests/benchmarks/test_trace_calls.py holds the counts. A compiled build has no such calls.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
 from activator.build import Build, running
+from activator.proxy.client.http1 import Http1Client
 from activator.records.agents import MOST_REQUESTS
+from activator.runtime import Runtime
+from activator.settings.config import load
+from tests.activator.discovery.fake_api_server import FakeApiServer
+from tests.activator.plain import objects
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer
-from tests.activator.proxy.world import World, request
+from tests.activator.proxy.world import Client, Pod, World, request
+from tests.activator.scale.world import cluster, leader
+from throttler.model import AppProtocol, ListedEndpoints, RevisionID, RevisionKind
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 #: Requests before the one that counts: after ``agents.MOST_REQUESTS``, none is sampled for minutes.
 WARM_UP: Final = MOST_REQUESTS + 20
+
+#: The Services of the ways from zero: the first one warms up what is loaded late.
+SERVICES: Final = ("first", "second")
 
 
 class Call(NamedTuple):
@@ -45,10 +65,9 @@ class Recorder:
         if event == "call":
             code = frame.f_code
             path = Path(code.co_filename)
-            ours = path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in (
-                "activator",
-                "throttler",
-            )
+            place = path.relative_to(ROOT).parts if path.is_relative_to(ROOT) else ("",)
+            # The lab plays the other programs, such as the API server.
+            ours = place[0] in ("activator", "throttler") and place[1] != "lab"
             if ours:
                 first = code.co_consts[0] if code.co_consts else None
                 why = first.partition("\n")[0] if isinstance(first, str) else ""
@@ -59,9 +78,9 @@ class Recorder:
             self._ours.pop()
 
 
-async def traced(serve: Callable[[], Awaitable[object]]) -> list[Call]:
-    """Serve some requests, then record the calls of one more."""
-    for _ in range(WARM_UP):
+async def traced(serve: Callable[[], Awaitable[object]], before: int = WARM_UP) -> list[Call]:
+    """Do something some times before, then record the calls of one time more."""
+    for _ in range(before):
         await serve()
     recorder = Recorder()
     sys.setprofile(recorder)
@@ -116,26 +135,128 @@ def _respond(peer: Peer, stream: int, message: Message) -> None:
         peer.headers(stream, [(b"grpc-status", b"0")], end=True)
 
 
-def report(title: str, calls: list[Call]) -> None:
-    """Print the calls as a tree, then their number per file."""
-    print(f"{title}: {len(calls)} calls in {len({call.file for call in calls})} files\n")
+async def trace_held() -> list[Call]:
+    """Trace a GET that arrives before its Service has a pod."""
+    loop = asyncio.get_running_loop()
+    world = World()
+    environ = {"POD_NAME": "a", "POD_IP": "127.0.0.1", "SYSTEM_NAMESPACE": "activator-system"}
+    flags = {"dialect": "services", "admin_port": "0", "autoscaler_url": "", "scaler_url": ""}
+    names = iter(SERVICES)
+    async with AsyncExitStack() as stack, FakeApiServer() as server:
+        for name in SERVICES:
+            server.put(objects.named(objects.service(), name, uid=name))
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        flags["kubeconfig"] = server.kubeconfig(Path(folder))
+        runtime = Runtime(load("run", flags, environ))
+        async with runtime.lifespan():
+            listener = await loop.create_server(
+                lambda: Http1Client(runtime.proxy),  # type: ignore[arg-type, return-value] # it has the methods of a protocol
+                "127.0.0.1",
+                0,
+            )
+            port = listener.sockets[0].getsockname()[1]
+
+            async def serve() -> None:
+                service = RevisionID("shop", next(names), RevisionKind.SERVICE)
+                throttler = runtime.driver.throttler.find(*service)
+                client = clients[service.name]
+                client.send(b"GET / HTTP/1.1\r\nHost: %b.shop\r\n\r\n" % service.name.encode())
+                await turn_until(lambda: throttler.breaker.waiting)
+                listed = ListedEndpoints(frozenset({pods[service.name].endpoint}))
+                runtime.driver.set_endpoints(service, {AppProtocol.HTTP1: listed})
+                answer = await client.answer()
+                assert answer.status == 200, answer
+
+            clients, pods = {}, {}
+            for name in SERVICES:
+                _, clients[name] = await loop.create_connection(Client, "127.0.0.1", port)
+                pods[name] = Pod(world)
+                await pods[name].listen()
+            calls = await traced(serve, before=1)
+            listener.close()
+            for name in SERVICES:
+                clients[name].close()
+                await pods[name].close()
+    return calls
+
+
+async def trace_scale() -> list[Call]:
+    """Trace a scaler from the report of a waiting request until its PATCH has arrived."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with cluster(Path(folder)) as kube:
+            names = iter(SERVICES)
+            for name in SERVICES:
+                await kube.add(name)
+            async with leader(kube) as scaler, scaler.activator() as activator:
+
+                async def serve() -> None:
+                    name = next(names)
+                    await activator.report(1, name)
+                    await turn_until(lambda: kube.replicas(name) == 1)
+
+                return await traced(serve, before=1)
+
+
+async def turn_until(condition: Callable[[], object]) -> None:
+    """Let the loop turn until a condition holds."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 # the ways have no event in common
+            await asyncio.sleep(0)
+
+
+#: The ways, and their titles.
+WAYS: Final[dict[str, tuple[str, Callable[[], Coroutine[Any, Any, list[Call]]]]]] = {
+    "get": ("warm GET", trace_get),
+    "grpc": ("gRPC unary", trace_grpc),
+    "held": ("held GET from zero", trace_held),
+    "scale": ("scale from zero, report to PATCH", trace_scale),
+}
+
+
+class Counts(NamedTuple):
+    """How far apart the calls of one way are: what a reader has to open, and how often."""
+
+    calls: int
+    files: int
+    switches: int
+
+
+def count(calls: list[Call]) -> Counts:
+    """Count calls, files, and the pairs of successive calls that are in different files."""
+    files = [call.file for call in calls]
+    switches = sum(before != after for before, after in pairwise(files))
+    return Counts(len(calls), len(set(files)), switches)
+
+
+def report(title: str, calls: list[Call], *, only_counts: bool) -> None:
+    """Print the counts; also the calls as a tree, and their number per file."""
+    counts = count(calls)
+    print(f"{title}: {counts.calls} calls in {counts.files} files, {counts.switches} switches")
+    if only_counts:
+        return
+    print()
     for call in calls:
         file = call.file.removeprefix("activator/").removeprefix("proxy/")
         place = f"{'  ' * call.depth}{file} {call.function}"
         print(f"{place:72} {call.why}".rstrip())
     print()
-    for file, count in Counter(call.file for call in calls).most_common():
-        print(f"{count:4}  {file}")
+    for file, number in Counter(call.file for call in calls).most_common():
+        print(f"{number:4}  {file}")
     print()
 
 
-def main() -> None:
-    """Print the traces of a GET and of a gRPC call; a compiled build ends with status 1."""
+def main(arguments: list[str]) -> None:
+    """Print the traces; a compiled build, or an unknown way, ends with an error."""
     if running() is not Build.PURE:
         sys.exit("a compiled build has no calls to trace: use the pure build")
-    report("GET", asyncio.run(trace_get()))
-    report("gRPC", asyncio.run(trace_grpc()))
+    only_counts = "--counts" in arguments
+    asked = [each for each in arguments if each != "--counts"] or list(WAYS)
+    if unknown := [each for each in asked if each not in WAYS]:
+        sys.exit(f"unknown: {' '.join(unknown)}; the ways are {' '.join(WAYS)}")
+    for way in asked:
+        title, trace = WAYS[way]
+        report(title, asyncio.run(trace()), only_counts=only_counts)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,0 +1,23 @@
+"""How far apart the code of one event stands: a maintainer reads every file on the way."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from activator.build import Build, running
+from benchmarks.trace_calls import WAYS, count
+
+#: The most files and switches of each way. They may only fall.
+MOST = {"get": (33, 61), "grpc": (35, 117), "held": (92, 304), "scale": (54, 261)}
+
+
+@pytest.mark.skipif(running() is Build.COMPILED, reason="the compiled build has no calls to trace")
+@pytest.mark.parametrize("way", WAYS)
+def test_a_way_passes_few_files(way: str) -> None:
+    _, trace = WAYS[way]
+    counts = count(asyncio.run(trace()))
+    files, switches = MOST[way]
+    assert counts.files <= files
+    assert counts.switches <= switches, "python -m benchmarks.trace_calls prints each call"
