@@ -51,7 +51,7 @@ from activator.telemetry.observers import Observers
 from activator.telemetry.otel import OpenTelemetry
 from activator.telemetry.request_log import RequestLog, compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
-from throttler import silence
+from throttler import outliers
 from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:
@@ -358,7 +358,7 @@ class Runtime:
     async def _look_for_silence(self) -> None:
         while True:
             await self._reporter.busy()  # a pod without requests cannot be silent
-            await asyncio.sleep(silence.SCAN_PERIOD)
+            await asyncio.sleep(outliers.SCAN_PERIOD)
             self.driver.probe_silent_pods()
 
     def begin_drain(self, why: str) -> None:
