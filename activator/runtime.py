@@ -37,11 +37,11 @@ from activator.process.outputs import Outputs
 from activator.process.tasks import Tasks
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.exchange.request_key import ClientAddresses
-from activator.proxy.message.page_template import Template
 from activator.proxy.message.request import RequestLimits
+from activator.proxy.message.waiting_page import Template
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.pods.probe_pool import ProbePools
-from activator.proxy.transport.unread import UnreadBytes
+from activator.proxy.transport.peer_socket import UnreadBytes
 from activator.records.source_status import SourceStatus
 from activator.settings.config import Settings
 from activator.settings.tls_parameters import TlsParameters
