@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from activator.admin.history import History
 from activator.authorization.authorizer import Authorizer
-from activator.autoscaler.concurrency import Stat
+from activator.autoscaler.concurrency import Stat as Stat
 from activator.autoscaler.links import Links
 from activator.autoscaler.reporter import Sink, StatReporter
 from activator.discovery.source import Source, SourceError
@@ -56,6 +56,8 @@ from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:
     # For ``telemetry``, which must not import ``proxy``.
+    # For ``admin``, which must not import ``autoscaler``.
+    from activator.autoscaler.link import AutoscalerLink as AutoscalerLink
     from activator.proxy.exchange.observers import RequestRecord as RequestRecord
 
     # Imported where it is needed: it costs time and memory at start.

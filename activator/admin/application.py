@@ -22,15 +22,24 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from activator import __version__
-from activator.admin import assets, event_stream
-from activator.admin.api import detail_view, revision_view
+from activator.admin import assets, event_feed
+from activator.admin.api import (
+    autoscaler_view,
+    detail_view,
+    manifests_view,
+    revision_view,
+    warnings_view,
+    watches_view,
+)
 from activator.admin.event_feed import EventFeed
 from activator.admin.history import STEP, STEPS
-from activator.admin.hosts import OwnHosts
-from activator.admin.http_application import JSON_TYPE, METRICS_TYPE, application, page_routes
+from activator.admin.http_application import (
+    JSON_TYPE,
+    METRICS_TYPE,
+    OwnHosts,
+    application,
+)
 from activator.admin.openapi import document
-from activator.admin.pages import index
-from activator.admin.staleness import autoscaler_view, manifests_view, warnings_view, watches_view
 from activator.admin.streaming import encode, in_order, in_turns, json_pieces
 from activator.admin.views.activators import ActivatorView
 from activator.admin.views.revisions import RevisionView
@@ -41,6 +50,39 @@ from throttler.revision import RevisionThrottler
 
 if TYPE_CHECKING:
     from activator.runtime import Runtime
+
+
+#: Each path, and the content of its response.
+ENDPOINTS = (
+    ("/", "the dashboard, for browsers"),
+    ("/reasons/{name}", "the page of a reason or of an alert, as text; README is the list"),
+    ("/healthz", "whether the process is alive"),
+    ("/readyz", "whether the activator accepts traffic"),
+    ("/metrics", "metrics for Prometheus"),
+    ("/api/v1/revisions", "all revisions, with their pods and queues, as JSON"),
+    ("/api/v1/revisions/{namespace}/{name}", "one revision"),
+    ("/api/v1/history", "the last ten minutes of the revisions that had requests"),
+    ("/api/v1/activator", "this activator: whether it is ready, and the age of its state"),
+    ("/api/v1/events", "events of revisions as they occur (server-sent events)"),
+    ("/api/v1/openapi.json", "this API as an OpenAPI document"),
+)
+
+_WIDTH = max(len(path) for path, _ in ENDPOINTS)
+
+
+def index(pod_name: str, version: str) -> str:
+    """Return the list."""
+    lines = (f"{path:{_WIDTH}}  {meaning}" for path, meaning in ENDPOINTS)
+    return "\n".join(
+        (
+            f"activator {version} on {pod_name}",
+            "",
+            *lines,
+            "",
+            "The same in a terminal: activator status",
+            "",
+        )
+    )
 
 
 class _Handlers:
@@ -90,11 +132,8 @@ class _Handlers:
         failures = driver.entries.failures_of(throttler.revision.id)
         source = self._runtime.source_status()
         route = driver.entries.route_of(throttler.revision.id)
-        now, agents = driver.clock(), driver.entries.agents_of(throttler.revision.id)
-        entry = driver.entries.known(throttler.revision.id)
-        view = detail_view(
-            throttler, driver.cold_starts, now, lost, failures, source, route, agents, entry
-        )
+        now, entry = driver.clock(), driver.entries.known(throttler.revision.id)
+        view = detail_view(throttler, driver.cold_starts, now, lost, failures, source, route, entry)
         return Response(encode(view), media_type=JSON_TYPE)
 
     async def history(self, request: Request) -> Response:
@@ -119,7 +158,7 @@ class _Handlers:
 
     async def events(self, request: Request) -> Response:
         hello = {"podName": self._runtime.pod_name, "version": __version__}
-        return event_stream.answer(request, self._feed, hello)
+        return event_feed.stream_events(request, self._feed, hello)
 
     def _wanted(self, query: QueryParams) -> list[RevisionThrottler]:
         """Return a list: revisions may come and go while the response is written."""
@@ -190,8 +229,8 @@ def _named(query: QueryParams) -> frozenset[tuple[str, str]]:
         HTTPException: a value has another form.
     """
     named = query.getlist("revision")
-    if not all(map(event_stream.names_revision, named)):
-        raise HTTPException(400, event_stream.NAMED_AS)
+    if not all(map(event_feed.names_revision, named)):
+        raise HTTPException(400, event_feed.NAMED_AS)
     parts = (each.partition("/") for each in named)
     return frozenset((namespace, name) for namespace, _, name in parts)
 
@@ -247,7 +286,7 @@ def create_app(
     """
     handlers = _Handlers(runtime, feed, scaler_page, admission)
     routes = [
-        *page_routes(assets.dashboard(), assets.INDEX, handlers.index),
+        *assets.page_routes(assets.dashboard(), assets.INDEX, handlers.index),
         Route("/healthz", handlers.healthz),
         Route("/readyz", handlers.readyz),
         Route("/metrics", handlers.metrics),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from activator.records.agents import NO_AGENTS, Agents
+from activator.records.agents import Agents
 from activator.records.counters import RevisionCounters
 from activator.records.failures import Failures
 from activator.records.kept_responses import KeptResponses
@@ -221,11 +221,6 @@ class Entries:
         """Return the failed requests of a revision; no failures for an unknown revision."""
         entry = self.known(revision)
         return Failures() if entry is None else entry.failures
-
-    def agents_of(self, revision: RevisionID) -> Agents:
-        """Return the clients that send requests to a revision one at a time."""
-        entry = self.known(revision)
-        return NO_AGENTS if entry is None else entry.agents
 
     def remove(self, revision: RevisionID) -> bool:
         """Remove the entry of a deleted revision; return whether it had one."""

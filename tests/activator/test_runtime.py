@@ -111,7 +111,7 @@ async def test_the_history_gets_requests_at_once(tmp_path: Path) -> None:
     async with runtime.lifespan():
         entry = runtime.driver.entries.find(b"default", b"hello")
         entry.load.request_began(runtime.driver.clock())
-        assert [str(name) for name in runtime.history._watched] == ["default/hello"]
+        assert [str(name) for name in runtime.history.watched] == ["default/hello"]
 
 
 async def test_the_readiness_policy_of_the_cluster_counts_for_each_revision(

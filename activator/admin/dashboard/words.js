@@ -2,7 +2,7 @@
 /** The sentences of the page. Pure. */
 
 import { counted, finely } from "./format.js";
-// @ts-ignore: activator/admin/reason_script.py makes this module from throttler/reason.py
+// @ts-ignore: activator/admin/assets.py makes this module from throttler/reason.py
 import { AT_ZERO, DELETED, HARMLESS, LISTS_PODS, NO_SERVER, OF_STARTS, REASONS, STARTING } from "./reasons.js";
 
 /** @typedef {import("./model.js").RevisionView} RevisionView */

@@ -11,9 +11,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from activator.admin.hosts import OwnHosts
-from activator.admin.http_application import JSON_TYPE, METRICS_TYPE, application, page_routes
-from activator.admin.problems import problem
+from activator.admin import assets
+from activator.admin.http_application import (
+    JSON_TYPE,
+    METRICS_TYPE,
+    OwnHosts,
+    application,
+    problem,
+)
 from activator.scale.admin import page, selection, views
 from activator.scale.admin.status import Status
 from activator.scale.reports.load import Name
@@ -39,7 +44,7 @@ def create_app(scaler: Status, hosts: Collection[str]) -> Starlette:
     """
     handlers = _Handlers(scaler)
     routes = [
-        *page_routes(page.files(), page.INDEX, handlers.index),
+        *assets.page_routes(page.files(), page.INDEX, handlers.index),
         Route("/healthz", handlers.healthz),
         Route("/readyz", handlers.readyz),
         Route("/api/v1/scaler", handlers.state),

@@ -180,10 +180,10 @@ async def test_revisions_without_requests_are_neither_listed_nor_kept(past):
     past.serve(past.revision("busy"))
     past.go_by(5)
     assert [one["name"] for one in (await past.asked())["revisions"]] == ["busy"]
-    assert [name.name for name in past.world.history._watched] == ["busy"]
+    assert [name.name for name in past.world.history.watched] == ["busy"]
     past.go_by(5 * STEPS)
     assert (await past.asked())["revisions"] == []
-    assert not past.world.history._watched
+    assert not past.world.history.watched
 
 
 async def test_revisions_are_sorted_and_the_activator_has_the_sums(past):
@@ -313,7 +313,7 @@ async def test_very_many_are_looked_at_in_turns(past):
     past.go_by(5)
     history = past.world.history
     assert history.now() == (0, 0)
-    assert len(history._left) == count - BLOCK
+    assert len(history.left) == count - BLOCK
     for _ in range(count // BLOCK):
         await asyncio.sleep(0)
     answer = await past.asked()

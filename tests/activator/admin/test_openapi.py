@@ -1,19 +1,22 @@
-"""The OpenAPI document is valid, and the responses match it."""
+"""The OpenAPI document, and the tables of the reference."""
 
 from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Annotated, TypedDict, cast
 
 import httpx
 import pytest
 from jsonschema import Draft202012Validator
 from starlette.routing import Route
 
+from activator.admin import openapi
 from activator.admin.application import create_app
 from activator.admin.openapi import document
+from activator.admin.views.fields import says
 from activator.records.cold_starts import Phase
 from activator.records.source_status import SourceStatus
 from tests.activator.telemetry.world import World
@@ -143,3 +146,27 @@ async def test_a_word_that_is_not_in_its_closed_set_would_be_noticed(world):
         broken = answer["revisions"][0] | {field: word}
         assert not validator("RevisionView").is_valid(broken)
     assert not validator("RevisionView").is_valid(answer["revisions"][0] | {"new": 1})
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "reference.md").read_text()
+HINT = "python -m activator.admin.openapi prints what belongs there"
+
+
+@pytest.mark.parametrize(("heading", "view"), openapi.TABLES)
+def test_the_reference_has_the_tables(heading: str, view: type) -> None:
+    assert f"\n{openapi.table(heading, view)}\n\n" in PAGE, HINT
+
+
+def test_the_reference_has_the_rules() -> None:
+    assert f"\n{openapi.rules()}\n\n" in PAGE, HINT
+
+
+def test_a_field_is_listed_with_its_closed_set() -> None:
+    class View(TypedDict):
+        plain: Annotated[int, says("how many")]
+        word: Annotated[str | None, says("which", ("a", "b", None))]
+
+    assert openapi.table("field", View).splitlines()[2:] == [
+        "| `plain` | how many |",
+        "| `word` | `a`, `b`: which |",
+    ]

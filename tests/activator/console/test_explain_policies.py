@@ -6,9 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from activator.admin.queue_view import queue_order_view
-from activator.admin.waiting_view import while_waiting_view
-from activator.admin.wake_view import authorization_view, kept_awake_view, wake_rules_view
+from activator.admin.api import (
+    authorization_view,
+    kept_awake_view,
+    queue_order_view,
+    wake_rules_view,
+    while_waiting_view,
+)
 from activator.records.agents import Agents
 from tests.activator.console.explained import POD, shown, view
 from tests.activator.telemetry.world import World

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from activator.admin import assets
-from activator.admin.headers import DASHBOARD_HEADERS
+from activator.admin.http_application import DASHBOARD_HEADERS
 from activator.scale.admin import page
 from tests.activator.scale.world import cluster, leader
 from tests.guards import expect_none
