@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from activator.admin.history import History
 from activator.authorization.authorizer import Authorizer
 from activator.autoscaler.concurrency import Stat as Stat
-from activator.autoscaler.links import Links
-from activator.autoscaler.reporter import Sink, StatReporter
+from activator.autoscaler.links import Links, Sink, StatReporter
 from activator.discovery.source import Source, SourceError
 from activator.discovery.sources import Wiring, make_source
 from activator.driver import Driver
@@ -148,10 +147,10 @@ class Runtime:
         throttler = Throttler(limits, random.random, *own)
         return Driver(
             throttler,
-            self._reporter.load,
+            self._reporter.loads.load,
             self._clock,
             cluster_domain=settings.cluster_domain,
-            remove_load=self._reporter.remove,
+            remove_load=self._reporter.loads.remove,
             hosts=Hosts() if "services" in settings.dialect else None,
             knative="knative" in settings.dialect,
         )

@@ -141,8 +141,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
     ),
     "click": (
         frozenset(
-            f"activator/cli/{name}.py"
-            for name in ("help", "main", "queries", "settings_command", "tools")
+            f"activator/cli/{name}.py" for name in ("main", "queries", "settings_command", "tools")
         ),
         "only this package reads the command line",
     ),
@@ -246,7 +245,6 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
     "websockets": (
         frozenset(
             {
-                "activator/autoscaler/dial.py",
                 "activator/autoscaler/link.py",
                 "activator/lab/websocket.py",
                 "activator/scale/reports/stat_server.py",

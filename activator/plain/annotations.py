@@ -11,7 +11,7 @@ from enum import Enum
 from functools import partial
 from typing import Final, NamedTuple
 
-from activator.kpa.rules import Rules
+from activator.kpa.decision import ScaleRules
 from activator.objects import policies
 from activator.objects.fields import Field, Problems
 from activator.plain import annotation_values as values
@@ -63,7 +63,7 @@ class Annotations:
     route: Route = Route.SHARED
     pods_service: str = ""
     owner: Owner = Owner.SELF
-    scale: Rules = Rules()  # noqa: RUF009  # frozen, so all may share it
+    scale: ScaleRules = ScaleRules()  # noqa: RUF009  # frozen, so all may share it
     policies: Policies = NO_POLICIES
 
     @property
@@ -118,7 +118,7 @@ def read(metadata: Field, problems: Problems) -> Annotations:
     if found.get("route") is Route.UNREADABLE:
         found["owner"] = Owner.NONE  # the activators may not see the load, which asks for replicas
     chosen = problems.read(partial(policies.parse, annotations)) or NO_POLICIES
-    return Annotations(**found, scale=Rules(**scale), policies=chosen)
+    return Annotations(**found, scale=ScaleRules(**scale), policies=chosen)
 
 
 # -- the table -------------------------------------------------------------------------------------

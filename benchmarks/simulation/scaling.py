@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, final
 
 from activator.autoscaler.concurrency import ConcurrencyReporter, RevisionLoad, Stat, poke_of
-from activator.kpa.rules import Rules
+from activator.kpa.decision import ScaleRules
 from activator.plain.annotations import Annotations
 from activator.scale.decisions.plan import Hold, Planner, Seen
 from activator.scale.reports.load import Loads, Name, Report
@@ -39,7 +39,7 @@ class Scaler:
         self._scaling = scaling
         self._agenda = agenda
         self._random = random.random
-        self._asks = Annotations(scale=Rules(target=scaling.target))
+        self._asks = Annotations(scale=ScaleRules(target=scaling.target))
         self._loads = Loads()
         self._members: dict[object, RevisionLoad] = {}
         self._cluster: Cluster

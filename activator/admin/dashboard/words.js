@@ -185,7 +185,7 @@ export function eventText(event) {
 }
 
 /**
- * The texts of the readiness response, and their meaning (as in activator/console/staleness.py).
+ * The texts of the readiness response, and their meaning (as in activator/console/status.py).
  * @type {Record<string, string>}
  */
 const NOT_READY = {

@@ -19,7 +19,7 @@ from activator.admin.openapi import document
 from activator.admin.streaming import BLOCK, PIECE, encode, in_order, in_turns, json_pieces
 from activator.build import running
 from activator.console import status
-from activator.console.responses import parse
+from activator.console.client import parse
 from activator.records.failures import Failed
 from activator.records.source_status import KindStatus, ObjectWarning, SourceStatus, WatchCounters
 from tests.activator.telemetry.world import World

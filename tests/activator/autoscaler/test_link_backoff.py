@@ -44,8 +44,8 @@ async def dial(monkeypatch, times, chance, frames_at=(), takes=0.0):
     """Return the dials of a link that gets frames at the loop's times ``frames_at``."""
     dials = Dials(times, takes)
     link = AutoscalerLink("ws://autoscaler:8080")
-    monkeypatch.setattr("activator.autoscaler.dial.connected", no_socket)
-    monkeypatch.setattr("activator.autoscaler.dial._Connect", lambda *_args, **_options: dials())
+    monkeypatch.setattr("activator.autoscaler.link.connected", no_socket)
+    monkeypatch.setattr("activator.autoscaler.link._Connect", lambda *_args, **_options: dials())
     monkeypatch.setattr("activator.autoscaler.link.random.random", lambda: chance)
     loop = asyncio.get_running_loop()
     start = loop.time()

@@ -6,7 +6,7 @@ import json
 
 from activator.admin.api import revision_view
 from activator.console import explain
-from activator.console.responses import parse
+from activator.console.client import parse
 from activator.console.screen import plain
 
 POD, OTHER = "10.0.0.1:8012", "10.0.0.2:8012"

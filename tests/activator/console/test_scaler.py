@@ -12,7 +12,7 @@ import pytest
 import respx
 
 from activator.console import scaler
-from activator.console.responses import parse
+from activator.console.client import parse
 from activator.console.screen import plain
 from activator.scale.admin import views
 from activator.settings.config import load

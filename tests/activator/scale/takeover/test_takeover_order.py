@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from activator.kpa.rules import Rules
+from activator.kpa.decision import ScaleRules
 from activator.objects.fields import ObjectKey
 from activator.plain.annotation_values import Route
 from activator.plain.annotations import Annotations
@@ -94,7 +94,7 @@ class World:
         idle = self.chance.choice((1.0, 5.0, 20.0))
         route = Route.FRONT if self.is_front else Route.TAKEOVER
         self.asks = Annotations(
-            route=route, container_concurrency=limit, scale=Rules(10, idle=idle)
+            route=route, container_concurrency=limit, scale=ScaleRules(10, idle=idle)
         )
         found = parse_service(service({"route": route.value, "pods_service": "hello-pods"}))
         assert found is not None
