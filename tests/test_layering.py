@@ -103,22 +103,22 @@ SCALER_ROOMS: Final[dict[str, frozenset[str]]] = {
     "families": frozenset(),
     "cluster": frozenset(),
     "reports": frozenset(),
-    "listeners": frozenset(),
+    "http_server": frozenset(),
     "election": frozenset({"cluster"}),
     "settings": frozenset({"reports"}),
     "workloads": frozenset({"cluster", "reports"}),
     "decisions": frozenset({"families", "reports", "workloads"}),
-    "publishing": frozenset({"decisions", "reports"}),
+    "board": frozenset({"decisions", "reports"}),
     "admin": BELOW_PARTS | {"election", "families"},
     "part": BELOW_PARTS,
     "takeover": BELOW_PARTS | {"part"},
     "events": BELOW_PARTS | {"part"},
-    "keda": BELOW_PARTS | {"listeners", "part", "publishing"},
-    "external_metrics": BELOW_PARTS | {"listeners", "part", "publishing"},
+    "keda": BELOW_PARTS | {"http_server", "part", "board"},
+    "external_metrics": BELOW_PARTS | {"http_server", "part", "board"},
     "owners": BELOW_PARTS | {"keda", "part"},
     "parts": frozenset({"events", "external_metrics", "keda", "owners", "part", "takeover"}),
-    "scaler": BELOW_PARTS | {"admin", "election", "listeners", "part", "parts"},
-    "app": frozenset({"listeners", "scaler", "settings"}),
+    "scaler": BELOW_PARTS | {"admin", "election", "http_server", "part", "parts"},
+    "app": frozenset({"http_server", "scaler", "settings"}),
 }
 
 #: Packages outside the standard library: the only files that may import each, and the reason.
@@ -157,7 +157,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "protobuf; only a process with an autoscaler, and the scaler, need it",
     ),
     "grpc": (
-        frozenset({"activator/scale/keda/listener.py", "activator/scale/keda/server.py"}),
+        frozenset({"activator/scale/keda/server.py"}),
         "KEDA calls an external scaler over gRPC; only the scaler serves it",
     ),
     "httptools": (
@@ -181,7 +181,6 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
                 "activator/admin/views/fields.py",
                 "activator/discovery/version.py",
                 "activator/discovery/wire.py",
-                "activator/scale/admin/views.py",
             }
         ),
         "JSON, several times as fast as the standard library; schemas of types",
@@ -233,7 +232,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
                 "activator/servers.py",
                 "activator/process/quiet_server.py",
                 "activator/proxy/client/listener.py",
-                "activator/scale/listeners/http_server.py",
+                "activator/scale/http_server.py",
             }
         ),
         "it manages sockets and connections; traffic does not use its HTTP",
@@ -315,7 +314,6 @@ PRIVATE: Final[dict[str, int]] = {
     "tests/activator/records/test_change_log.py": 3,
     "tests/activator/records/test_entries.py": 3,
     "tests/activator/records/test_probe_lead.py": 1,
-    "tests/activator/scale/admin/test_state_views.py": 1,
     "tests/activator/scale/decisions/test_conclusions.py": 7,
     "tests/activator/scale/decisions/test_engine_walk.py": 2,
     "tests/activator/scale/decisions/test_quiet.py": 5,

@@ -21,7 +21,7 @@ from activator.process import logs
 from activator.process.log_lines import of_scaler
 from activator.process.outputs import Outputs
 from activator.scale import scaler as scalers
-from activator.scale.listeners.http_server import ListenError
+from activator.scale.http_server import AddressError
 from activator.scale.scaler import Scaler
 from activator.scale.settings import ScaleSettings
 from activator.tls.files import TlsFileError
@@ -84,6 +84,6 @@ def main(settings: ScaleSettings) -> int:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             return runner.run(run(settings))
-        except (ClusterConfigError, ListenError, TlsFileError, OSError) as error:
+        except (ClusterConfigError, AddressError, TlsFileError, OSError) as error:
             logger.error("%s", error)
             return 1

@@ -18,18 +18,17 @@ from activator.autoscaler.token import bearers
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.process.tasks import Tasks
-from activator.scale import part
+from activator.scale import http_server, part
 from activator.scale.admin import application
 from activator.scale.admin.metrics import Measured
-from activator.scale.admin.status import Status
+from activator.scale.admin.status import ScalerStatus
 from activator.scale.cluster.client import ClusterApi
 from activator.scale.cluster.objects import Objects
 from activator.scale.cluster.watch import Watch
 from activator.scale.decisions.engine import TICK, Engine
 from activator.scale.decisions.pending import Pending
 from activator.scale.decisions.plan import Hold
-from activator.scale.election.leader import Candidate, Place, new_identity
-from activator.scale.listeners import http_server
+from activator.scale.election import Candidate, LeasePlace, new_identity
 from activator.scale.part import Context, Part, Parts
 from activator.scale.parts import PARTS
 from activator.scale.reports.load import Loads, Name
@@ -90,7 +89,7 @@ class Scaler:
             *(self._loads, self._clock, lambda: self._candidate.leads, self._on_busy),
             settings.stat_token_file,
         )
-        self.status = Status(
+        self.status = ScalerStatus(
             settings,
             Measured(self._engine, self._loads, objects, self._watch),
             self._candidate,
@@ -105,7 +104,7 @@ class Scaler:
         settings = self.settings
         return Candidate(
             ClusterApi(self._lease_server),
-            Place(settings.system_namespace, settings.lease_name, settings.pod_name),
+            LeasePlace(settings.system_namespace, settings.lease_name, settings.pod_name),
             new_identity(settings.pod_name),
             self._on_lead,
         )
@@ -150,7 +149,7 @@ class Scaler:
         """Open the listeners, and check that the cluster's configuration is usable.
 
         Raises:
-            ListenError, OSError: a port is not available, or the file of tokens is not usable.
+            AddressError, OSError: a port is not available, or the file of tokens is not usable.
             ClusterConfigError: there is no usable configuration.
         """
         settings = self.settings
@@ -163,7 +162,7 @@ class Scaler:
         try:
             port = await self._stats.start(settings.bind, settings.stat_port)
         except OSError as error:
-            raise http_server.ListenError(
+            raise http_server.AddressError(
                 f"cannot listen on {settings.bind} port {settings.stat_port} (--stat-port): "
                 f"{error.strerror or error}"
             ) from error

@@ -249,7 +249,7 @@ async def test_each_autoscaler_gets_the_load_of_its_own_kind(
     urls = {"autoscaler_url": "ws://127.0.0.1:1", "scaler_url": "ws://127.0.0.1:1"}
     runtime = Runtime(settings(tmp_path, dialect=dialects, **urls))
     for kind, link in ((SERVICE, runtime.links.scaler), (REVISION, runtime.links.autoscaler)):
-        runtime._reporter.load(RevisionID("default", "a", kind)).request_began(0.0)
+        runtime._reporter.loads.load(RevisionID("default", "a", kind)).request_began(0.0)
         assert frames == [(link, "default/a")]
         frames.clear()
 

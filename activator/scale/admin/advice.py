@@ -1,14 +1,16 @@
-"""Has the remedy for each reason why a Service is not scaled, for the scaler's page.
+"""Has the remedy for each reason why a Service is not scaled, and the files of the scaler's page.
 
-The meaning is in ``reasons`` and in the notes of findings. Pure.
+The meaning is in ``reasons`` and in the notes of findings.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Final, NamedTuple
 
+from activator.admin import assets
 from activator.scale.decisions import reasons
 from activator.scale.decisions.findings import Reason
 from activator.scale.decisions.plan import Hold
@@ -159,3 +161,25 @@ def script() -> str:
         for word, advice in ADVICE.items()
     }
     return f"export const REASONS = {json.dumps(rows, indent=2)};\n"
+
+
+INDEX: Final = f"{assets.SCALER}{assets.INDEX}"
+#: The module that is made, not read.
+REASONS: Final = f"{assets.SCALER}reasons.js"
+#: Files of the activator's dashboard.
+SHARED: Final = frozenset(
+    {
+        *("api.js", "connection.js", "dom.js", "format.js", "frame.js", "theme.js"),
+        *("icon.svg", "style.css"),
+    }
+)
+
+
+@cache
+def files() -> dict[str, assets.Asset]:
+    """Return the files by path below ``/dashboard/``; takes some milliseconds."""
+    return assets.chosen(
+        INDEX,
+        lambda path: path in SHARED or path.startswith(assets.SCALER),
+        {REASONS: script()},
+    )

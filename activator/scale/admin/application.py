@@ -19,8 +19,9 @@ from activator.admin.http_application import (
     application,
     problem,
 )
-from activator.scale.admin import page, selection, views
-from activator.scale.admin.status import Status
+from activator.admin.streaming import encode
+from activator.scale.admin import advice, selection
+from activator.scale.admin.status import ScalerStatus
 from activator.scale.reports.load import Name
 
 _INDEX: Final = """activator scale, pod {pod}
@@ -36,7 +37,7 @@ _INDEX: Final = """activator scale, pod {pod}
 """
 
 
-def create_app(scaler: Status, hosts: Collection[str]) -> Starlette:
+def create_app(scaler: ScalerStatus, hosts: Collection[str]) -> Starlette:
     """Return the application of the admin port.
 
     Arguments:
@@ -44,7 +45,7 @@ def create_app(scaler: Status, hosts: Collection[str]) -> Starlette:
     """
     handlers = _Handlers(scaler)
     routes = [
-        *assets.page_routes(page.files(), page.INDEX, handlers.index),
+        *assets.page_routes(advice.files(), advice.INDEX, handlers.index),
         Route("/healthz", handlers.healthz),
         Route("/readyz", handlers.readyz),
         Route("/api/v1/scaler", handlers.state),
@@ -55,7 +56,7 @@ def create_app(scaler: Status, hosts: Collection[str]) -> Starlette:
     return application(routes, middleware=[Middleware(OwnHosts, names=hosts)])
 
 
-def create_metrics_app(scaler: Status) -> Starlette:
+def create_metrics_app(scaler: ScalerStatus) -> Starlette:
     """Return the application of the metrics port."""
     return application([Route("/metrics", _Handlers(scaler).metrics)])
 
@@ -63,11 +64,11 @@ def create_metrics_app(scaler: Status) -> Starlette:
 class _Handlers:
     """The response to each path."""
 
-    def __init__(self, scaler: Status) -> None:
+    def __init__(self, scaler: ScalerStatus) -> None:
         self._scaler = scaler
 
     def index(self) -> str:
-        return _INDEX.format(pod=self._scaler.leader().pod)
+        return _INDEX.format(pod=self._scaler.leader()["pod"])
 
     async def healthz(self, request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -92,9 +93,10 @@ class _Handlers:
         if found is not None:
             return _json(found)
         leader = self._scaler.leader()
-        if not leader.leads:
-            holder = leader.holder or "not known"
-            error = f" Its last request for the Lease failed: {leader.error}." * bool(leader.error)
+        if not leader["leads"]:
+            holder = leader["holder"] or "not known"
+            why = f" Its last request for the Lease failed: {leader['error']}."
+            error = why if leader["error"] else ""
             return problem(503, f"This scaler does not lead. The leader is {holder}.{error}")
         return problem(404, f"No Service {name.namespace}/{name.name} opts in.")
 
@@ -102,5 +104,5 @@ class _Handlers:
         return Response(self._scaler.metrics(), media_type=METRICS_TYPE)
 
 
-def _json(view: views.View) -> Response:
-    return Response(views.encode(view), media_type=JSON_TYPE)
+def _json(value: object) -> Response:
+    return Response(encode(value), media_type=JSON_TYPE)

@@ -29,7 +29,7 @@ class Measured(NamedTuple):
     watch: Watch
 
 
-class Metrics:
+class ScalerMetrics:
     """The metrics of one scaler.
 
     Arguments:

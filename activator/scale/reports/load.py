@@ -54,7 +54,7 @@ class Report(NamedTuple):
     requests: float
 
 
-class Activator(NamedTuple):
+class ReportingActivator(NamedTuple):
     """One activator that reports, or did; times are of the caller's clock.
 
     Attributes:
@@ -164,7 +164,7 @@ class Loads:
         self._loads: dict[Name, ServiceLoad] = {}
         # Services that were unknown when their load came; all are in ``_loads``.
         self._unknown: set[Name] = set()
-        self._connections: dict[int, Activator] = {}
+        self._connections: dict[int, ReportingActivator] = {}
         self._lost: dict[str, float] = {}
 
     @property
@@ -177,9 +177,9 @@ class Loads:
         """When the connection of an activator was lost, for those without one, by name."""
         return self._lost
 
-    def reporting(self) -> list[Activator]:
+    def reporting(self) -> list[ReportingActivator]:
         """Return the connected activators, then the lost ones; each sorted by name."""
-        lost = [Activator(name, "", None, None, at) for name, at in self._lost.items()]
+        lost = [ReportingActivator(name, "", None, None, at) for name, at in self._lost.items()]
         connected = self._connections.values()
         return sorted(connected, key=lambda one: (one.name, one.address)) + sorted(lost)
 
@@ -190,7 +190,7 @@ class Loads:
             now: seconds, monotonic.
             address: of the activator, for people.
         """
-        self._connections[connection] = Activator("", address, now, None, None)
+        self._connections[connection] = ReportingActivator("", address, now, None, None)
 
     def disconnected(self, connection: int, now: float) -> None:
         """Record the end of a connection."""

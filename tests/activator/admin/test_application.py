@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activator.admin.application import ENDPOINTS, create_app, create_metrics_app, index
-from activator.admin.openapi import document
+from activator.admin.application import create_app, create_metrics_app
 from activator.admin.streaming import BLOCK, PIECE, encode, in_order, in_turns, json_pieces
 from activator.build import running
 from activator.console import status
@@ -426,17 +425,6 @@ async def test_the_address_of_the_scalers_page_is_known() -> None:
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as session:
         view = (await session.get("/api/v1/activator")).json()
     assert view["scalerPage"] == "https://scale.example/"
-
-
-def test_every_endpoint_is_listed_with_its_meaning():
-    text = index("pod-1", "1.2.3")
-    assert text.startswith("activator 1.2.3 on pod-1\n\n")
-    rows = dict(line.split("  ", 1) for line in text.splitlines() if line.startswith("/"))
-    assert {path: meaning.strip() for path, meaning in rows.items()} == dict(ENDPOINTS)
-
-
-def test_all_that_the_openapi_document_has_is_listed():
-    assert {path for path, _ in ENDPOINTS} - {"/"} == set(document("1.2.3")["paths"])
 
 
 ELEMENTS = st.lists(st.dictionaries(st.text(), st.integers() | st.text() | st.none(), max_size=3))

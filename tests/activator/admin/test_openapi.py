@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from starlette.routing import Route
 
 from activator.admin import openapi
-from activator.admin.application import create_app
+from activator.admin.application import ENDPOINTS, create_app, index
 from activator.admin.openapi import document
 from activator.admin.views.fields import says
 from activator.records.cold_starts import Phase
@@ -170,3 +170,14 @@ def test_a_field_is_listed_with_its_closed_set() -> None:
         "| `plain` | how many |",
         "| `word` | `a`, `b`: which |",
     ]
+
+
+def test_every_endpoint_is_listed_with_its_meaning():
+    text = index("pod-1", "1.2.3")
+    assert text.startswith("activator 1.2.3 on pod-1\n\n")
+    rows = dict(line.split("  ", 1) for line in text.splitlines() if line.startswith("/"))
+    assert {path: meaning.strip() for path, meaning in rows.items()} == dict(ENDPOINTS)
+
+
+def test_all_that_the_openapi_document_has_is_listed():
+    assert {path for path, _ in ENDPOINTS} - {"/"} == set(document("1.2.3")["paths"])

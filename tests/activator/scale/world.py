@@ -19,7 +19,7 @@ from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS
 from activator.lab.control_plane.server import Server
 from activator.lab.control_plane.status import Response
 from activator.scale import scaler as scalers
-from activator.scale.election.leader import LABEL
+from activator.scale.election import LABEL
 from activator.scale.keda import part as keda_part
 from activator.scale.part import Context, Part
 from activator.scale.parts import PARTS

@@ -11,10 +11,10 @@ from activator.scale.reports.load import (
     MOST_UNKNOWN,
     REPORT_COUNTS,
     UNKNOWN_STAYS,
-    Activator,
     Loads,
     Name,
     Report,
+    ReportingActivator,
 )
 
 HELLO, OTHER = Name("shop", "hello"), Name("shop", "other")
@@ -154,11 +154,11 @@ def test_who_reports_is_known_with_its_times() -> None:
     loads.connected(2, 11, "10.0.0.8")
     loads.record(2, "b", report(1), 12)
     assert loads.reporting() == [
-        Activator("", "10.0.0.7", 10, None, None),
-        Activator("b", "10.0.0.8", 11, 12, None),
+        ReportingActivator("", "10.0.0.7", 10, None, None),
+        ReportingActivator("b", "10.0.0.8", 11, 12, None),
     ]
     loads.disconnected(2, 13)
-    assert loads.reporting()[1] == Activator("b", "", None, None, 13)
+    assert loads.reporting()[1] == ReportingActivator("b", "", None, None, 13)
 
 
 def test_loads_of_unknown_services_are_bounded_and_harm_no_known_one() -> None:

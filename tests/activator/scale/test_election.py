@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from activator.lab.control_plane.plane import ControlPlane
-from activator.scale.election.leader import LABEL, Candidate, Place, new_identity
+from activator.scale.election import LABEL, Candidate, LeasePlace, new_identity
 from tests.activator.scale.world import elapse, until
 from tests.control_plane import InProcessClient
 
@@ -44,7 +44,7 @@ class Election:
         await self.send("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", {"metadata": metadata})
         candidate = Candidate(
             InProcessClient(self.plane),
-            Place(NAMESPACE, "activator-scale", name),
+            LeasePlace(NAMESPACE, "activator-scale", name),
             new_identity(name),
             lambda leads: self.changes.append((name, leads)),
         )

@@ -17,7 +17,7 @@ from activator.process.quiet_server import QuietServer
 _LAST_RESPONSES = 2
 
 
-class ListenError(Exception):
+class AddressError(Exception):
     """An address cannot be bound. The text names the address, the cause and the setting."""
 
 
@@ -25,13 +25,13 @@ def listen(host: str, port: int, setting: str) -> socket.socket:
     """Return a listening socket.
 
     Raises:
-        ListenError: the address cannot be bound.
+        AddressError: the address cannot be bound.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise ListenError(
+        raise AddressError(
             f"cannot listen on {host} port {port} ({setting}): {error.strerror or error}"
         ) from error
 

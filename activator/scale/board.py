@@ -18,7 +18,7 @@ from activator.scale.reports.load import Loads, Name
 PEAK: Final = 30
 
 
-class Workload(NamedTuple):
+class Published(NamedTuple):
     """What other components may know of a Service.
 
     Attributes:
@@ -65,17 +65,17 @@ class Board:
         self.is_open = False
 
     def start(self, now: float) -> None:
-        """See effects.Effect: this process leads, and has decided about all Services."""
+        """Open: this process leads, and has decided about all Services."""
         self.is_open = True
 
     def put(self, name: Name, decided: Decided, now: float) -> None:
-        """See effects.Effect."""
+        """Publish a decision; without a plan the last one stays."""
         if decided.plan is not None:
             target = decided.service.asks.scale.target
             self.publish(name, active=decided.plan.active, target=target)
 
     def stop(self, now: float) -> None:
-        """See effects.Effect: this process no longer leads."""
+        """Close and clear, since this process no longer leads."""
         self.is_open = False
         self._states.clear()
         for name in list(self._waiting):
@@ -95,18 +95,18 @@ class Board:
             self._notify(name)
 
     def remove(self, name: Name, now: float) -> None:
-        """See effects.Effect."""
+        """Remove a Service that no longer opts in."""
         self._states.pop(name, None)
         self._notify(name)
 
-    def workload(self, service: Name) -> Workload | None:
+    def workload(self, service: Name) -> Published | None:
         """Return the state of a Service; None for a Service that does not opt in."""
         state = self._states.get(service)
         if state is None:
             return None
-        return Workload(state.active, self._loads.peak(service, self._clock(), PEAK), state.target)
+        return Published(state.active, self._loads.peak(service, self._clock(), PEAK), state.target)
 
-    def of_namespace(self, namespace: str) -> Iterator[tuple[Name, Workload]]:
+    def of_namespace(self, namespace: str) -> Iterator[tuple[Name, Published]]:
         """Yield the states of a namespace's Services, by name."""
         for name in sorted(name for name in self._states if name.namespace == namespace):
             workload = self.workload(name)

@@ -1,7 +1,9 @@
-"""Takes part in the election of the leader, and labels the leader's pod.
+"""Takes part in the election of the leader by one Lease, and labels the leader's pod.
 
-The rules are in ``lease``. Expiry counts from the moment before a request, so that this process
-stops to lead before another one may begin. Counterpart: client-go's tools/leaderelection.
+The holder of the Lease renews it, and others take it once it has expired. Expiry counts from one's
+own observation of the last change, since clocks of machines differ, and from the moment before a
+request: this process stops to lead before another one may begin. Sources: coordination.k8s.io/v1
+Lease in the Kubernetes API reference; client-go's tools/leaderelection, whose times these are.
 """
 
 from __future__ import annotations
@@ -10,25 +12,189 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from enum import Enum
+from typing import Any, Final, NamedTuple, final
 
-from activator.objects.fields import ManifestError
+from activator.objects.fields import ManifestError, root
 from activator.scale.cluster.api import MERGE_PATCH, Api, ApiResponse, ApiUnreachable
-from activator.scale.election import lease
-from activator.scale.election.lease import RETRY, Action, Election
+from activator.scale.cluster.micro_time import micro_time
+
+#: Seconds without a renewal after which another one may take the lease.
+DURATION: Final = 15
+#: Seconds without a successful renewal after which the holder stops to lead.
+RENEW_DEADLINE: Final = 10.0
+#: Seconds between two attempts.
+RETRY: Final = 2.0
+#: Seconds without a read after which the API server counts as having been away.
+AWAY: Final = 3 * RETRY
+#: Seconds for which the holder may renew first when the API server is back. The Service of the
+#: scalers selects its pod already; another one is selected up to 30 s later.
+HEAD_START: Final = 3 * RETRY
+
+_MAX_TRANSITIONS: Final = 2**31 - 1
+
+
+class LeaseAction(Enum):
+    """What to do with the lease now."""
+
+    CREATE = "create"
+    TAKE = "take"
+    RENEW = "renew"
+    WAIT = "wait"
+
+
+class Lease(NamedTuple):
+    """A Lease object.
+
+    Attributes:
+        holder: the identity of the leader; empty if it was released.
+        acquired, renewed: as the object has them; only a change of ``renewed`` means something.
+        transitions: how often the holder has changed.
+        version: ``resourceVersion``, which each write must send.
+    """
+
+    holder: str
+    acquired: str
+    renewed: str
+    transitions: int
+    version: str
+
+
+def parse_lease(obj: object) -> Lease:
+    """Return a Lease object's fields.
+
+    Raises:
+        ManifestError: a field is wrong.
+    """
+    lease = root(obj, "Lease")
+    spec = lease["spec"]
+    return Lease(
+        spec["holderIdentity"].text(),
+        spec["acquireTime"].text(),
+        spec["renewTime"].text(),
+        spec["leaseTransitions"].whole(minimum=0, maximum=_MAX_TRANSITIONS, default=0),
+        lease["metadata"]["resourceVersion"].text(),
+    )
+
+
+@final
+class Election:
+    """One candidate's view of the lease.
+
+    Arguments:
+        identity: the candidate's own; unique among all processes.
+    """
+
+    __slots__ = ("_identity", "_lease", "_observed_at", "_read_at", "_renewed_at")
+
+    def __init__(self, identity: str) -> None:
+        self._identity = identity
+        self._lease: Lease | None = None
+        self._observed_at = 0.0
+        self._read_at = 0.0
+        self._renewed_at = float("-inf")
+
+    @property
+    def holder(self) -> str:
+        """The identity of the leader, as last observed; empty for none."""
+        return "" if self._lease is None else self._lease.holder
+
+    @property
+    def leads_until(self) -> float:
+        """When the candidate stops to lead unless it renews the lease; -inf for a follower."""
+        is_holder = self.holder == self._identity
+        return self._renewed_at + RENEW_DEADLINE if is_holder else float("-inf")
+
+    def is_leader(self, now: float) -> bool:
+        """Return whether the candidate leads. It stops to before another one may begin."""
+        return now < self.leads_until
+
+    def observe(self, lease: Lease | None, now: float) -> None:
+        """Record what the API server has; None for no object.
+
+        Arguments:
+            now: seconds, monotonic: when the request for it was sent.
+        """
+        known = self._lease
+        if known is None or lease is None or (lease.holder, lease.renewed) != known[:3:2]:
+            self._observed_at = now
+        elif now - self._read_at > AWAY:
+            self._observed_at = max(self._observed_at, now - DURATION + HEAD_START)
+        self._lease, self._read_at = lease, now
+
+    def written(self, lease: Lease, now: float) -> None:
+        """Record a successful write of the candidate; ``now`` as for ``observe``."""
+        self.observe(lease, now)
+        if lease.holder == self._identity:
+            self._renewed_at = now
+
+    def action(self, now: float) -> LeaseAction:
+        """Return what to do now."""
+        if self._lease is None:
+            return LeaseAction.CREATE
+        if self.holder == self._identity:
+            return LeaseAction.RENEW
+        if not self.holder or now - self._observed_at >= DURATION:
+            return LeaseAction.TAKE
+        return LeaseAction.WAIT
+
+    def body(self, namespace: str, name: str, clock: datetime) -> Mapping[str, Any]:
+        """Return the object by which the candidate takes or renews the lease.
+
+        Arguments:
+            clock: the present time of day.
+        """
+        known, now = self._lease, micro_time(clock)
+        renews = known is not None and known.holder == self._identity
+        spec = {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": DURATION,
+            "acquireTime": known.acquired if known and renews else now,
+            "renewTime": now,
+            "leaseTransitions": 0 if known is None else known.transitions + (not renews),
+        }
+        return self._object(namespace, name, spec)
+
+    def release_body(self, namespace: str, name: str, clock: datetime) -> Mapping[str, Any]:
+        """Return the object by which the leader steps down, so that another takes over at once."""
+        assert self._lease is not None
+        now = micro_time(clock)
+        spec = {
+            "holderIdentity": "",
+            "leaseDurationSeconds": 1,  # the API server requires more than 0
+            "acquireTime": now,
+            "renewTime": now,
+            "leaseTransitions": self._lease.transitions,
+        }
+        return self._object(namespace, name, spec)
+
+    def _object(self, namespace: str, name: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        metadata = {"namespace": namespace, "name": name}
+        if self._lease is not None:
+            metadata["resourceVersion"] = self._lease.version
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": metadata,
+            "spec": spec,
+        }
+
 
 logger = logging.getLogger(__name__)
 
+
 #: The label of the leader's pod, by which the Service of the scalers selects it.
 LABEL: Final = "activator.dev/leader"
+
+
 #: Separates the pod's name from a random part in an identity: a container that starts again is
 #: another process in the same pod.
 _SEPARATOR: Final = "_"
 
 
-class Place(NamedTuple):
+class LeasePlace(NamedTuple):
     """Where the election happens.
 
     Attributes:
@@ -66,7 +232,7 @@ class Candidate:
     def __init__(
         self,
         api: Api,
-        place: Place,
+        place: LeasePlace,
         identity: str,
         on_change: Callable[[bool], object],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -122,7 +288,7 @@ class Candidate:
                 return
             # A renewal may have been under way when ``run`` was cancelled.
             await self._read()
-            if self._election.action(_now()) is not Action.RENEW:
+            if self._election.action(_now()) is not LeaseAction.RENEW:
                 return
         logger.warning("lease %s: not released: %s", place.lease, self.error or "conflict")
 
@@ -131,10 +297,10 @@ class Candidate:
     async def _attempt(self) -> None:
         """Read the Lease, and create, take or renew it if it is time to."""
         failed_before, self.error = self.error, ""
-        if self._election.action(_now()) is not Action.RENEW:
+        if self._election.action(_now()) is not LeaseAction.RENEW:
             await self._read()
         # An own Lease is written without a read: a conflict shows any other change.
-        if not self.error and (action := self._election.action(_now())) is not Action.WAIT:
+        if not self.error and (action := self._election.action(_now())) is not LeaseAction.WAIT:
             await self._take(action)
         if self.error and self.error != failed_before:
             logger.warning("lease %s: %s", self._place.lease, self.error)
@@ -154,30 +320,30 @@ class Candidate:
             self._has_read = True
             self._election.observe(found, sent)
 
-    async def _take(self, action: Action) -> None:
+    async def _take(self, action: LeaseAction) -> None:
         before, sent = self._election.holder, _now()
         place = self._place
         body = self._election.body(place.namespace, place.lease, self._clock())
-        if action is Action.CREATE:
+        if action is LeaseAction.CREATE:
             response = await self._write("POST", self._path(), body)
         else:
             response = await self._write("PUT", self._path(place.lease), body)
         if response is None:
             return
-        if response.status == 409 or (response.status == 404 and action is not Action.CREATE):
+        if response.status == 409 or (response.status == 404 and action is not LeaseAction.CREATE):
             await self._read()  # another process was faster, or a person deleted the Lease
         elif (found := self._parsed(response)) is not None:
             self._election.written(found, sent)
-            if action is Action.TAKE and before:
+            if action is LeaseAction.TAKE and before:
                 # Its process may live on, cut off from the API server, with the label.
                 self._labels[_pod_of(before)] = False
 
-    def _parsed(self, response: ApiResponse) -> lease.Lease | None:
+    def _parsed(self, response: ApiResponse) -> Lease | None:
         if not response.is_ok:
             self.error = f"{response.status}: {response.message()}"
             return None
         try:
-            return lease.parse(response.decoded())
+            return parse_lease(response.decoded())
         except ManifestError as error:
             self.error = str(error)
             return None

@@ -1,4 +1,4 @@
-"""What KEDA and HPAs may read of each Service, from real reports and real plans."""
+"""The published states, and their order with requests for replicas."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import pytest
 
 from activator.plain.annotation_values import Owner
 from activator.plain.annotations import Annotations
+from activator.plain.service import parse
 from activator.process.tasks import Tasks
-from activator.scale.decisions.plan import ACTIVATION_LEASE, Hold, Planner, Seen
-from activator.scale.publishing.board import PEAK, Board, Workload
+from activator.scale.board import PEAK, Board, Published
+from activator.scale.decisions.effects import Decided
+from activator.scale.decisions.plan import ACTIVATION_LEASE, Hold, Phase, Plan, Planner, Seen
 from activator.scale.reports.load import Loads, Name, Report
+from tests.activator.plain.objects import service
 
 HELLO, OTHER = Name("shop", "hello"), Name("shop", "other")
 KEDA = Annotations(owner=Owner.KEDA)
@@ -40,7 +43,7 @@ class World:
         return plan.replicas
 
     @property
-    def workload(self) -> Workload:
+    def workload(self) -> Published:
         found = self.board.workload(HELLO)
         assert found is not None
         return found
@@ -49,7 +52,7 @@ class World:
 def test_a_cold_start_is_active_from_the_first_report_until_its_lease_ends() -> None:
     world = World()
     assert world.decide(0, 0) is None
-    assert world.workload == Workload(False, 0, 100)
+    assert world.workload == Published(False, 0, 100)
     world.report(3)
     assert world.decide(0, 0) == 1
     assert (world.workload.active, world.workload.shown) == (True, 3)
@@ -81,8 +84,8 @@ def test_a_burst_between_two_reads_counts() -> None:
 
 @pytest.mark.parametrize(("load", "shown"), [(0, 1), (0.2, 1), (1, 1), (7.5, 7.5)])
 def test_an_active_service_shows_at_least_one_request(load: float, shown: float) -> None:
-    assert Workload(True, load, 100).shown == shown
-    assert Workload(False, load, 100).shown == load
+    assert Published(True, load, 100).shown == shown
+    assert Published(False, load, 100).shown == load
 
 
 async def test_a_waiter_returns_at_each_change_and_at_the_end() -> None:
@@ -128,3 +131,26 @@ def test_the_services_of_a_namespace() -> None:
         world.board.publish(name, active=True, target=1)
     assert [name for name, _ in world.board.of_namespace("shop")] == [HELLO, OTHER]
     assert list(world.board.of_namespace("none")) == []
+
+
+def test_each_decision_is_published_until_the_service_is_gone() -> None:
+    stopped: list[bool] = []
+    board = Board(Loads(), lambda: 0.0)
+    board.on_stop = lambda: stopped.append(True)
+    board.start(0)
+    assert board.is_open
+    found = parse(service({"target_concurrency": "7"}))
+    assert found is not None
+    plan = Plan(None, None, Hold.NONE, False, True, Phase.ASLEEP, 1.0)
+    board.put(HELLO, Decided(found, None, 0, 0, plan), 0)
+    workload = board.workload(HELLO)
+    assert workload is not None
+    assert (workload.active, workload.target) == (True, 7)
+    # Nothing was decided: the last state stays.
+    board.put(HELLO, Decided(found, None, 0, 0, None, "no-scalable-target"), 0)
+    assert board.workload(HELLO) is not None
+    board.remove(HELLO, 0)
+    assert board.workload(HELLO) is None
+    board.stop(0)
+    assert not board.is_open
+    assert stopped == [True]

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from activator.objects.fields import ManifestError
-from activator.scale.election.lease import (
+from activator.scale.election import (
     DURATION,
     HEAD_START,
     RENEW_DEADLINE,
     RETRY,
-    Action,
     Election,
     Lease,
-    parse,
+    LeaseAction,
+    parse_lease,
 )
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -39,30 +39,30 @@ class Server:
         return self.read()
 
     def read(self) -> Lease | None:
-        return parse(self.obj) if self.obj else None
+        return parse_lease(self.obj) if self.obj else None
 
 
-def step(election: Election, server: Server, now: float) -> Action:
+def step(election: Election, server: Server, now: float) -> LeaseAction:
     """Have a candidate read the lease and do what it decides."""
     election.observe(server.read(), now)
     action = election.action(now)
-    if action is not Action.WAIT:
+    if action is not LeaseAction.WAIT:
         lease = server.write(election.body("sys", "scale", NOON + timedelta(seconds=now)))
         if lease is not None:
             election.written(lease, now)
     return action
 
 
-def until(candidate: Election, server: Server, begin: float, end: float) -> Action:
+def until(candidate: Election, server: Server, begin: float, end: float) -> LeaseAction:
     """Step each second; return the last action."""
     return [step(candidate, server, now) for now in range(round(begin), round(end) + 1)][-1]
 
 
 def test_the_first_candidate_leads_and_renews() -> None:
     server, a, b = Server(), Election("a"), Election("b")
-    assert step(a, server, 0) is Action.CREATE
-    assert step(b, server, 1) is Action.WAIT
-    assert step(a, server, 2) is Action.RENEW
+    assert step(a, server, 0) is LeaseAction.CREATE
+    assert step(b, server, 1) is LeaseAction.WAIT
+    assert step(a, server, 2) is LeaseAction.RENEW
     assert (a.is_leader(2), b.is_leader(2)) == (True, False)
     assert server.obj["spec"] == {
         "holderIdentity": "a",
@@ -77,8 +77,8 @@ def test_a_lease_that_is_not_renewed_is_taken_after_its_duration() -> None:
     server, a, b = Server(), Election("a"), Election("b")
     step(a, server, 0)
     # Seen for the first time: it counts from now.
-    assert until(b, server, 100, 99 + DURATION) is Action.WAIT
-    assert step(b, server, 100 + DURATION) is Action.TAKE
+    assert until(b, server, 100, 99 + DURATION) is LeaseAction.WAIT
+    assert step(b, server, 100 + DURATION) is LeaseAction.TAKE
     assert b.is_leader(100 + DURATION)
     assert server.obj["spec"]["leaseTransitions"] == 1
 
@@ -88,9 +88,9 @@ def test_the_holder_renews_first_when_the_server_is_back() -> None:
     step(a, server, 0)
     until(b, server, 0, 4)
     back = 4 + 2 * DURATION  # no request succeeded meanwhile
-    assert until(b, server, back, back + HEAD_START - 1) is Action.WAIT
-    assert step(a, server, back + HEAD_START - 1) is Action.RENEW
-    assert until(b, server, back + HEAD_START, back + HEAD_START + DURATION - 2) is Action.WAIT
+    assert until(b, server, back, back + HEAD_START - 1) is LeaseAction.WAIT
+    assert step(a, server, back + HEAD_START - 1) is LeaseAction.RENEW
+    assert until(b, server, back + HEAD_START, back + HEAD_START + DURATION - 2) is LeaseAction.WAIT
 
 
 def test_a_holder_that_does_not_come_back_is_replaced() -> None:
@@ -98,7 +98,7 @@ def test_a_holder_that_does_not_come_back_is_replaced() -> None:
     step(a, server, 0)
     until(b, server, 0, 4)
     back = 4 + 2 * DURATION
-    assert until(b, server, back, back + HEAD_START) is Action.TAKE
+    assert until(b, server, back, back + HEAD_START) is LeaseAction.TAKE
 
 
 def test_a_released_lease_is_taken_at_once() -> None:
@@ -106,7 +106,7 @@ def test_a_released_lease_is_taken_at_once() -> None:
     step(a, server, 0)
     server.write(a.release_body("sys", "scale", NOON))
     assert server.obj["spec"]["leaseDurationSeconds"] > 0
-    assert step(b, server, 1) is Action.TAKE
+    assert step(b, server, 1) is LeaseAction.TAKE
     assert b.is_leader(1)
 
 
@@ -132,14 +132,14 @@ def test_a_leader_whose_lease_was_taken_does_not_lead() -> None:
     step(a, server, 0)
     until(b, server, 1, 1 + DURATION)
     assert b.is_leader(1 + DURATION)
-    assert step(a, server, 2 + DURATION) is Action.WAIT
+    assert step(a, server, 2 + DURATION) is LeaseAction.WAIT
     assert not a.is_leader(2 + DURATION)
 
 
 @pytest.mark.parametrize("spec", ["x", {"holderIdentity": 5}, {"leaseTransitions": -1}])
 def test_a_broken_lease_is_an_error(spec: Any) -> None:
     with pytest.raises(ManifestError, match=r"^Lease sys/scale: spec"):
-        parse({"metadata": {"namespace": "sys", "name": "scale"}, "spec": spec})
+        parse_lease({"metadata": {"namespace": "sys", "name": "scale"}, "spec": spec})
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from activator.scale.listeners import http_server
+from activator.scale import http_server
 from tests.conftest import both_loops
 
 
@@ -28,7 +28,9 @@ async def test_an_application_is_served_until_the_context_ends() -> None:
 def test_a_port_in_use_names_the_address_and_the_setting() -> None:
     with http_server.listen("127.0.0.1", 0, "--admin-port") as sock:
         port = sock.getsockname()[1]
-        with pytest.raises(http_server.ListenError, match=rf"127.0.0.1 port {port} \(--admin-port"):
+        with pytest.raises(
+            http_server.AddressError, match=rf"127.0.0.1 port {port} \(--admin-port"
+        ):
             http_server.listen("127.0.0.1", port, "--admin-port")
 
 
