@@ -18,23 +18,21 @@ from activator.records.events import EventKind, Events
 from activator.records.failures import Failed
 from activator.records.moves import log_route, log_taken
 from activator.records.narration import Narration
-from throttler.changes import Changes
-from throttler.config import RevisionConfig
-from throttler.health import PodState
 from throttler.model import (
     AppProtocol,
     ListedEndpoints,
     MeshMode,
     Revision,
+    RevisionConfig,
     RevisionID,
     RevisionKind,
     Route,
 )
-from throttler.pod import PodTracker
+from throttler.pod import PodState, PodTracker
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler
-from throttler.ticket import SERVED, Outcome, Ticket
+from throttler.ticket import SERVED, Changes, Outcome, Ticket
 from throttler.wait_reason import expired_reason, waiting_reason
 
 

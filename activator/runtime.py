@@ -37,11 +37,11 @@ from activator.process.outputs import Outputs
 from activator.process.tasks import Tasks
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.exchange.request_key import ClientAddresses
-from activator.proxy.message.page_template import Template
 from activator.proxy.message.request import RequestLimits
+from activator.proxy.message.waiting_page import Template
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.pods.probe_pool import ProbePools
-from activator.proxy.transport.unread import UnreadBytes
+from activator.proxy.transport.peer_socket import UnreadBytes
 from activator.records.source_status import SourceStatus
 from activator.settings.config import Settings
 from activator.settings.tls_parameters import TlsParameters
@@ -51,7 +51,7 @@ from activator.telemetry.observers import Observers
 from activator.telemetry.otel import OpenTelemetry
 from activator.telemetry.request_log import RequestLog, compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
-from throttler import silence
+from throttler import outliers
 from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:
@@ -358,7 +358,7 @@ class Runtime:
     async def _look_for_silence(self) -> None:
         while True:
             await self._reporter.busy()  # a pod without requests cannot be silent
-            await asyncio.sleep(silence.SCAN_PERIOD)
+            await asyncio.sleep(outliers.SCAN_PERIOD)
             self.driver.probe_silent_pods()
 
     def begin_drain(self, why: str) -> None:

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from tests.guards import expect_none
-from throttler.health import TRANSITIONS, PodEvent, PodState
+from throttler.pod import TRANSITIONS, PodEvent, PodState
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGES: Final = ("throttler", "activator")

@@ -14,8 +14,8 @@ from typing import Final
 import pytest
 
 from activator.proxy.message import own_responses
+from activator.proxy.message.error_forms import negotiate
 from activator.proxy.message.own_responses import PLAIN, OwnResponse
-from activator.proxy.message.problem import negotiate
 from throttler.errors import RevisionNotFound, WaitTooLong
 from throttler.reason import ROWS, TABLE, Reason, Request, Row
 

@@ -1,27 +1,221 @@
-"""The backends of a revision: its pods, and the ClusterIP of its Service while no pod is reachable.
-
-Takes the endpoints that Kubernetes lists, the results of probes and responses, and the reach.
-Decides which backends are usable. Knows no requests, no queue and no clock (``now`` is an
-argument). Knative's counterpart: revisionWatcher in pkg/activator/net/revision_backends.go.
-"""
+"""The backends of a revision: its pods, the ClusterIP of its Service, and another activator."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from operator import attrgetter
-from typing import Final
+from typing import Final, final
 
-from throttler.capacity import SLOW_START_STEP
-from throttler.changes import Changes
-from throttler.config import RevisionConfig
-from throttler.health import PodEvent, PodState
-from throttler.mesh import PROOF_LASTS, Reach, looks_like_mesh
-from throttler.model import Endpoint, ListedEndpoints
+from throttler.capacity import MAX_CAPACITY, SLOW_START_STEP, ActivatorShare
+from throttler.model import (
+    PROOF_LASTS,
+    Endpoint,
+    ListedEndpoints,
+    ProbeSpec,
+    Reach,
+    ReadinessRule,
+    RevisionConfig,
+    looks_like_mesh,
+)
 from throttler.outliers import Outliers
 from throttler.owners import Taken
-from throttler.pod import PodTracker
-from throttler.service import Service
+from throttler.pod import PodEvent, PodState, PodTracker
+from throttler.ticket import Changes
+
+# The ClusterIP of a revision's Service: when it is probed, and when requests go there.
+#
+# A mesh, or kube-proxy, chooses the pod behind it. It has a tracker like a pod's, with the same
+# states and its own probe, while no pod is reachable. Each change of the pods repeats the
+# decision, so requests return to pods as soon as one is reachable. Knows no queue. Knative's
+# counterpart: clusterIPHealthy and podsAddressable in pkg/activator/net/revision_backends.go,
+# which never return to pods.
+
+#: The uid of its endpoint, so that a pod at the same address is another endpoint.
+SERVICE_UID: Final = "ClusterIP"
+
+
+class Service:
+    """The ClusterIP of one revision as a backend.
+
+    Attributes:
+        address: ``ip:port``; empty without a ClusterIP.
+        tracker: its record while the ClusterIP is needed; no requests go there before it passes a
+            probe.
+        used_since: when requests began to go there, seconds on the caller's clock; None if they do
+            not.
+    """
+
+    __slots__ = ("_awaited", "_config", "_needed", "address", "tracker", "used_since")
+
+    def __init__(self, config: RevisionConfig) -> None:
+        self._config = config
+        self._needed = True
+        self._awaited: PodTracker | None = None
+        self.address = ""
+        self.tracker: PodTracker | None = None
+        self.used_since: float | None = None
+
+    def review(
+        self, pods: Collection[PodTracker], usable: bool, changes: Changes, now: float
+    ) -> PodTracker | None:
+        """Decide again whether the ClusterIP is needed; begin or end its use in ``changes``.
+
+        Arguments:
+            pods: all known pods; usable: whether any of them may get requests.
+
+        Returns:
+            The tracker if requests go there from now on, else None.
+        """
+        reach = self._config.reach
+        self._needed = reach.service and not (reach.pods and usable)
+        self._awaited = None
+        sought = self.address and self._needed and self._should_probe(reach, pods)
+        old = self.tracker
+        if old is not None and not (sought and old.address == self.address):
+            self._end_use(old, changes, now)
+        tracker = self.tracker
+        if sought and tracker is None:
+            endpoint = Endpoint(self.address, SERVICE_UID)
+            tracker = PodTracker(self._config, endpoint, True, now, is_service=True)
+            changes.probe.append(tracker)
+            self.tracker = tracker
+        healthy = tracker is not None and tracker.state is PodState.HEALTHY
+        if healthy != (self.used_since is not None):
+            changes.service = tracker if healthy else old
+            self.used_since = now if healthy else None
+            if not healthy and reach.pods:
+                # While they were not needed, their probes were rare: the next one may be far away.
+                changes.probe += [pod for pod in pods if pod.state is PodState.PROBING]
+        return tracker if healthy else None
+
+    def depends_on(self, pod: PodTracker, before: bool | None) -> bool:
+        """Return whether a pod's last probe can begin or end the use of the ClusterIP.
+
+        Arguments:
+            before: the pod's ``probe.mesh_like`` before that probe.
+        """
+        if not self._needed or not self.address:
+            return False
+        if self.tracker is None and pod is self._awaited:
+            return pod.probe.mesh_like is True and not pod.proves_reach
+        if pod.probe.mesh_like is before:
+            return False
+        return pod.probe.mesh_like is False if self.tracker is not None else before is False
+
+    def _should_probe(self, reach: Reach, pods: Collection[PodTracker]) -> bool:
+        """Return whether to probe the ClusterIP, and use it if it passes.
+
+        A pod that starts responds 503, as a mesh does. So only responses after a pod's listing as
+        ready count. Before the first probe, all pods that are listed as ready must have responded;
+        a new pod without a response does not end the use. A pod whose container restarts also
+        responds 503. So the use does not begin while a pod proves that pods are reachable.
+        """
+        listed = [pod for pod in pods if pod.state is not PodState.DRAINING]
+        ready = [pod for pod in listed if pod.ready]
+        if not ready:  # the ClusterIP has no backend
+            return False
+        if not reach.pods:
+            return True
+        if any(pod.probe.mesh_like is False for pod in listed):
+            return False
+        if self.tracker is not None:
+            return True
+        # Pods respond in about this order. So that not every response causes a scan of a thousand
+        # pods, this awaits one pod: the last with a proof, or else the last without a response.
+        proofs = (pod for pod in reversed(listed) if pod.proves_reach)
+        missing = (pod for pod in reversed(ready) if not pod.probe.mesh_like)
+        self._awaited = next(proofs, None) or next(missing, None)
+        return self._awaited is None
+
+    def _end_use(self, tracker: PodTracker, changes: Changes, now: float) -> None:
+        """Send no new requests there; its requests in flight finish."""
+        self.tracker = None
+        tracker.apply(PodEvent.DELISTED, now)
+        if not tracker.in_flight:
+            tracker.apply(PodEvent.IDLE, now)
+            changes.gone.append(tracker)
+
+
+# The activator that gets the requests of this one, while it has no pod of its own.
+#
+# With fewer pods than activators, each pod belongs to one activator, which alone counts its
+# requests. So a limit per pod holds without messages between activators. The others send their
+# requests to the owner, as to a pod without limit. A request goes from a later address to an
+# earlier one, so it can never come back. Only for pods without queue-proxy: queue-proxy enforces
+# the limit itself. Knows no queue. Knative has no counterpart: there several activators send to
+# one pod.
+
+#: The uid of its endpoint. Log lines name the backend by it.
+PEER_UID: Final = "activator"
+
+
+@final
+class Peer:
+    """Another activator as the backend of a revision.
+
+    Attributes:
+        tracker: its record while this activator has no pod of its own; else None.
+    """
+
+    __slots__ = ("_config", "tracker")
+
+    def __init__(self, config: RevisionConfig) -> None:
+        self._config = config
+        self.tracker: PodTracker | None = None
+
+    def choose(
+        self, pods: list[PodTracker], share: ActivatorShare, changes: Changes, now: float
+    ) -> list[PodTracker]:
+        """Return the backends that get requests: the pods, or only the activator that has them.
+
+        Arguments:
+            pods: the usable pods, sorted by address.
+            share: the position of this activator among the activators.
+        """
+        address = self._owner(pods, share)
+        tracker = self.tracker
+        if tracker is not None and tracker.address != address:
+            tracker.apply(PodEvent.DELISTED, now)
+            if not tracker.in_flight:
+                tracker.apply(PodEvent.IDLE, now)
+                changes.gone.append(tracker)
+            self.tracker = tracker = None
+        if address and tracker is None:
+            # An activator that its Service lists as ready listens. It speaks no TLS there, and the
+            # probe of the pods is not its own.
+            revision = replace(
+                self._config.revision,
+                container_concurrency=0,
+                readiness=ReadinessRule.PROBE,
+                probe=ProbeSpec(),
+                tls=False,
+            )
+            config = RevisionConfig(revision, self._config.reach)
+            tracker = self.tracker = PodTracker(
+                config, Endpoint(address, PEER_UID), True, now, True
+            )
+            tracker.apply(PodEvent.PROBE_PASSED, now)
+        if tracker is None or tracker.state is not PodState.HEALTHY:
+            return pods
+        tracker.limit = MAX_CAPACITY
+        return [tracker]
+
+    def _owner(self, pods: Sequence[PodTracker], share: ActivatorShare) -> str:
+        """Return the address of the activator that has a pod for this one; empty for none."""
+        revision = self._config.revision
+        if revision.behind_queue_proxy or not revision.container_concurrency:
+            return ""
+        return share.addresses[share.index % len(pods)] if 0 < len(pods) <= share.index else ""
+
+
+# The backends of a revision: its pods, and the ClusterIP of its Service while no pod is
+# reachable.
+#
+# Takes the endpoints that Kubernetes lists, the results of probes and responses, and the reach.
+# Decides which backends are usable. Knows no requests, no queue and no clock (``now`` is an
+# argument). Knative's counterpart: revisionWatcher in pkg/activator/net/revision_backends.go.
 
 _HEALTHY: Final = PodState.HEALTHY
 #: By address, then by uid, since two pods may share an address for a while. So all activators

@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from throttler.lb_policy import FirstAvailable, Policy, RandomChoice2, RoundRobin
-from throttler.least_loaded import LeastLoaded
+from throttler.lb_policy import (
+    FirstAvailable,
+    LeastLoaded,
+    PeakEwma,
+    Policy,
+    RandomChoice2,
+    RoundRobin,
+)
 from throttler.model import AdaptiveMode, HashKey, KeyKind, Revision
-from throttler.peak_ewma import PeakEwma
 from throttler.rendezvous import Rendezvous
 from throttler.sticky import Sticky
 

@@ -1,25 +1,201 @@
-"""The bounded queue of a revision: first in, first out, or by class and flow; operations are O(1).
-
-Decides which request is next and whether one more may be queued. Knows no policy and no clock.
-Knative's counterpart: pkg/queue/breaker.go. Its limit cannot be reached, and its new requests
-overtake queued ones.
-"""
+"""The bounded queue of a revision: by arrival, or by class and flow; operations are O(1)."""
 
 from __future__ import annotations
 
 from bisect import insort
 from collections import OrderedDict
+from collections.abc import Iterable
 from operator import attrgetter
+from typing import Final, final
 
-from throttler.budget import RESERVED, Budget, SharedBudget
 from throttler.errors import FlowFull, RequestQueueFull
 from throttler.model import QueueOrder
-from throttler.parked import Parked
 from throttler.pod import PodTracker
-from throttler.priority import HIGH, share_of
-from throttler.queue_counts import QueueCounts
-from throttler.ranked_queue import RankedQueue
+from throttler.ranked_queue import QueueCounts, RankedQueue
+from throttler.request_policies import HIGH, share_of
 from throttler.ticket import KEEPS_PLACE, Ticket
+
+# The limits of queued requests and bytes: of one revision, and of all revisions, shared fairly.
+#
+# Counts the use and decides whether one more fits; knows neither queue nor tickets. Knative has
+# no counterpart: its queues are unbounded.
+
+#: One part in so many of the shared budget is reserved for revisions that use little of it.
+RESERVED: Final = 4
+#: The reserve is enough for so many revisions that queue at the same time. With the default limits
+#: each may use 390 requests and 1 MiB of it.
+RESERVED_FOR = 64
+
+
+class Budget:
+    """A limit of queued requests and of their buffered bytes, with their current use.
+
+    Attributes:
+        depth: queued requests; max_depth: their limit.
+        bytes: buffered bytes; max_bytes: their limit.
+    """
+
+    __slots__ = ("bytes", "depth", "max_bytes", "max_depth")
+
+    def __init__(self, max_depth: int, max_bytes: int) -> None:
+        self.max_depth = max_depth
+        self.max_bytes = max_bytes
+        self.depth = 0
+        self.bytes = 0
+
+    def exceeded_by(self, size: int) -> str | None:
+        """Return the limit that one more request exceeds: depth, bytes or None."""
+        if self.depth >= self.max_depth:
+            return "depth"
+        return None if self.fits(size) else "bytes"
+
+    def fits(self, size: int) -> bool:
+        """Return whether ``size`` more bytes are within the limit."""
+        return self.bytes + size <= self.max_bytes
+
+
+class SharedBudget(Budget):
+    """The budget of all revisions together; none can use it up alone.
+
+    A revision above its small part of the reserve (``_reserve``) may use only the open part of the
+    budget. So the reserve stays for revisions that use little. Such a revision is refused only if
+    more than RESERVED_FOR revisions use their parts at the same time. The total never exceeds the
+    limit, except for requeued requests, see Breaker.restore.
+    """
+
+    __slots__ = ()
+
+    def exceeded_for(self, own: Budget, size: int) -> str | None:
+        """Return the limit that one more request of a revision with ``own`` exceeds; O(1)."""
+        if self.depth >= self.max_depth - _reserve(self.max_depth, own.depth + 1):
+            return "depth"
+        return None if self.fits_for(own, size) else "bytes"
+
+    def fits_for(self, own: Budget, size: int) -> bool:
+        """Return whether ``size`` more bytes of a revision with ``own`` fit; O(1)."""
+        return self.bytes + size <= self.max_bytes - _reserve(self.max_bytes, own.bytes + size)
+
+
+def _reserve(limit: int, would_use: int) -> int:
+    """Return the part of the limit that is reserved for revisions that use less than this one.
+
+    Arguments:
+        would_use: use of this revision after the addition.
+    """
+    reserve = limit // RESERVED
+    return reserve if would_use > max(reserve // RESERVED_FOR, 1) else 0
+
+
+# Sticky requests that wait for one pod, while other pods may have a free slot.
+#
+# A request leaves the queue for this place when it has its turn. So it precedes all requests of
+# its class, and of lower ones, that are still queued. The requests that wait for one pod have the
+# order of the queue: by class and flow. A request whose former pod was lost precedes the others
+# of its class. Each operation is O(1), except that a rise costs O(log n), and that the loss of
+# pods costs O(n). Knows no policy and no clock.
+
+
+@final
+class Parked:
+    """The requests that wait for their own pod.
+
+    Arguments:
+        counts: of all queues of the revision.
+    """
+
+    __slots__ = ("_by_pod", "_counts", "_pod_of")
+
+    def __init__(self, counts: QueueCounts) -> None:
+        self._counts = counts
+        self._by_pod: dict[PodTracker, RankedQueue] = {}
+        self._pod_of: OrderedDict[Ticket, PodTracker] = OrderedDict()
+
+    def add(self, ticket: Ticket, pod: PodTracker, now: float) -> None:
+        """Add a request that waits for a pod.
+
+        Arguments:
+            now: seconds on the clock of the tickets.
+        """
+        self._pod_of[ticket] = pod
+        waiting = self._by_pod.get(pod)
+        if waiting is None:
+            waiting = self._by_pod[pod] = RankedQueue(self._counts)
+        if ticket.rank == KEEPS_PLACE:
+            waiting.restore(ticket, now)
+        else:
+            waiting.append(ticket)
+
+    def pop(self, pod: PodTracker, now: float) -> Ticket:
+        """Remove and return the next request that waits for a pod; there must be one.
+
+        Arguments:
+            now: seconds on the clock of the tickets.
+        """
+        waiting = self._by_pod[pod]
+        ticket = waiting.popleft(now)
+        del self._pod_of[ticket]
+        if not waiting.waiting:
+            del self._by_pod[pod]
+        return ticket
+
+    def top(self, pod: PodTracker, now: float) -> int:
+        """Return the class of the next request that waits for a pod; there must be one.
+
+        Arguments:
+            now: seconds on the clock of the tickets.
+        """
+        return self._by_pod[pod].top(now)
+
+    def discard(self, ticket: Ticket) -> None:
+        """Remove a request. The caller has checked that it is here."""
+        pod = self._pod_of.pop(ticket)
+        waiting = self._by_pod[pod]
+        waiting.discard(ticket)
+        if not waiting.waiting:
+            del self._by_pod[pod]
+
+    def take_lost(self) -> list[Ticket]:
+        """Remove and return the requests whose pod gets no requests any more; O(pods here)."""
+        lost = [pod for pod in self._by_pod if pod.free_pods is None]
+        return self._take([ticket for pod in lost for ticket in self._by_pod[pod].tickets()])
+
+    def take_all(self) -> list[Ticket]:
+        """Remove and return all requests, because the policy has changed."""
+        return self._take(list(self._pod_of))
+
+    def _take(self, tickets: list[Ticket]) -> list[Ticket]:
+        for ticket in tickets:
+            self.discard(ticket)
+        return tickets
+
+    def pods(self) -> Iterable[PodTracker]:
+        """Return the pods that requests wait for."""
+        return tuple(self._by_pod)
+
+    def has(self, pod: PodTracker) -> bool:
+        """Return whether a request waits for a pod."""
+        return pod in self._by_pod
+
+    def first(self) -> Ticket | None:
+        """Return the request that has been here for the longest time; None without one."""
+        return next(iter(self._pod_of), None)
+
+    def __contains__(self, ticket: Ticket) -> bool:
+        return ticket in self._pod_of
+
+    def tickets(self) -> list[Ticket]:
+        """Return all requests, in no particular order; O(n)."""
+        return list(self._pod_of)
+
+    def __len__(self) -> int:
+        return len(self._pod_of)
+
+
+# The bounded queue of a revision: first in, first out, or by class and flow; operations are O(1).
+#
+# Decides which request is next and whether one more may be queued. Knows no policy and no clock.
+# Knative's counterpart: pkg/queue/breaker.go. Its limit cannot be reached, and its new requests
+# overtake queued ones.
 
 _by_arrival = attrgetter("arrived")
 

@@ -90,7 +90,7 @@ class CapacityTerms:
         borrow: whether the activator uses pods beyond its share once its own are full.
         by_service: whether requests go to the ClusterIP.
         setting: the name of the field or annotation that has ``container_concurrency``.
-        peer: the activator that gets this one's requests, see throttler.peer; empty for none.
+        peer: the activator that gets this one's requests, see throttler.backends; empty for none.
     """
 
     container_concurrency: int

@@ -1,19 +1,88 @@
-"""The values that the throttler gets: revisions, endpoints, and the policies of annotations.
-
-Plain records without rules; the other modules of this package have the rules. Knative's
-counterparts: pkg/apis/serving/v1 (Revision) and pkg/activator/net/revision_backends.go (dests).
-"""
+"""The values that the throttler gets: revisions, endpoints, probes, and policies of annotations."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, final
 
-from throttler.priority import NORMAL
-from throttler.probe_spec import ProbeSpec
-from throttler.request_policies import RequestPolicies
+from throttler.request_policies import NORMAL, RequestPolicies
+
+# How the activator probes a pod, and which response means that the pod is ready.
+#
+# The reader of a revision makes one value, and the prober follows it. To add a kind of probe, add
+# a ``ProbeKind``, its fields here, and its request in ``activator.probing.probe``.
+
+
+class ProbeKind(Enum):
+    """The protocol of a probe; the API shows the value.
+
+    TCP: the pod accepts a connection. HTTP: it responds to a GET in HTTP/1.1. GRPC: its health
+    service responds SERVING (grpc.health.v1). NONE: the pod is not probed. Only after a failed
+    connection, a TCP probe finds out whether it accepts one again.
+    """
+
+    TCP = "tcp"
+    HTTP = "http"
+    GRPC = "grpc"
+    NONE = "none"
+
+
+#: A health page may be expensive for the application. gRPC's health service is a look-up.
+_INTERVALS: Final = {
+    ProbeKind.TCP: 0.005,
+    ProbeKind.HTTP: 0.05,
+    ProbeKind.GRPC: 0.005,
+    ProbeKind.NONE: 0.005,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSpec:
+    """One revision's probe.
+
+    Attributes:
+        kind: the protocol; unless noted, all other attributes are for HTTP alone.
+        path: the request target.
+        fields: header fields of the request, each with its CRLF; the prober adds Host.
+        host: the value of Host; empty for the address of the pod.
+        least_status, most_status: the range of statuses that mean ready; kubelet's by default.
+        body: the whole body that means ready; None for any.
+        timeout: with every kind, seconds until a response is due at first; 0 for the activator's
+            setting. It grows for a pod that responds slowly.
+        tls: with every kind, whether the probe goes over TLS; certificates are not verified.
+        service: with GRPC, the name for the health service; empty for the whole server.
+        interval: with every kind, least seconds from one "not ready" response to the next probe; 0
+            for the kind's, see ``least_interval``.
+    """
+
+    kind: ProbeKind = ProbeKind.TCP
+    path: bytes = b"/"
+    fields: bytes = b""
+    host: bytes = b""
+    least_status: int = 200
+    most_status: int = 399
+    body: bytes | None = None
+    timeout: float = 0.0
+    tls: bool = False
+    service: bytes = b""
+    interval: float = 0.0
+
+    @property
+    def least_interval(self) -> float:
+        """Seconds from one "not ready" response to the next probe, at least."""
+        return self.interval or _INTERVALS[self.kind]
+
+    def accepts(self, status: int) -> bool:
+        """Return whether a response of this status may mean ready."""
+        return self.least_status <= status <= self.most_status
+
+
+# The values that the throttler gets: revisions, endpoints, and the policies of annotations.
+#
+# Plain records without rules; the other modules of this package have the rules. Knative's
+# counterparts: pkg/apis/serving/v1 (Revision) and pkg/activator/net/revision_backends.go (dests).
 
 
 class RevisionKind(StrEnum):
@@ -150,7 +219,7 @@ class QueueOrder:
 
     Attributes:
         has_classes: whether requests have classes; else all are in one.
-        priority: the class of a request that selects none, see throttler.priority.
+        priority: the class of a request that selects none, see throttler.request_policies.
         trusts_header: whether a request may select its class.
         fair_by: the part of a request that names its flow; None: all are in one flow.
         shows_names: whether people may see the names of flows; else only hashes of them.
@@ -305,3 +374,98 @@ class Route(NamedTuple):
     port: int = 0
     reconnect: bool = False
     pods: str = ""
+
+
+# Where the requests of a revision may go: to its pods, or to the ClusterIP of its Service.
+#
+# A table over two settings of the network ConfigMap, and the probe responses that a mesh may
+# cause. Pure. Knative's counterpart: meshMode and usePassthroughLb in
+# pkg/activator/net/revision_backends.go, where *enabled* with addressable pods reaches nothing.
+
+#: Seconds of failed probes after which a pod no longer proves that pods can be reached. By default
+#: Kubernetes takes half of this to list a broken pod as not ready: three readiness probes, 10 s
+#: apart. With a shorter time, a restart would count as a mesh. A longer time delays the ClusterIP
+#: when a mesh, or a network policy, is switched on while pods run.
+PROOF_LASTS = 60.0
+
+
+class Reach(NamedTuple):
+    """The destinations that requests may have.
+
+    Attributes:
+        pods: pods, at their own addresses.
+        service: the ClusterIP; if pods is set too, only while no pod is reachable.
+        trusted: whether a pod that Kubernetes lists as ready needs no probe.
+    """
+
+    pods: bool = True
+    service: bool = True
+    trusted: bool = False
+
+
+#: The default: pods at their own addresses, and the ClusterIP while no pod is reachable.
+DEFAULT_REACH: Final = Reach()
+
+_A, _E, _D = MeshMode.AUTO, MeshMode.ENABLED, MeshMode.DISABLED
+
+#: Pods without queue-proxy. The ClusterIP may lead back to the activator.
+_PLAIN: Final = Reach(pods=True, service=False, trusted=False)
+_PLAIN_TRUSTED: Final = _PLAIN._replace(trusted=True)
+
+#: By mode, and by whether pods are addressable in spite of the mesh. Each request to an addressable
+#: pod names its Service in a header field, so the ClusterIP is not needed.
+REACH: Final[dict[tuple[MeshMode, bool], Reach]] = {
+    (_A, False): Reach(pods=True, service=True, trusted=False),
+    (_E, False): Reach(pods=False, service=True, trusted=False),
+    (_D, False): Reach(pods=True, service=False, trusted=True),
+    (_A, True): Reach(pods=True, service=False, trusted=False),
+    (_E, True): Reach(pods=True, service=False, trusted=False),
+    (_D, True): Reach(pods=True, service=False, trusted=True),
+}
+
+
+def reach_of(revision: Revision, knative: Reach) -> Reach:
+    """Return the destinations that requests of a revision may have.
+
+    Arguments:
+        knative: for pods with queue-proxy, by the network ConfigMap.
+    """
+    if revision.behind_queue_proxy:
+        return knative
+    return _PLAIN_TRUSTED if revision.readiness is ReadinessRule.NO_PROBE else _PLAIN
+
+
+def looks_like_mesh(status: int | None) -> bool:
+    """Return whether a mesh that blocks direct requests may have caused a failed probe.
+
+    A response with any other status came from the pod, so the pod is reachable. Source: Knative
+    pkg/activator/net/revision_backends.go.
+
+    Arguments:
+        status: of the response; None without a response (refused, lost, timed out).
+    """
+    return status is None or status in (502, 503)
+
+
+# The settings in force for a revision: its specification, and where its requests may go.
+#
+# The revision's throttler changes them; pods, requests and helpers read them. So these need no
+# pointer to the throttler itself.
+
+
+@final
+class RevisionConfig:
+    """The configuration of one revision; one object for the whole life of its throttler.
+
+    Attributes:
+        revision: its specification.
+        reach: the destinations that requests may have.
+        last_resort: whether Kubernetes lists only pods that terminate and still serve.
+    """
+
+    __slots__ = ("last_resort", "reach", "revision")
+
+    def __init__(self, revision: Revision, reach: Reach) -> None:
+        self.revision = revision
+        self.reach = reach
+        self.last_resort = False

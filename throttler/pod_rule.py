@@ -9,9 +9,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from throttler.health import PodState
 from throttler.model import ReadinessRule, RevisionID
-from throttler.pod import PodTracker
+from throttler.pod import PodState, PodTracker
 
 
 class Decision(Enum):

@@ -1,28 +1,110 @@
-"""The policy ``hash``: requests with one key go to one pod, by rendezvous hashing.
-
-Each pair of a key and a pod has a weight that depends on nothing else. The pod of the highest
-weight gets the request. So a removed pod loses its keys to all others, and a new pod gets its share
-from all others. No other key moves. All activators agree, since they hash addresses.
-
-To weigh all pods for each request would cost O(pods). So the weight is a distance that sorted lists
-find. A key has one point on each of 8 rings, and a pod has 16. The weight is the least distance
-from a point of the key to the next point of the pod. That takes 8 searches of O(log pods). A memo
-has the pods of recent keys. Knative has no counterpart. Sources: Thaler and Ravishankar, "Using
-name-based mappings to increase hit rates"; Appleton and O'Reilly, "Multi-probe consistent hashing".
-"""
+"""The policy ``hash``: requests with one key go to one pod, by rendezvous hashing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b, shake_128
 from struct import unpack
 from typing import Final, final
 
-from throttler.free_pods import FreePods
 from throttler.lb_policy import Policy
-from throttler.pod import PodTracker
-from throttler.ring import SIZE, Ring
+from throttler.pod import FreePods, PodTracker
 from throttler.ticket import Ticket
+
+# A ring of numbers that changes in small steps: finds the next numbers after a given one.
+#
+# A flat sorted list would move all numbers behind each new one, and would have to be sorted as a
+# whole after many changes. So the numbers are in parts of limited length: a change costs O(√n).
+# Knows neither pods nor keys.
+
+#: The numbers of a ring are from 0 to this, without it.
+SIZE: Final = 1 << 62
+#: A longer part is split in two.
+_LONGEST: Final = 512
+
+
+@final
+class Ring:
+    """Different numbers in ascending order; the first follows the last."""
+
+    __slots__ = ("_lasts", "_parts")
+
+    def __init__(self) -> None:
+        self._parts: list[array[int]] = []
+        self._lasts: list[int] = []  # the last number of each part
+
+    def add(self, number: int) -> None:
+        """Add a number that the ring lacks."""
+        parts, lasts = self._parts, self._lasts
+        if not parts:
+            parts.append(array("q", (number,)))
+            lasts.append(number)
+            return
+        index = min(bisect_left(lasts, number), len(parts) - 1)
+        part = parts[index]
+        insort(part, number)
+        if len(part) > _LONGEST:
+            half = len(part) // 2
+            parts.insert(index + 1, part[half:])  # ordered: half of the length
+            del part[half:]
+            lasts.insert(index, part[-1])
+            index += 1
+        lasts[index] = parts[index][-1]
+
+    def remove(self, number: int) -> None:
+        """Remove a number that the ring has."""
+        index = bisect_left(self._lasts, number)
+        part = self._parts[index]
+        del part[bisect_left(part, number)]
+        if part:
+            self._lasts[index] = part[-1]
+        else:
+            del self._parts[index], self._lasts[index]
+
+    def first(self, number: int) -> int:
+        """Return the first number from ``number`` on; one beyond the end has ``SIZE`` added.
+
+        The ring is not empty.
+        """
+        index = bisect_left(self._lasts, number)
+        if index == len(self._parts):
+            return self._parts[0][0] + SIZE
+        part = self._parts[index]
+        return part[bisect_left(part, number)]
+
+    def after(self, number: int) -> Iterator[int]:
+        """Yield the numbers from ``number`` on, once around the ring.
+
+        Numbers beyond the end have ``SIZE`` added, so the order is ascending.
+        """
+        first = bisect_left(self._lasts, number)
+        if first < len(self._parts):
+            part = self._parts[first]
+            for index in range(bisect_left(part, number), len(part)):
+                yield part[index]
+        for index in range(first + 1, len(self._parts)):
+            yield from self._parts[index]
+        for part in self._parts[: first + 1]:  # ordered: from the start
+            for found in part:
+                if found >= number:
+                    return
+                yield found + SIZE
+
+
+# The policy ``hash``: requests with one key go to one pod, by rendezvous hashing.
+#
+# Each pair of a key and a pod has a weight that depends on nothing else. The pod of the highest
+# weight gets the request. So a removed pod loses its keys to all others, and a new pod gets its
+# share from all others. No other key moves. All activators agree, since they hash addresses.
+#
+# To weigh all pods for each request would cost O(pods). So the weight is a distance that sorted
+# lists find. A key has one point on each of 8 rings, and a pod has 16. The weight is the least
+# distance from a point of the key to the next point of the pod. That takes 8 searches of O(log
+# pods). A memo has the pods of recent keys. Knative has no counterpart. Sources: Thaler and
+# Ravishankar, "Using name-based mappings to increase hit rates"; Appleton and O'Reilly, "Multi-
+# probe consistent hashing".
 
 #: Rings, and points of a pod on each. More make the shares of pods more equal, and cost time and
 #: memory. With these, each of 2 pods gets between 48 and 52 % of all keys. Each of 100 pods is

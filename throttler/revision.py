@@ -14,25 +14,23 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
-from throttler.backends import Backends
+from throttler.backends import Backends, Peer
 from throttler.balancing import adaptive_mode, key_for
-from throttler.breaker import Breaker
-from throttler.budget import Budget, SharedBudget
+from throttler.breaker import Breaker, Budget, SharedBudget
 from throttler.capacity import ActivatorShare, CapacityTerms, revision_capacity
-from throttler.changes import Changes
-from throttler.config import RevisionConfig
-from throttler.deadlines import Deadlines
-from throttler.forecast import retry_after
-from throttler.health import PodState
-from throttler.mesh import DEFAULT_REACH, Reach
-from throttler.model import Endpoint, ListedEndpoints, Revision
+from throttler.model import (
+    DEFAULT_REACH,
+    Endpoint,
+    ListedEndpoints,
+    Reach,
+    Revision,
+    RevisionConfig,
+)
+from throttler.outliers import Silence
 from throttler.owners import Taken
-from throttler.peer import Peer
-from throttler.pod import PodTracker
-from throttler.queue import Queue
-from throttler.silence import Silence
+from throttler.pod import PodState, PodTracker, SlowStart
+from throttler.queue import Deadlines, Queue, retry_after
 from throttler.slots import Slots
-from throttler.slow_start import SlowStart
 from throttler.statistics import Statistics, take_snapshot
 from throttler.ticket import (
     ASSIGNED,
@@ -42,6 +40,7 @@ from throttler.ticket import (
     RELEASED,
     SERVED,
     TIMED_OUT,
+    Changes,
     Outcome,
     Ticket,
 )

@@ -12,11 +12,9 @@ from typing import Final, final
 from throttler.adaptive import Adaptive
 from throttler.balancing import adaptive_mode, policy_for, sticky_for
 from throttler.capacity import ActivatorShare, CapacityTerms, assign_share
-from throttler.config import RevisionConfig
-from throttler.free_pods import FreePods
 from throttler.lb_policy import Policy, RandomChoice2
-from throttler.model import AdaptiveMode, RevisionKind
-from throttler.pod import PodTracker
+from throttler.model import AdaptiveMode, RevisionConfig, RevisionKind
+from throttler.pod import FreePods, PodTracker
 from throttler.ticket import ASSIGNED, Outcome, Ticket
 
 #: The field of a Revision, or the annotation of a Service, that has the limit of a pod.
@@ -32,7 +30,7 @@ class Slots:
 
     Arguments:
         config: the settings in force for the revision.
-        busy_since: when each pod with requests got the first of them, see throttler.silence.
+        busy_since: when each pod with requests got the first of them, see throttler.outliers.
         random: returns random numbers in [0, 1), for the policies.
         borrow: whether to use pods beyond the activator's share before a request is queued.
 

@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final, final
 
-from throttler.free_pods import FreePods
 from throttler.lb_policy import Policy
 from throttler.model import Overflow
-from throttler.pod import PodTracker
+from throttler.pod import FreePods, PodTracker
 from throttler.rendezvous import Rendezvous
 from throttler.ticket import Outcome, Ticket
 

@@ -11,26 +11,27 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from throttler.budget import Budget, SharedBudget
+from throttler.breaker import Budget, SharedBudget
 from throttler.capacity import ActivatorShare, infer_share
-from throttler.changes import Changes
-from throttler.config import RevisionConfig
-from throttler.deadlines import Deadlines
 from throttler.errors import RevisionNotFound
-from throttler.forecast import retry_after
-from throttler.mesh import DEFAULT_REACH, REACH, reach_of
 from throttler.model import (
+    DEFAULT_REACH,
+    REACH,
     AppProtocol,
     ListedEndpoints,
     MeshMode,
     Revision,
+    RevisionConfig,
     RevisionID,
     RevisionKind,
+    reach_of,
 )
+from throttler.outliers import Silence
 from throttler.owners import Owners
+from throttler.pod import SlowStart
+from throttler.queue import Deadlines, retry_after
 from throttler.revision import RevisionThrottler
-from throttler.silence import Silence
-from throttler.slow_start import SlowStart
+from throttler.ticket import Changes
 
 _NO_ENDPOINTS: Final = ListedEndpoints()
 
@@ -247,7 +248,7 @@ class Throttler:
         """Set how requests reach pods, for all revisions at once.
 
         Arguments:
-            mode, pod_addressability: of the network ConfigMap, see throttler.mesh.
+            mode, pod_addressability: of the network ConfigMap, see throttler.model.
         """
         changes = Changes()
         self._reach = REACH[mode, pod_addressability]

@@ -1,18 +1,19 @@
-"""The record of one request: queued, assigned to a pod, then ended exactly once.
-
-Has no rules of queues and pods; the revision's throttler changes the state. Knative has no
-counterpart: there a queued request is a goroutine blocked on a channel.
-"""
+"""The record of one request, and the effects of a call that its caller must execute."""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import Final, Protocol
 
-from throttler.config import RevisionConfig
+from throttler.model import RevisionConfig
 from throttler.pod import PodTracker
-from throttler.priority import NORMAL
 from throttler.reason import Reason
+from throttler.request_policies import NORMAL
+
+# The record of one request: queued, assigned to a pod, then ended exactly once.
+#
+# Has no rules of queues and pods; the revision's throttler changes the state. Knative has no
+# counterpart: there a queued request is a goroutine blocked on a channel.
 
 #: The rank of a ticket that is in no ranked queue.
 UNRANKED: Final = -1
@@ -118,8 +119,8 @@ class Ticket:
         key: the part of the request by which a policy picks a pod; empty if the policy needs no
             key, or the request has none.
         failed: the last pods that failed it; another pod is preferred.
-        priority: its class, see throttler.priority; flow: the name of its flow. Both have their
-            default unless the revision has classes or flows.
+        priority: its class, see throttler.request_policies; flow: the name of its flow. Both have
+            their default unless the revision has classes or flows.
         ages: whether it rises to higher classes with age.
         rank: the class in which it waits now; negative outside a ranked queue, see UNRANKED.
     """
@@ -165,3 +166,42 @@ class Ticket:
         """Record that the pod that has the request has failed it."""
         assert self.pod is not None
         self.failed = (*self.failed[1 - MAX_AVOIDED :], self.pod)
+
+
+# The effects that a call of the throttler decided and its caller must execute. A record only.
+
+
+class Changes:
+    """The effects that a call decided and the caller must execute.
+
+    Attributes:
+        assigned: tickets that left the queue, in this order; ``ticket.pod`` is the pod of each.
+        expired: tickets whose deadline has passed; they have ended.
+        probe: pods to probe now.
+        gone: removed pods; the caller releases their connections and probes.
+        taken: pods whose address moved to another revision, ``pod.taken_by``.
+        service: the ClusterIP if its use has begun or ended; see its ``in_use``.
+        stranded: queued tickets of a revision whose last usable pod is lost. They stay queued,
+            unless the caller cancels a request that may not start a pod.
+    """
+
+    __slots__ = ("assigned", "expired", "gone", "probe", "service", "stranded", "taken")
+
+    def __init__(self, probe: list[PodTracker] | None = None) -> None:
+        self.assigned: list[Ticket] = []
+        self.expired: list[Ticket] = []
+        self.probe: list[PodTracker] = [] if probe is None else probe
+        self.gone: list[PodTracker] = []
+        self.taken: list[PodTracker] = []
+        self.service: PodTracker | None = None
+        self.stranded: list[Ticket] = []
+
+    def add(self, other: Changes) -> None:
+        """Append the effects of another call."""
+        self.assigned += other.assigned
+        self.expired += other.expired
+        self.probe += other.probe
+        self.gone += other.gone
+        self.taken += other.taken
+        self.service = other.service or self.service
+        self.stranded += other.stranded

@@ -11,11 +11,10 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final
 
-from throttler.health import PodState
 from throttler.model import RevisionKind
-from throttler.pod import PodTracker
-from throttler.priority import NAMES
+from throttler.pod import PodState, PodTracker
 from throttler.reason import Reason
+from throttler.request_policies import NAMES
 from throttler.revision import RevisionThrottler
 from throttler.ticket import Ticket
 

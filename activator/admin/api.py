@@ -34,11 +34,9 @@ from activator.records.failures import Failures
 from activator.records.source_status import SourceStatus
 from throttler.balancing import adaptive_mode, policy_name
 from throttler.capacity import CapacityTerms
-from throttler.health import PodState
-from throttler.model import NO_TIMEOUT, Revision, Route
-from throttler.pod import PodTracker
+from throttler.model import NO_TIMEOUT, ProbeKind, Revision, Route
+from throttler.pod import PodState, PodTracker
 from throttler.pod_rule import verdict
-from throttler.probe_spec import ProbeKind
 from throttler.revision import RevisionThrottler
 from throttler.statistics import Statistics
 from throttler.wait_reason import waiting_reason

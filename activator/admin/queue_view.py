@@ -11,7 +11,7 @@ from typing import Final
 
 from activator.admin.views.queue_order import ClassesView, FlowView, QueueOrderView
 from throttler.model import QueueOrder
-from throttler.priority import HIGH, LOW, NAMES, NORMAL
+from throttler.request_policies import HIGH, LOW, NAMES, NORMAL
 from throttler.revision import RevisionThrottler
 
 #: So many flows are shown: the ones with the most queued requests.

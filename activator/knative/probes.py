@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from throttler.probe_spec import ProbeKind, ProbeSpec
+from throttler.model import ProbeKind, ProbeSpec
 
 #: The probe of queue-proxy, which responds 200 ``queue`` once its application is ready.
 QUEUE_PROXY: Final = ProbeSpec(

@@ -11,7 +11,7 @@ from typing import Final
 from activator.objects.fields import Field, Problems
 from activator.objects.request_policies import switch
 from throttler.model import FlowKey, QueueOrder
-from throttler.priority import NAMES, NORMAL
+from throttler.request_policies import NAMES, NORMAL
 
 PRIORITY: Final = "activator.dev/priority"
 PRIORITY_TRUST: Final = "activator.dev/priority-trust"

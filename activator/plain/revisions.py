@@ -20,12 +20,13 @@ from throttler.model import (
     AppProtocol,
     Endpoint,
     ListedEndpoints,
+    ProbeKind,
+    ProbeSpec,
     Revision,
     RevisionID,
     RevisionKind,
     Route,
 )
-from throttler.probe_spec import ProbeKind, ProbeSpec
 
 _KINDS: Final[Mapping[Handler, ProbeKind]] = {
     Handler.HTTP: ProbeKind.HTTP,

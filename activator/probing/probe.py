@@ -15,8 +15,8 @@ from typing import Final, Protocol
 
 from activator.knative.probes import KUBELET_AGENT
 from activator.probing import grpc_health
+from throttler.model import ProbeKind, ProbeSpec
 from throttler.pod import PodTracker
-from throttler.probe_spec import ProbeKind, ProbeSpec
 
 #: Most bytes of a response's body that a probe reads: a pod is not trusted.
 MAX_BODY = 1024

@@ -2,7 +2,7 @@
 
 There are no rounds and no common deadline, so a pod that does not respond delays no other pod. Two
 limits hold: probes in flight, and probes per second. At a limit, ``probe_queue`` orders the probes
-that are due. ``throttler.health.probe_delay`` gives the pause between two probes of a pod. Queued
+that are due. ``throttler.pod.probe_delay`` gives the pause between two probes of a pod. Queued
 requests do not shorten the pauses of its ``delay_after_…`` functions.
 """
 
@@ -18,14 +18,14 @@ from activator.probing.probe import Pool, Probe
 from activator.probing.probe_queue import ProbeQueue
 from activator.probing.schedule import Schedule
 from activator.process.timers import Timers
-from throttler.health import (
+from throttler.pod import (
     DELAY_HEALTHY,
     DELAY_SERVICE,
     DELAY_UNWANTED,
     PodState,
+    PodTracker,
     probe_delay,
 )
-from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 
 #: Probes per second in the long run, and in one burst. A probe costs about 0.07 ms. Without

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from math import inf
 
 from activator.probing.probe import NOT_READY, Probe
-from throttler.health import PodState, delay_after_not_ready, delay_after_tls
-from throttler.pod import PodTracker
-from throttler.probe_spec import ProbeKind
+from throttler.model import ProbeKind
+from throttler.pod import PodState, PodTracker, delay_after_not_ready, delay_after_tls
 
 #: The longest time-out of a slow pod's probe, in seconds. queue-proxy delays its response for up to
 #: 10 s while it polls its container. A longer time-out means fewer probes.

@@ -15,9 +15,8 @@ from enum import Enum
 from typing import Any, Final
 
 from throttler.capacity import MAX_CAPACITY
-from throttler.health import PodState
 from throttler.model import RevisionID, RevisionKind
-from throttler.pod import PodTracker
+from throttler.pod import PodState, PodTracker
 from throttler.pod_rule import Decision, Rule, verdict
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler

@@ -19,9 +19,9 @@ from typing import Any
 from activator.records.counters import WAIT_BOUNDS, Histogram
 from activator.records.events import EventKind, Events
 from activator.records.probe_lead import ProbeLead
-from throttler.forecast import UNKNOWN
 from throttler.model import Endpoint, RevisionID
 from throttler.pod import PodTracker
+from throttler.queue import UNKNOWN
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.wait_reason import waiting_reason

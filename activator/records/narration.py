@@ -15,14 +15,13 @@ from typing import Any
 from activator.records.change_log import ChangeLog, name_of
 from activator.records.events import EventKind, Events
 from throttler.capacity import MAX_CAPACITY
-from throttler.changes import Changes
 from throttler.errors import RevisionNotFound
-from throttler.health import PodState
 from throttler.model import RevisionID
-from throttler.pod import PodTracker
+from throttler.pod import PodState, PodTracker
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler
+from throttler.ticket import Changes
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
 _LEAVING = (PodState.DRAINING, PodState.GONE)
@@ -215,7 +214,7 @@ class Narration:
         if not self._is_wanted():
             return
         for pod in pods:
-            # Only a draining pod can go (throttler.health.TRANSITIONS).
+            # Only a draining pod can go (throttler.pod.TRANSITIONS).
             why = "it is not listed and has no request"
             if pod.is_service:
                 why = "requests no longer need it"

@@ -8,9 +8,8 @@ Knative does not measure this.
 from __future__ import annotations
 
 from activator.records.counters import WAIT_BOUNDS, Histogram
-from throttler.health import PodState
 from throttler.model import RevisionID
-from throttler.pod import PodTracker
+from throttler.pod import PodState, PodTracker
 
 
 class ProbeLead:

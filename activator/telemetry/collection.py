@@ -24,10 +24,9 @@ from activator.telemetry.totals import Totals
 from activator.telemetry.writer import L, P, Writer
 from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT
 from throttler.capacity import MAX_CAPACITY
-from throttler.health import PodState
 from throttler.model import RevisionKind
-from throttler.priority import NAMES
-from throttler.request_policies import WaitMode
+from throttler.pod import PodState
+from throttler.request_policies import NAMES, WaitMode
 from throttler.revision import RevisionThrottler
 
 if TYPE_CHECKING:

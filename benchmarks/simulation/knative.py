@@ -13,8 +13,8 @@ from typing import Final, final
 from benchmarks.simulation.agenda import Agenda
 from benchmarks.simulation.pods import Pod
 from benchmarks.simulation.requests import Network, Request
-from throttler.free_pods import FreePods
 from throttler.model import ListedEndpoints
+from throttler.pod import FreePods
 
 #: Seconds between two rounds of probes (PROBE_FREQUENCY), and of one round (PROBE_TIMEOUT).
 ROUND_EVERY: Final = 0.2

@@ -1,7 +1,7 @@
 """The product's rules: the real throttler, with a prober in virtual time.
 
 ``activator.probing.prober`` needs an event loop. So this module repeats its schedule: the pauses of
-``throttler.health``, and its limit of probes a second.
+``throttler.pod``, and its limit of probes a second.
 """
 
 from __future__ import annotations
@@ -14,14 +14,12 @@ from benchmarks.simulation.agenda import Agenda
 from benchmarks.simulation.pods import Pod
 from benchmarks.simulation.requests import Network, Request
 from throttler.backends import by_endpoint
-from throttler.changes import Changes
 from throttler.errors import ActivatorError
-from throttler.health import DELAY_UNWANTED, PodState, probe_delay
 from throttler.model import AppProtocol, ListedEndpoints, MeshMode, Revision, RevisionID
-from throttler.pod import PodTracker
+from throttler.pod import DELAY_UNWANTED, PodState, PodTracker, probe_delay
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
-from throttler.ticket import FAILED, Ticket
+from throttler.ticket import FAILED, Changes, Ticket
 
 REVISION: Final = RevisionID("simulation", "service")
 #: Seconds until a request expires (``timeoutSeconds``).

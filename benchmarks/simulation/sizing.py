@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from activator.probing.prober import MAX_RATE
-from throttler.health import DELAY_HEALTHY
+from throttler.pod import DELAY_HEALTHY
 
 _BENCHMARKS: Final = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 #: The row of a request behind an ingress: a header field differs each time.

@@ -13,9 +13,7 @@ from activator.records.counters import HttpCounters
 from activator.records.events import EventKind
 from activator.records.failures import PACE, Failed
 from throttler.capacity import SLOW_START, SLOW_START_STEP
-from throttler.changes import Changes
 from throttler.errors import RevisionNotFound
-from throttler.health import PodState
 from throttler.model import (
     AppProtocol,
     Endpoint,
@@ -24,11 +22,11 @@ from throttler.model import (
     RevisionID,
     RevisionKind,
 )
-from throttler.pod import PodTracker
+from throttler.pod import PodState, PodTracker
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
-from throttler.ticket import ASSIGNED, CANCELLED, QUEUED, TIMED_OUT, Ticket
+from throttler.ticket import ASSIGNED, CANCELLED, QUEUED, TIMED_OUT, Changes, Ticket
 
 APP = RevisionID("default", "app")
 ENCODED = (b"default", b"app")

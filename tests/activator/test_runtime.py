@@ -28,8 +28,8 @@ from tests.activator.proxy.world import until
 from tests.activator.telemetry.records import record
 from tests.conftest import on_uvloop
 from tests.process import PATIENCE
-from throttler.health import PodState
 from throttler.model import MeshMode, Revision, RevisionID, RevisionKind
+from throttler.pod import PodState
 from throttler.reason import Reason
 
 pytestmark = on_uvloop  # inotify reports files in real time

@@ -11,9 +11,8 @@ from math import ceil
 
 from tests.throttler.ledger import Fed, Ledger, Seen
 from throttler.balancing import adaptive_mode, policy_name
-from throttler.health import PodState
 from throttler.model import AdaptiveMode, Endpoint, QueueOrder, RevisionKind
-from throttler.pod import PodTracker
+from throttler.pod import PodState, PodTracker
 from throttler.reason import Reason
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import QUEUED, REJECTED, Ticket

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from throttler.health import PodState
 from throttler.model import Endpoint, Revision
-from throttler.pod import PodTracker
+from throttler.pod import PodState, PodTracker
 from throttler.revision import RevisionThrottler
 from throttler.ticket import ASSIGNED, QUEUED, Ticket
 

@@ -17,9 +17,8 @@ from tests.throttler.walk import ENDS, IDS, LIMITS, OWN_IP, SHORT_SILENCE, Asked
 from tests.throttler.world import endpoints
 from throttler.balancing import POLICIES
 from throttler.errors import FlowFull, RequestQueueFull, RevisionNotFound, WaitTooLong
-from throttler.health import PodState
-from throttler.mesh import REACH
 from throttler.model import (
+    REACH,
     AdaptiveMode,
     AppProtocol,
     Endpoint,
@@ -34,7 +33,7 @@ from throttler.model import (
     Revision,
     RevisionID,
 )
-from throttler.pod import PodTracker
+from throttler.pod import PodState, PodTracker
 from throttler.ticket import FAILED, REJECTED, SERVED, Ticket
 
 #: Few addresses, so that other pods often use them again; one pod has no uid.

@@ -9,9 +9,8 @@ import pytest
 
 from tests.throttler.simulated_pods import Run, collapsing, steady
 from tests.throttler.world import One, addresses, revision
-from throttler.adaptive import RELEASE_AFTER, UNMEASURED
+from throttler.adaptive import ALLOWANCE, MIN_LIMIT, RELEASE_AFTER, UNMEASURED, WINDOW
 from throttler.capacity import SLOW_START
-from throttler.gradient import ALLOWANCE, MIN_LIMIT, WINDOW
 from throttler.model import AdaptiveMode, Policies
 from throttler.pod import PodTracker
 from throttler.ticket import FAILED, Ticket

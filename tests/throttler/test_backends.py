@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.throttler.world import Many, One, addresses, revision
-from throttler.health import PodState
 from throttler.model import MeshMode, ReadinessRule
+from throttler.pod import PodState
 from throttler.ticket import QUEUED
 
 A, B = addresses(2)

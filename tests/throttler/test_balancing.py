@@ -11,10 +11,9 @@ import pytest
 from activator import build
 from tests.throttler.world import One, addresses, revision
 from throttler.balancing import POLICIES, key_for, policy_for, policy_name
-from throttler.free_pods import FreePods
 from throttler.lb_policy import FirstAvailable, Policy, RandomChoice2, RoundRobin
 from throttler.model import HashKey, Policies
-from throttler.pod import PodTracker
+from throttler.pod import FreePods, PodTracker
 from throttler.ticket import FAILED, NEUTRAL, SERVED, Outcome, Ticket
 
 

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.throttler.world import OWNER, unhurried
-from throttler.breaker import Breaker
-from throttler.budget import RESERVED, RESERVED_FOR, Budget, SharedBudget
+from throttler.breaker import RESERVED, RESERVED_FOR, Breaker, Budget, SharedBudget
 from throttler.errors import FlowFull, RequestQueueFull
 from throttler.model import FlowKey, QueueOrder
-from throttler.priority import HIGH, LOW, NORMAL
+from throttler.request_policies import HIGH, LOW, NORMAL
 from throttler.ticket import Ticket
 
 

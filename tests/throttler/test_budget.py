@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.throttler.world import unhurried
-from throttler.budget import RESERVED, RESERVED_FOR, Budget, SharedBudget
+from throttler.breaker import RESERVED, RESERVED_FOR, Budget, SharedBudget
 
 #: A share of 2 for each, a reserve of 128 for 64 of them.
 TOTAL = 2 * RESERVED * RESERVED_FOR

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tests.throttler.world import OWNER, One
-from throttler.changes import Changes
 from throttler.model import Endpoint
-from throttler.ticket import Ticket
+from throttler.ticket import Changes, Ticket
 
 
 def test_changes_are_joined_in_order() -> None:

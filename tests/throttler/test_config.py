@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.throttler.world import One, addresses
-from throttler.mesh import REACH
-from throttler.model import MeshMode
+from throttler.model import REACH, MeshMode
 
 
 def test_pods_and_requests_see_each_change_at_once() -> None:

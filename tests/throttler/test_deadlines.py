@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.throttler.world import OWNER, unhurried
-from throttler.deadlines import Deadlines
+from throttler.queue import Deadlines
 from throttler.ticket import CANCELLED, QUEUED, TIMED_OUT, Ticket
 
 

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from tests.throttler.world import OWNER
-from throttler.flows import BYTES_PER_TURN, LEAST_JOINS, ClassQueue, turns_of
-from throttler.priority import LOW, NORMAL
+from throttler.ranked_queue import BYTES_PER_TURN, LEAST_JOINS, ClassQueue, turns_of
+from throttler.request_policies import LOW, NORMAL
 from throttler.ticket import Ticket
 
 

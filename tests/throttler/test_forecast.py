@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.throttler.world import One, addresses, unhurried
 from throttler.errors import WaitTooLong
-from throttler.forecast import SAME_START, STARTS, TURNOVERS, RecentMedian, retry_after
+from throttler.queue import SAME_START, STARTS, TURNOVERS, RecentMedian, retry_after
 from throttler.ticket import ASSIGNED, QUEUED, REJECTED, Ticket
 
 A, B = addresses(2)

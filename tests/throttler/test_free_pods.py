@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.throttler.world import unhurried
-from throttler.free_pods import FreePods
+from throttler.pod import FreePods
 
 #: Below, at and above one word, and around the capacity of two levels.
 SIZES = (1, 31, 32, 33, 64, 1000, 1023, 1024, 1025, 3000)

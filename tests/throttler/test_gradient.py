@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from throttler.gradient import ALLOWANCE, MAX_LIMIT, MIN_LIMIT, SAMPLES, WINDOW, Gradient
+from throttler.adaptive import ALLOWANCE, MAX_LIMIT, MIN_LIMIT, SAMPLES, WINDOW, Gradient
 
 
 class Pod:

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from throttler import health
-from throttler.health import (
+from throttler import pod
+from throttler.pod import (
     TRANSITIONS,
     PodEvent,
     PodState,
@@ -115,7 +115,7 @@ def test_without_demand_the_delay_grows_with_the_failures_up_to_a_cap() -> None:
     delays = [delay(wanted_for=None, failures=n) for n in range(30)]
     assert delays[0] == 0.2
     assert delays == sorted(delays)
-    assert delays[-1] == health.DELAY_UNWANTED_MAX
+    assert delays[-1] == pod.DELAY_UNWANTED_MAX
 
 
 def test_a_failing_pod_of_a_busy_revision_is_probed_every_two_seconds_at_least() -> None:
@@ -128,7 +128,7 @@ def test_a_failing_pod_of_a_busy_revision_is_probed_every_two_seconds_at_least()
 
 
 def test_a_delay_can_be_computed_after_any_number_of_failures() -> None:
-    assert delay(wanted_for=None, failures=10**9) == health.DELAY_UNWANTED_MAX
+    assert delay(wanted_for=None, failures=10**9) == pod.DELAY_UNWANTED_MAX
 
 
 @pytest.mark.parametrize("wanted_for", [None, 0.0, 100.0])
@@ -141,11 +141,11 @@ def test_pods_that_the_cluster_ip_stands_in_for_are_probed_ever_less(
     wanted_for: float | None,
 ) -> None:
     delays = [delay(wanted_for=wanted_for, bypassed_for=t) for t in (0.0, 0.04, 3.0, 1000.0)]
-    assert delays == [0.005, 0.04, 3.0, health.DELAY_UNWANTED_MAX]
+    assert delays == [0.005, 0.04, 3.0, pod.DELAY_UNWANTED_MAX]
 
 
 def test_a_cluster_ip_that_fails_is_probed_rarely_even_while_requests_wait() -> None:
-    assert delay(is_service=True, timed_out=True, wanted_for=100.0) == health.DELAY_SERVICE == 0.2
+    assert delay(is_service=True, timed_out=True, wanted_for=100.0) == pod.DELAY_SERVICE == 0.2
     assert delay(is_service=True, wanted_for=None, failures=4) == pytest.approx(1.6)
 
 

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.throttler.world import OWNER, One, addresses, unhurried
-from throttler.free_pods import FreePods
 from throttler.lb_policy import FirstAvailable, Policy, RandomChoice2, RoundRobin
-from throttler.pod import PodTracker
+from throttler.pod import FreePods, PodTracker
 from throttler.ticket import Ticket
 
 TICKET = Ticket(OWNER, 60.0)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.throttler.world import One, addresses, revision, unhurried
 from throttler.capacity import ActivatorShare
-from throttler.least_loaded import LeastLoaded
+from throttler.lb_policy import LeastLoaded
 from throttler.model import Policies
 from throttler.pod import PodTracker
 from throttler.ticket import Ticket

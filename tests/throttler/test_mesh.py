@@ -7,8 +7,7 @@ import itertools
 import pytest
 
 from tests.throttler.world import revision
-from throttler.mesh import REACH, Reach, looks_like_mesh, reach_of
-from throttler.model import MeshMode, ReadinessRule
+from throttler.model import REACH, MeshMode, Reach, ReadinessRule, looks_like_mesh, reach_of
 
 A, E, D = MeshMode.AUTO, MeshMode.ENABLED, MeshMode.DISABLED
 

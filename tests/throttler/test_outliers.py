@@ -6,7 +6,6 @@ import pytest
 
 from tests.throttler.world import One, addresses
 from throttler.capacity import ActivatorShare
-from throttler.health import PodState
 from throttler.model import MeshMode
 from throttler.outliers import (
     CONSECUTIVE_ERRORS,
@@ -16,7 +15,7 @@ from throttler.outliers import (
     RECOVERED_AFTER,
     ejection_time,
 )
-from throttler.pod import PodTracker
+from throttler.pod import PodState, PodTracker
 from throttler.ticket import QUEUED, Ticket
 
 A, B, C, D = addresses(4)

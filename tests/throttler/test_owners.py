@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.throttler.world import H2C, HTTP1, NAME, Many, endpoints, revision
-from throttler.health import PodState
 from throttler.model import Endpoint, ListedEndpoints, RevisionID
 from throttler.owners import Owners
+from throttler.pod import PodState
 
 OTHER = RevisionID("elsewhere", "theirs-00001")
 A, B = "10.0.0.1:8012", "10.0.0.2:8012"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.throttler.test_ranked_queue import ticket
 from tests.throttler.world import OWNER, One, addresses
-from throttler.parked import Parked
-from throttler.priority import HIGH, LOW
-from throttler.queue_counts import QueueCounts
+from throttler.breaker import Parked
+from throttler.ranked_queue import QueueCounts
+from throttler.request_policies import HIGH, LOW
 from throttler.ticket import Ticket
 
 

@@ -6,9 +6,8 @@ import pytest
 
 from tests.throttler.world import One, addresses, revision
 from throttler.capacity import MAX_CAPACITY, RAISE_ANYWAY
-from throttler.health import PodEvent, PodState
 from throttler.model import Endpoint
-from throttler.pod import PodTracker
+from throttler.pod import PodEvent, PodState, PodTracker
 
 (A,) = addresses(1)
 

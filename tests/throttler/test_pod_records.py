@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from throttler.pod_records import Ejection, ProbeRecord
+from throttler.pod import Ejection, ProbeRecord
 
 
 def test_failures_in_a_row_count_from_the_first_of_them() -> None:

@@ -8,10 +8,9 @@ import pytest
 
 from tests.throttler.world import NAME, Many, One, addresses, revision
 from throttler.capacity import ActivatorShare
-from throttler.health import PodState
 from throttler.model import Endpoint, MeshMode, ReadinessRule, RevisionID
 from throttler.outliers import EJECTION_TIME
-from throttler.pod import PodTracker
+from throttler.pod import PodState, PodTracker
 from throttler.pod_rule import VERDICTS, Decision, Rule, verdict
 from throttler.reason import Reason
 

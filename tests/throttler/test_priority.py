@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from throttler.priority import HIGH, LOW, NAMES, NORMAL, rank_at, share_of
+from throttler.request_policies import HIGH, LOW, NAMES, NORMAL, rank_at, share_of
 
 
 def test_the_names_are_in_the_order_in_which_classes_go_first() -> None:

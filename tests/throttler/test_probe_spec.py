@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from throttler.model import Revision, RevisionID
-from throttler.probe_spec import ProbeKind, ProbeSpec
+from throttler.model import ProbeKind, ProbeSpec, Revision, RevisionID
 
 
 @pytest.mark.parametrize(

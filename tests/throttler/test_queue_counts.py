@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.throttler.test_ranked_queue import ticket
-from throttler.priority import HIGH, LOW, NORMAL
-from throttler.queue_counts import MOST_FLOWS, QueueCounts
+from throttler.ranked_queue import MOST_FLOWS, QueueCounts
+from throttler.request_policies import HIGH, LOW, NORMAL
 from throttler.ticket import Ticket
 
 

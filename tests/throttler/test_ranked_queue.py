@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.throttler.world import OWNER
-from throttler.priority import HIGH, LOW, NORMAL
-from throttler.queue_counts import QueueCounts
-from throttler.ranked_queue import MOST_RISES, RankedQueue
+from throttler.ranked_queue import MOST_RISES, QueueCounts, RankedQueue
+from throttler.request_policies import HIGH, LOW, NORMAL
 from throttler.ticket import Ticket
 
 

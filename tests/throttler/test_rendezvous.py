@@ -16,12 +16,9 @@ from activator import build
 from tests.throttler.test_complexity import instructions
 from tests.throttler.world import OWNER, One, addresses, revision, unhurried
 from throttler.capacity import ActivatorShare
-from throttler.config import RevisionConfig
-from throttler.free_pods import FreePods
 from throttler.lb_policy import FirstAvailable
-from throttler.mesh import DEFAULT_REACH
-from throttler.model import Endpoint, HashKey, Policies
-from throttler.pod import PodTracker
+from throttler.model import DEFAULT_REACH, Endpoint, HashKey, Policies, RevisionConfig
+from throttler.pod import FreePods, PodTracker
 from throttler.rendezvous import AT_ONCE, MEMO_KEYS, PER_PICK, Rendezvous
 from throttler.ticket import Ticket
 

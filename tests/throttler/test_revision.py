@@ -9,12 +9,20 @@ import pytest
 
 from tests.throttler.world import OWNER, One, addresses, revision
 from throttler.capacity import MAX_CAPACITY, SLOW_START_STEP, ActivatorShare
-from throttler.changes import Changes
 from throttler.errors import RequestQueueFull
-from throttler.health import PodState
 from throttler.model import Endpoint, HashKey, Overflow, Policies, QueueOrder
+from throttler.pod import PodState
 from throttler.request_policies import RequestPolicies
-from throttler.ticket import ASSIGNED, CANCELLED, QUEUED, REJECTED, RELEASED, TIMED_OUT, Ticket
+from throttler.ticket import (
+    ASSIGNED,
+    CANCELLED,
+    QUEUED,
+    REJECTED,
+    RELEASED,
+    TIMED_OUT,
+    Changes,
+    Ticket,
+)
 
 A, B, C, D = addresses(4)
 

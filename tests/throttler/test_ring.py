@@ -8,7 +8,7 @@ from itertools import islice
 from hypothesis import given
 from hypothesis import strategies as st
 
-from throttler.ring import SIZE, Ring
+from throttler.rendezvous import SIZE, Ring
 
 
 def ring_of(numbers: set[int]) -> Ring:

@@ -6,12 +6,9 @@ import pytest
 
 from tests.throttler.world import HTTP1, NAME, Many, One, addresses, endpoints, revision
 from throttler.capacity import MAX_CAPACITY, SLOW_START, ActivatorShare
-from throttler.changes import Changes
-from throttler.health import PodState
-from throttler.mesh import PROOF_LASTS, REACH
-from throttler.model import MeshMode, RevisionID
-from throttler.pod import PodTracker
-from throttler.ticket import ASSIGNED, QUEUED, RELEASED
+from throttler.model import PROOF_LASTS, REACH, MeshMode, RevisionID
+from throttler.pod import PodState, PodTracker
+from throttler.ticket import ASSIGNED, QUEUED, RELEASED, Changes
 
 A, B, C = addresses(3)
 VIP, OTHER_VIP = "10.96.0.5:80", "10.96.0.6:80"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.throttler.world import NAME
 from throttler.capacity import SLOW_START_STEP
-from throttler.slow_start import SlowStart
+from throttler.pod import SlowStart
 
 
 def test_it_is_due_a_step_after_the_first_request_for_it() -> None:

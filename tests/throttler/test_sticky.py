@@ -21,7 +21,7 @@ from throttler.model import (
     QueueOrder,
 )
 from throttler.pod import PodTracker
-from throttler.priority import HIGH, LOW, NORMAL
+from throttler.request_policies import HIGH, LOW, NORMAL
 from throttler.sticky import Sticky, token_of
 from throttler.ticket import Ticket
 

@@ -9,8 +9,8 @@ import pytest
 from tests.throttler.world import H2C, HTTP1, NAME, Many, addresses, endpoints, revision
 from throttler.capacity import SLOW_START_STEP
 from throttler.errors import RequestQueueFull, RevisionNotFound
-from throttler.health import PodState
 from throttler.model import AppProtocol, RevisionID, RevisionKind
+from throttler.pod import PodState
 from throttler.throttler import Limits, revision_from_host
 from throttler.ticket import ASSIGNED, QUEUED, TIMED_OUT
 

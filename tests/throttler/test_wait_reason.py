@@ -17,8 +17,8 @@ from throttler.model import (
     RevisionKind,
 )
 from throttler.outliers import EJECTION_TIME
-from throttler.priority import HIGH, LOW
 from throttler.reason import Reason
+from throttler.request_policies import HIGH, LOW
 from throttler.wait_reason import expired_reason, waiting_reason
 
 A, B, C = addresses(3)

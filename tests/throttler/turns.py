@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from operator import attrgetter
 
-from throttler.config import RevisionConfig
-from throttler.model import QueueOrder
+from throttler.model import QueueOrder, RevisionConfig
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 from throttler.sticky import Sticky

@@ -13,22 +13,20 @@ from tests.throttler import invariants
 from tests.throttler.ledger import Fed, Ledger, Listed, Seen
 from tests.throttler.turns import Turns
 from tests.throttler.world import Tickets
+from throttler.backends import PEER_UID as PEER
 from throttler.balancing import policy_name
-from throttler.changes import Changes
-from throttler.health import PodState
-from throttler.mesh import REACH
 from throttler.model import (
+    REACH,
     AppProtocol,
     Endpoint,
     MeshMode,
     RevisionID,
     RevisionKind,
 )
-from throttler.peer import UID as PEER
-from throttler.pod import PodTracker
+from throttler.pod import PodState, PodTracker
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
-from throttler.ticket import ASSIGNED, QUEUED, Ticket
+from throttler.ticket import ASSIGNED, QUEUED, Changes, Ticket
 
 OWN_IP = "10.9.0.2"
 #: A Revision and a Service with the same name; see ``Walk.plain``.

@@ -7,11 +7,9 @@ from collections.abc import Collection, Iterable
 
 from hypothesis import HealthCheck, settings
 
-from throttler.budget import Budget, SharedBudget
-from throttler.changes import Changes
-from throttler.deadlines import Deadlines
-from throttler.mesh import REACH
+from throttler.breaker import Budget, SharedBudget
 from throttler.model import (
+    REACH,
     AppProtocol,
     Endpoint,
     ListedEndpoints,
@@ -20,13 +18,13 @@ from throttler.model import (
     Revision,
     RevisionID,
 )
-from throttler.pod import PodTracker
+from throttler.outliers import Silence
+from throttler.pod import PodTracker, SlowStart
+from throttler.queue import Deadlines
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
-from throttler.silence import Silence
-from throttler.slow_start import SlowStart
 from throttler.throttler import Limits, Throttler
-from throttler.ticket import FOLLOWS, Ticket, TicketState
+from throttler.ticket import FOLLOWS, Changes, Ticket, TicketState
 
 NAME = RevisionID("default", "hello-00001")
 HTTP1 = AppProtocol.HTTP1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, TypedDict
 
 from activator.admin.views.fields import says
-from throttler.health import PodState
+from throttler.model import ProbeKind
+from throttler.pod import PodState
 from throttler.pod_rule import Decision, Rule
-from throttler.probe_spec import ProbeKind
 
 
 class PodView(TypedDict):

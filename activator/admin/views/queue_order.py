@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, TypedDict
 
 from activator.admin.views.fields import says
-from throttler.priority import NAMES
+from throttler.request_policies import NAMES
 
 
 class ClassesView(TypedDict):

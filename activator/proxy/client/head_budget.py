@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from throttler.budget import RESERVED
+from throttler.breaker import RESERVED
 
-#: Bytes of a small head. The last part of the budget, of the size that throttler.budget reserves,
+#: Bytes of a small head. The last part of the budget, of the size that throttler.breaker reserves,
 #: is only for small heads. nginx and Apache limit one line to 8 KiB. At the default setting it
 #: takes 1,024 clients to use up this reserve.
 SMALL: Final = 8 << 10

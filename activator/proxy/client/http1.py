@@ -36,12 +36,12 @@ from activator.proxy.exchange.port import SHARED, Port
 from activator.proxy.exchange.probe_responses import probe_response
 from activator.proxy.exchange.states import TUNNEL
 from activator.proxy.message import own_responses
+from activator.proxy.message.error_forms import negotiate
+from activator.proxy.message.fields import HTTP_1_0
 from activator.proxy.message.grammar import FramingError
-from activator.proxy.message.problem import negotiate
 from activator.proxy.message.request import Request, body_of
-from activator.proxy.message.version import HTTP_1_0
 from activator.proxy.transport import peer_socket
-from activator.proxy.transport.unread import Peer
+from activator.proxy.transport.peer_socket import Peer
 from activator.tls import negotiated as agreed
 
 

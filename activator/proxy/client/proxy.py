@@ -19,7 +19,7 @@ from activator.proxy.exchange.services import ProxyCounters, Services
 from activator.proxy.exchange.waiting import end_stranded
 from activator.proxy.message.own_responses import OwnResponse, too_many_connections, too_many_heads
 from activator.proxy.message.request import RequestLimits
-from activator.proxy.transport.unread import Peer
+from activator.proxy.transport.peer_socket import Peer
 
 logger = logging.getLogger(__name__)
 

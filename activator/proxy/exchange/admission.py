@@ -16,9 +16,9 @@ from activator.proxy.exchange.port import Admission
 from activator.proxy.exchange.states import DONE, State
 from activator.proxy.message import own_responses
 from activator.proxy.message.described import described, without_body
+from activator.proxy.message.error_forms import negotiate
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.own_responses import OwnResponse
-from activator.proxy.message.problem import negotiate
 from throttler.pod import PodTracker
 
 _POD: Final = b"\r\nActivator-Pod: "

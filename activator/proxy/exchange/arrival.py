@@ -18,8 +18,8 @@ from activator.proxy.exchange.states import AUTHORIZING, DONE, State
 from activator.proxy.exchange.wake_rules import is_awake, is_prefetch, may_wake
 from activator.proxy.http2.stream import STREAM_WINDOW
 from activator.proxy.message import grpc, own_responses
+from activator.proxy.message.fields import HTTP_2
 from activator.proxy.message.own_responses import OwnResponse
-from activator.proxy.message.version import HTTP_2
 from throttler.errors import RevisionNotFound
 from throttler.reason import Reason
 from throttler.request_policies import Authorization, Profile, RequestPolicies, Verdict

@@ -17,8 +17,8 @@ from activator.proxy.exchange.observers import Trace
 from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.exchange.retry import Blame, Failure, Then, claim_of, own_failure
 from activator.proxy.exchange.states import DONE, RESPONSE_BEGUN, State
-from activator.proxy.http2.errors import ErrorCode, name_of_code
 from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.http2.frames import ErrorCode, name_of_code
 from activator.proxy.message.grpc import is_grpc
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request

@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 from activator.proxy.exchange.services import Services
 from activator.proxy.http2.fields import ResponseFields
-from activator.proxy.message import openai, own_responses
+from activator.proxy.message import error_forms, own_responses
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.response import Response
@@ -61,7 +61,7 @@ def no_event_stream(
     coding = response.value_of(b"content-encoding").decode("latin-1")
     what = f"{status} {kind or 'without a content type'}{f', {coding}' if coding else ''}"
     code = Reason.NO_EVENT_STREAM.value
-    error = openai.error_in(b"".join(body), status, code) if complete else b""
+    error = error_forms.error_in(b"".join(body), status, code) if complete else b""
     ended = (
         "served" if complete and status < HTTPStatus.INTERNAL_SERVER_ERROR else "upstream-failed"
     )

@@ -38,9 +38,9 @@ from activator.proxy.exchange.retry import Failure
 from activator.proxy.exchange.states import AUTHORIZING, DONE, NEW, RESPONSE_BEGUN
 from activator.proxy.exchange.time_limits import check
 from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.message.fields import HTTP_1_0
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.response import Response
-from activator.proxy.message.version import HTTP_1_0
 from throttler.reason import Reason
 from throttler.request_policies import Verdict
 from throttler.ticket import QUEUED

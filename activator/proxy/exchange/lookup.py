@@ -56,7 +56,7 @@ def find(
 
 
 def _is_peer(entries: Entries, service: bytes, client: bytes) -> bool:
-    """Return whether a client is another activator of a Service: throttler.peer sends to it."""
+    """Return whether a client is another activator of a Service: throttler.backends sends to it."""
     try:
         addresses = entries.find_service(service).throttler.share.addresses
     except RevisionNotFound:

@@ -13,9 +13,9 @@ from activator.proxy.exchange.early_stream import EarlyStream
 from activator.proxy.exchange.observers import RequestLog, Trace, record_of
 from activator.proxy.exchange.pod_wait import PodWait
 from activator.proxy.exchange.services import Services
-from activator.proxy.message import openai
+from activator.proxy.message import error_forms
+from activator.proxy.message.error_forms import negotiate_for_revision, negotiate_not_found
 from activator.proxy.message.own_responses import OwnResponse, printable
-from activator.proxy.message.problem import negotiate_for_revision, negotiate_not_found
 from activator.proxy.message.request import Request
 from activator.records.entries import Entry
 from activator.records.failures import Failed
@@ -151,9 +151,13 @@ def in_form(
     request, revision = exchange.request, exchange.entry.throttler.revision
     policies = revision.policies.requests
     if isinstance(exchange.client, EarlyStream):
-        return openai.as_error(response, b"", revision.id.kind)
-    if policies is not None and policies.profile is Profile.OPENAI and openai.wants_json(request):
-        return openai.as_error(response, added_lines, revision.id.kind)
+        return error_forms.as_error(response, b"", revision.id.kind)
+    if (
+        policies is not None
+        and policies.profile is Profile.OPENAI
+        and error_forms.wants_json(request)
+    ):
+        return error_forms.as_error(response, added_lines, revision.id.kind)
     return negotiate_for_revision(
         response, request.lines, added_lines, revision.id, waited, attempts
     )

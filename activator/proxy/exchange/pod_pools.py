@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from activator.proxy.exchange.pod_side import PodSide, Requester
 from activator.proxy.message.request import Request
 from activator.proxy.transport.files import FileBudget
-from activator.proxy.transport.unread import UnreadBytes
+from activator.proxy.transport.peer_socket import UnreadBytes
 from throttler.pod import PodTracker
 
 

@@ -14,7 +14,7 @@ from activator.proxy.http2.section import forwarded
 from activator.proxy.message.fields import PRIORITY
 from activator.proxy.message.request import Request
 from throttler.model import FlowKey, QueueOrder
-from throttler.priority import HIGH, LOW, NORMAL
+from throttler.request_policies import HIGH, LOW, NORMAL
 from throttler.ticket import Ticket
 
 _CLASSES: Final[dict[bytes, int]] = {b"high": HIGH, b"normal": NORMAL, b"low": LOW}
@@ -40,7 +40,7 @@ def set_place(
 
 
 def priority_of(request: Request, order: QueueOrder) -> int:
-    """Return the class of a request, see throttler.priority.
+    """Return the class of a request, see throttler.request_policies.
 
     A field that is absent, repeated with another value, or unknown means the class of the revision.
     """

@@ -6,9 +6,8 @@ from collections.abc import Collection
 
 from activator.proxy.http2.hpack import Decoder, line
 from activator.proxy.http2.section import SENSITIVE, block_of, forwarded
-from activator.proxy.message.fields import folded
+from activator.proxy.message.fields import HTTP_2, folded
 from activator.proxy.message.request import Request
-from activator.proxy.message.version import HTTP_2
 
 
 def with_identity_coding(request: Request, peer: bytes) -> Request:

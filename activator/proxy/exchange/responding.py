@@ -17,8 +17,8 @@ from activator.proxy.exchange.request_key import (
 from activator.proxy.exchange.states import RESPONDING
 from activator.proxy.exchange.translation import trailers_of
 from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.message.fields import HTTP_1_1, HTTP_2
 from activator.proxy.message.response import Response
-from activator.proxy.message.version import HTTP_1_1, HTTP_2
 from throttler.sticky import Sticky
 
 

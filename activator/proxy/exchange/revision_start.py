@@ -9,8 +9,8 @@ from math import inf
 
 from activator.driver import Driver
 from activator.proxy.message.waiting_page import Phase, Start, whole_seconds
-from throttler.health import PodState
 from throttler.model import Revision
+from throttler.pod import PodState
 from throttler.revision import RevisionThrottler
 
 

@@ -21,9 +21,9 @@ from activator.proxy.exchange.states import (
     SENT,
 )
 from activator.proxy.exchange.translation import Translation
+from activator.proxy.message.fields import HTTP_2
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.own_responses import OwnResponse
-from activator.proxy.message.version import HTTP_2
 from throttler.pod import PodTracker
 from throttler.ticket import QUEUED
 

@@ -16,7 +16,7 @@ from activator.proxy.exchange.observers import RequestLog, Tracer
 from activator.proxy.exchange.pod_pools import PodPools
 from activator.proxy.exchange.request_key import ClientAddresses
 from activator.proxy.message.own_responses import OwnResponse
-from activator.proxy.message.page_template import DEFAULT, Template
+from activator.proxy.message.waiting_page import DEFAULT, Template
 from activator.records.change_log import identity
 from activator.records.entries import Entry
 from throttler.model import RevisionID

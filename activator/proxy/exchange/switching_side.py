@@ -6,7 +6,7 @@ import asyncio
 from typing import Protocol
 
 from activator.proxy.message.response import Response
-from activator.proxy.transport.unread import Peer, UnreadBytes
+from activator.proxy.transport.peer_socket import Peer, UnreadBytes
 
 
 class SwitchingSide(Protocol):

@@ -16,8 +16,7 @@ from activator.proxy.exchange.switching_side import SwitchingSide
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from activator.proxy.transport import peer_socket
-from activator.proxy.transport.buffer import BUFFER, SMALL_BUFFER, received
-from activator.proxy.transport.unread import Peer
+from activator.proxy.transport.peer_socket import BUFFER, SMALL_BUFFER, Peer, received
 
 
 class _End:

@@ -20,8 +20,8 @@ from activator.proxy.exchange.pod_wait import PodWait
 from activator.proxy.exchange.revision_start import start_of
 from activator.proxy.exchange.wake_rules import is_awake
 from activator.proxy.message import own_responses, waiting_page
-from activator.proxy.message.accept import prefers_html
-from activator.proxy.message.version import HTTP_1_0
+from activator.proxy.message.error_forms import prefers_html
+from activator.proxy.message.fields import HTTP_1_0
 from throttler.request_policies import WaitMode, WhileWaiting
 from throttler.ticket import QUEUED
 

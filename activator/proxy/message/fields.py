@@ -1,15 +1,37 @@
-"""Lists header field names: which the activator handles, protects, or keeps out of trailers.
-
-Pure. Sources: RFC 9110 section 7.6.1 (hop-by-hop fields), RFC 9110 section 6.5.1 (trailers).
-``knative.control_fields`` has Knative's control fields.
-"""
+"""Versions of HTTP, and names of header fields: handled, protected, or kept out of trailers."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from enum import IntEnum
 from typing import Final
 
 from activator.knative import control_fields
+
+# Defines the versions of HTTP that the activator supports.
+
+
+class Version(IntEnum):
+    """A version of HTTP. Its number is the value of a label in metrics.
+
+    The activator treats HTTP/1.2 to HTTP/1.9 as HTTP/1.1 (RFC 9110 section 2.5).
+    """
+
+    HTTP_1_0 = 0
+    HTTP_1_1 = 1
+    HTTP_2 = 2
+
+
+#: Module names for the members, for speed: Python calls a function to look up ``Version.HTTP_2``.
+HTTP_1_0: Final = Version.HTTP_1_0
+HTTP_1_1: Final = Version.HTTP_1_1
+HTTP_2: Final = Version.HTTP_2
+
+
+# Lists header field names: which the activator handles, protects, or keeps out of trailers.
+#
+# Pure. Sources: RFC 9110 section 7.6.1 (hop-by-hop fields), RFC 9110 section 6.5.1 (trailers).
+# ``knative.control_fields`` has Knative's control fields.
 
 #: The plain Service of a request, ``namespace/name``; the ingress sets it.
 SERVICE: Final = b"activator-service"

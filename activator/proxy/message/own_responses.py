@@ -13,7 +13,7 @@ from typing import Final
 from activator.knative import response_texts
 from activator.knative.control_fields import NETWORK_HASH_START
 from activator.knative.probes import AUTOSCALER_BODY
-from activator.proxy.message.version import HTTP_1_0, Version
+from activator.proxy.message.fields import HTTP_1_0, Version
 from throttler.errors import FlowFull, RevisionNotFound, WaitTooLong
 from throttler.model import RevisionKind
 from throttler.reason import Reason

@@ -18,18 +18,15 @@ from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.exchange.switching_side import SwitchingSide
 from activator.proxy.exchange.translation import as_lines
 from activator.proxy.message.body import chunk
-from activator.proxy.message.fields import clean_trailers
+from activator.proxy.message.fields import HTTP_2, clean_trailers
 from activator.proxy.message.grammar import FramingError
-from activator.proxy.message.pod_head import pod_head, wants_trailers
-from activator.proxy.message.request import Request
+from activator.proxy.message.request import Request, pod_head, wants_trailers
 from activator.proxy.message.response import Response
-from activator.proxy.message.version import HTTP_2
 from activator.proxy.pods.owning_pool import OwningPool
 from activator.proxy.pods.response_reader import ResponseReader, is_http2
 from activator.proxy.pods.states import BODY, CLOSED, HEAD, IDLE, OPENING, SENT, TUNNEL, Http1State
 from activator.proxy.transport import peer_socket
-from activator.proxy.transport.buffer import BUFFER, SMALL_BUFFER, read_left
-from activator.proxy.transport.unread import Peer, UnreadBytes
+from activator.proxy.transport.peer_socket import BUFFER, SMALL_BUFFER, Peer, UnreadBytes, read_left
 
 #: The event for the end of the pod's side. Only Linux has it; elsewhere the end is readable.
 _PEER_CLOSED = getattr(select, "POLLRDHUP", 0)

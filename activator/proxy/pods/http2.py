@@ -10,22 +10,19 @@ from typing import Final, final
 
 from activator.proxy.exchange.pod_side import Requester
 from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import CLOSE_SECONDS, Connection
-from activator.proxy.http2.errors import ConnectionFault, ErrorCode
+from activator.proxy.http2.connection import CLOSE_SECONDS, ENDING, Connection, ConnectionSide
 from activator.proxy.http2.fields import read_response, read_trailers
-from activator.proxy.http2.recurring import Recurring
-from activator.proxy.http2.settings import Setting
-from activator.proxy.http2.side import ConnectionSide
-from activator.proxy.http2.states import ENDING
+from activator.proxy.http2.frame_reader import Setting
+from activator.proxy.http2.frames import ConnectionFault, ErrorCode
+from activator.proxy.http2.section import Recurring
 from activator.proxy.http2.stream import Stream
+from activator.proxy.message.fields import HTTP_1_1
 from activator.proxy.message.grammar import FramingError
-from activator.proxy.message.version import HTTP_1_1
 from activator.proxy.pods.http1 import lost_error
 from activator.proxy.pods.owning_pool import OwningPool
 from activator.proxy.pods.states import HTTP2_FOLLOWS, Http2State
 from activator.proxy.pods.stream import Carrier, PodStream
-from activator.proxy.transport.buffer import read_left
-from activator.proxy.transport.unread import Peer
+from activator.proxy.transport.peer_socket import Peer, read_left
 
 #: The states as plain names, see ``states``.
 OPENING: Final = Http2State.OPENING

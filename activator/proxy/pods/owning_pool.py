@@ -7,7 +7,7 @@ from abc import abstractmethod
 
 from activator.proxy.exchange.pod_pools import PodPool
 from activator.proxy.exchange.pod_side import PodSide, Requester
-from activator.proxy.message.version import Version
+from activator.proxy.message.fields import Version
 from activator.proxy.pods.capacity import Capacity
 from activator.proxy.pods.resources import Resources
 from activator.proxy.pods.target import Target

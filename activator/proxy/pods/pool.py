@@ -14,9 +14,9 @@ from typing import final
 from activator.process.keepalive import SocketKind, find_dead
 from activator.proxy.exchange.pod_side import PodSide, Requester
 from activator.proxy.exchange.retry import may_be_lost
+from activator.proxy.message.fields import HTTP_1_1, HTTP_2, Version
 from activator.proxy.message.grpc import is_grpc
 from activator.proxy.message.request import Request
-from activator.proxy.message.version import HTTP_1_1, HTTP_2, Version
 from activator.proxy.pods.capacity import Capacity
 from activator.proxy.pods.dialing import Dial, SharedDial
 from activator.proxy.pods.http1 import Http1Pod

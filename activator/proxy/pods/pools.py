@@ -12,11 +12,11 @@ from itertools import chain
 from typing import Final, final
 
 from activator.proxy.exchange.pod_pools import PodPools
-from activator.proxy.message.version import HTTP_1_1, HTTP_2
+from activator.proxy.message.fields import HTTP_1_1, HTTP_2
 from activator.proxy.pods.pool import Pool
 from activator.proxy.pods.resources import PoolLimits, Resources
 from activator.proxy.pods.target import Target
-from activator.proxy.transport.unread import UnreadBytes
+from activator.proxy.transport.peer_socket import UnreadBytes
 from activator.tls.internal_encryption import PodTls
 from activator.tls.unverified import UnverifiedTls
 from throttler.model import AppProtocol, Revision

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, final
 
 from activator.proxy.transport.files import FileBudget
-from activator.proxy.transport.unread import UnreadBytes
+from activator.proxy.transport.peer_socket import UnreadBytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.exchange.switching_side import SwitchingSide
 from activator.proxy.exchange.translation import as_block
 from activator.proxy.http2.connection import Connection
-from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.http2.frames import ErrorCode
 from activator.proxy.http2.hpack import MAX_EXPANSION, line, list_size
 from activator.proxy.http2.section import block_of, plain_section, section_of, traced_section
 from activator.proxy.http2.stream import Stream

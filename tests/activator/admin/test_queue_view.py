@@ -10,7 +10,7 @@ from activator.admin.queue_view import flow_name, queue_order_view
 from activator.proxy.exchange.request_key import bounded
 from tests.throttler.world import OWNER, One, revision
 from throttler.model import FlowKey, Policies, QueueOrder
-from throttler.priority import HIGH, LOW
+from throttler.request_policies import HIGH, LOW
 from throttler.ticket import Ticket
 
 FAIR = QueueOrder(fair_by=FlowKey(b"x-tenant"))

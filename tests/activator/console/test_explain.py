@@ -21,10 +21,11 @@ from tests.activator.console.explained import OTHER, POD, shown, view
 from tests.activator.telemetry.world import World
 from throttler.model import (
     AppProtocol,
+    ProbeKind,
+    ProbeSpec,
     ReadinessRule,
     RevisionKind,
 )
-from throttler.probe_spec import ProbeKind, ProbeSpec
 from throttler.reason import ROWS, Reason
 
 COLUMNS = (

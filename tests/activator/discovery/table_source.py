@@ -18,8 +18,15 @@ from activator.discovery.sink import Sink
 from activator.discovery.source import SourceError
 from activator.objects.fields import Field, ManifestError
 from activator.records.source_status import FilesStatus, KindStatus, SourceStatus
-from throttler.model import AppProtocol, Endpoint, ListedEndpoints, Revision, RevisionID
-from throttler.probe_spec import ProbeKind, ProbeSpec
+from throttler.model import (
+    AppProtocol,
+    Endpoint,
+    ListedEndpoints,
+    ProbeKind,
+    ProbeSpec,
+    Revision,
+    RevisionID,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -37,8 +37,7 @@ from tests.activator.discovery.recording import (
 )
 from tests.activator.plain import objects as plain
 from tests.process import PATIENCE
-from throttler.model import RevisionID, RevisionKind
-from throttler.probe_spec import ProbeKind
+from throttler.model import ProbeKind, RevisionID, RevisionKind
 
 QUICK = Timings(
     backoff_first=0.001,

@@ -32,9 +32,8 @@ from tests.activator.plain.objects import (
     takeover_slice,
 )
 from throttler.errors import RevisionNotFound
-from throttler.model import ReadinessRule, RevisionKind
+from throttler.model import ProbeKind, ReadinessRule, RevisionKind
 from throttler.pod import PodTracker
-from throttler.probe_spec import ProbeKind
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler

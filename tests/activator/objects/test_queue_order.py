@@ -14,7 +14,7 @@ from activator.objects.policies import unknown
 from activator.plain import annotations as plain
 from tests.activator.discovery.recording import A, RecordingSink, revision
 from throttler.model import FlowKey, QueueOrder
-from throttler.priority import HIGH, LOW, NORMAL
+from throttler.request_policies import HIGH, LOW, NORMAL
 
 
 def annotated(version: str = "", **annotations: Any) -> dict[str, Any]:

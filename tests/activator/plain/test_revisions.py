@@ -26,12 +26,13 @@ from throttler.model import (
     HashKey,
     ListedEndpoints,
     Policies,
+    ProbeKind,
+    ProbeSpec,
     ReadinessRule,
     Revision,
     RevisionID,
     RevisionKind,
 )
-from throttler.probe_spec import ProbeKind, ProbeSpec
 
 HELLO = RevisionID("shop", "hello", RevisionKind.SERVICE)
 FIELDS = b"User-Agent: kube-probe/1\r\nAccept: */*\r\n"

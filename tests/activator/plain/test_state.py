@@ -26,13 +26,13 @@ from tests.activator.plain.objects import service as service_object
 from throttler.model import (
     AppProtocol,
     ListedEndpoints,
+    ProbeKind,
     ReadinessRule,
     Revision,
     RevisionID,
     RevisionKind,
     Route,
 )
-from throttler.probe_spec import ProbeKind
 
 HELLO = RevisionID("shop", "hello", RevisionKind.SERVICE)
 OTHER = RevisionID("shop", "other", RevisionKind.SERVICE)

@@ -18,9 +18,8 @@ from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.pods.probe_pool import ProbePools
 from tests.activator.probing.world import until
 from tests.conftest import both_loops
-from throttler.model import Endpoint, Revision, RevisionID
+from throttler.model import Endpoint, ProbeKind, ProbeSpec, Revision, RevisionID
 from throttler.pod import PodTracker
-from throttler.probe_spec import ProbeKind, ProbeSpec
 from throttler.throttler import Limits, Throttler
 
 TIMEOUT = 0.5

@@ -11,7 +11,18 @@ import pytest
 from activator.knative.probes import QUEUE_PROXY
 from activator.probing.prober import BURST, MAX_RATE
 from tests.activator.probing.world import APP, Response, World, until
-from throttler.health import (
+from throttler.model import (
+    AppProtocol,
+    Endpoint,
+    ListedEndpoints,
+    MeshMode,
+    ProbeKind,
+    ProbeSpec,
+    ReadinessRule,
+    Revision,
+    RevisionID,
+)
+from throttler.pod import (
     DELAY_AFTER_TIMEOUT,
     DELAY_HEALTHY,
     DELAY_SERVICE,
@@ -20,18 +31,8 @@ from throttler.health import (
     DELAY_WANTED_LONG,
     DELAY_WANTED_VERY_LONG,
     PodState,
+    PodTracker,
 )
-from throttler.model import (
-    AppProtocol,
-    Endpoint,
-    ListedEndpoints,
-    MeshMode,
-    ReadinessRule,
-    Revision,
-    RevisionID,
-)
-from throttler.pod import PodTracker
-from throttler.probe_spec import ProbeKind, ProbeSpec
 from throttler.ticket import ASSIGNED, QUEUED
 
 A, B, C, D = (f"10.0.0.{number}:8012" for number in (1, 2, 3, 4))

@@ -8,8 +8,7 @@ import pytest
 
 from activator.probing.schedule import MAX_TIMEOUT, MIN_TIMEOUT_BUSY, ROUND_TRIPS, Schedule
 from tests.activator.telemetry.world import World
-from throttler.health import delay_after_not_ready, delay_after_tls
-from throttler.pod import PodTracker
+from throttler.pod import PodTracker, delay_after_not_ready, delay_after_tls
 
 
 @pytest.fixture

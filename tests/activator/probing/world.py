@@ -16,12 +16,12 @@ from throttler.model import (
     AppProtocol,
     Endpoint,
     ListedEndpoints,
+    ProbeSpec,
     ReadinessRule,
     Revision,
     RevisionID,
 )
 from throttler.pod import PodTracker
-from throttler.probe_spec import ProbeSpec
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler

@@ -11,7 +11,7 @@ from activator.proxy.client import states as client
 from activator.proxy.exchange import states as exchange
 from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.exchange.record import ExchangeRecord
-from activator.proxy.http2 import states as http2
+from activator.proxy.http2 import connection as http2
 from activator.proxy.pods import states as pods
 
 #: States, the states that may follow each, the first and the last.

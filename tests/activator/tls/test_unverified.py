@@ -12,7 +12,7 @@ import trustme
 from activator.tls.unverified import UnverifiedTls
 from tests.activator.proxy.world import Pod, PodConnection, World, ok, until
 from tests.conftest import both_loops
-from throttler.probe_spec import ProbeSpec
+from throttler.model import ProbeSpec
 
 
 class SecurePod(Pod):

@@ -22,8 +22,8 @@ from tests.activator.proxy.world import (
 )
 from tests.conftest import both_loops, in_virtual_time
 from tests.rows import pairwise
-from throttler.health import PodState
 from throttler.outliers import CONSECUTIVE_ERRORS, PANIC_PAUSE
+from throttler.pod import PodState
 from throttler.throttler import Limits
 
 F = Failure

@@ -12,7 +12,7 @@ from activator.proxy.message.request import Request, RequestLimits, read_request
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.world import Pod, World, ok, request, until
 from throttler.model import FlowKey, HashKey, Overflow, Policies, QueueOrder
-from throttler.priority import HIGH, LOW, NORMAL
+from throttler.request_policies import HIGH, LOW, NORMAL
 
 CLASSES = QueueOrder(has_classes=True, trusts_header=True)
 TENANT = FlowKey(b"x-tenant")

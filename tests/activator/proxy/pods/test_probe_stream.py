@@ -16,7 +16,7 @@ from tests.activator.probing.test_probe import TIMEOUT, Verdict, ok, serving, tr
 from tests.activator.probing.world import until
 from tests.activator.proxy.http2.peers import Http2Pod, Message, Peer
 from tests.conftest import both_loops
-from throttler.probe_spec import ProbeKind, ProbeSpec
+from throttler.model import ProbeKind, ProbeSpec
 
 HEALTH = ProbeSpec(ProbeKind.GRPC, service=b"shop.v1.Cart")
 MESSAGE = b"\0\0\0\0\2\x08\1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from activator.proxy.pods.pools import SPARE_TIMEOUT, PoolLimits
 from activator.proxy.pods.resources import Resources
-from activator.proxy.transport.unread import UnreadBytes
+from activator.proxy.transport.peer_socket import UnreadBytes
 from tests.activator.proxy.world import answer_whole, ok, request, turns, until
 
 
