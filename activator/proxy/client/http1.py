@@ -12,7 +12,7 @@ import asyncio
 from math import inf
 from typing import cast, final
 
-from activator.knative.probes import KUBELET_AGENT
+from activator.knative.words import KUBELET_AGENT
 from activator.proxy.client.connection import ClientConnection
 from activator.proxy.client.http1_connection import Http1Connection
 from activator.proxy.client.http1_reader import Http1Reader
