@@ -31,26 +31,18 @@ def index() -> str:
     """Return the table of all reasons."""
     rows = (
         f"| [`{row.reason.value}`]({row.reason.value}.md) | {_status(row)} | {row.request.value} "
-        f"| {row.meaning} |\n"
+        f"| {row.meaning} | {row.advice} |\n"
         for row in TABLE
     )
-    return "| reason | status | request | meaning |\n|---|---|---|---|\n" + "".join(rows)
-
-
-def first_steps() -> str:
-    """Return the table from statuses and reasons to first steps, in the order of statuses."""
-    rows = (
-        f"| {_status(row)} | [`{row.reason.value}`](../reasons/{row.reason.value}.md) "
-        f"| {row.advice} |\n"
-        for row in sorted(TABLE, key=lambda row: -row.status)
+    return (
+        "| reason | status | request | meaning | first step |\n|---|---|---|---|---|\n"
+        + "".join(rows)
     )
-    return "| status | reason | first step |\n|---|---|---|\n" + "".join(rows)
 
 
 #: Pages with a generated table.
 GENERATED: Final[dict[Path, Callable[[], str]]] = {
     PAGES / "README.md": index,
-    DOCS / "how-to" / "troubleshooting.md": first_steps,
 }
 
 
