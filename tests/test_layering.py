@@ -306,7 +306,6 @@ PRIVATE: Final[dict[str, int]] = {
     "tests/activator/lab/test_environment.py": 4,
     "tests/activator/lab/test_scaler.py": 1,
     "tests/activator/plain/test_matches.py": 1,
-    "tests/activator/plain/test_state.py": 3,
     "tests/activator/probing/test_prober.py": 1,
     "tests/activator/process/test_logs.py": 2,
     "tests/activator/process/test_outputs.py": 2,
