@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from activator.proxy.client.head_budget import HeadBudget
-from activator.proxy.client.head_reader import HeadInProgress
-from activator.proxy.client.stream import request_of
+from activator.proxy.client.heads_in_progress import HeadBudget, HeadInProgress
+from activator.proxy.client.http2 import request_of
 from activator.proxy.exchange import translation
 from activator.proxy.exchange.lookup import contradiction
 from activator.proxy.exchange.observers import lines_to_send

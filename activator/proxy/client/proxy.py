@@ -11,7 +11,7 @@ from activator.process.logs import Repeats
 from activator.process.tasks import Tasks
 from activator.process.timers import Timers
 from activator.proxy.client.eviction import Evictable, Eviction
-from activator.proxy.client.head_budget import HeadBudget
+from activator.proxy.client.heads_in_progress import HeadBudget
 from activator.proxy.exchange.pod_pools import PodPools
 from activator.proxy.exchange.pod_wait import WARM
 from activator.proxy.exchange.request_key import ClientAddresses
