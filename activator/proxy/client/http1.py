@@ -40,10 +40,9 @@ from activator.proxy.exchange.switching_side import SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.frames import PREFACE
 from activator.proxy.message import own_responses
-from activator.proxy.message.body import Body, LengthBody
 from activator.proxy.message.error_forms import negotiate
 from activator.proxy.message.fields import HTTP_1_0, HTTP_1_1, Version
-from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.grammar import Body, FramingError, LengthBody
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request, body_of, read_request
 from activator.proxy.message.response import (

@@ -14,7 +14,7 @@ from activator.proxy.http2.frames import (
     ConnectionFault,
     ErrorCode,
 )
-from activator.proxy.message.body import pile
+from activator.proxy.message.grammar import pile
 from activator.proxy.transport.peer_socket import SMALL_WINDOW, WINDOW, Peer, UnreadBytes
 
 # Counts the windows of one connection (RFC 9113 section 5.2), and finds tiny increments.
