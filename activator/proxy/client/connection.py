@@ -10,7 +10,7 @@ import asyncio
 from math import inf
 from typing import Final, Protocol, cast, final
 
-from activator.proxy.client.eviction import Evictable, EvictableQueue
+from activator.proxy.client.eviction import EvictableQueue
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.exchange.port import Port
 from activator.proxy.transport import peer_socket
@@ -172,7 +172,7 @@ class _Unsent:
 class ClientConnection:
     """One connection of a client, in either version of HTTP.
 
-    It implements timers.Timed and eviction.Evictable, and uvicorn shuts it down.
+    It implements timers.Timed, and uvicorn shuts it down.
 
     Arguments:
         proxy: the objects that all connections share.
@@ -183,7 +183,9 @@ class ClientConnection:
         address: the client's IP address.
         secure: whether the connection is encrypted.
         turned_away: the connection is beyond the limit; it gets one response.
-        idle_since, queue, before, after: see eviction.Evictable.
+        idle_since: when its last request ended, or when it was opened; seconds.
+        queue: the queue of ``eviction`` that it is in; only that module sets it.
+        before, after: its neighbours in the queue; only that module sets them.
         new_since: when the connection was opened, until its first request; after that -inf.
         stopping: the server stops, so no request may follow the current one.
         transport: the transport; set by ``made``.
@@ -218,8 +220,8 @@ class ClientConnection:
         self.idle_since = _NEVER
         self.new_since = _NEVER
         self.queue: EvictableQueue | None = None
-        self.before: Evictable | None = None
-        self.after: Evictable | None = None
+        self.before: ClientConnection | None = None
+        self.after: ClientConnection | None = None
         self.stopping = False
         self._unsent: _Unsent | None = None
 
