@@ -26,7 +26,7 @@ from starlette.routing import Route
 from activator.admin.http_application import DASHBOARD_HEADERS
 from activator.pages import pages
 from throttler import reason
-from throttler.reason import TABLE, Row
+from throttler.reason import TABLE, ReasonRow
 
 #: By suffix. Python's own table depends on the machine.
 TYPES: Final = {
@@ -275,6 +275,6 @@ def reason_script() -> str:
     )
 
 
-def _steps(row: Row, *, is_service: bool) -> dict[str, object]:
+def _steps(row: ReasonRow, *, is_service: bool) -> dict[str, object]:
     advice, commands = row.steps(is_service=is_service)
     return {"advice": advice, "commands": commands}

@@ -18,7 +18,7 @@ from activator.console import explain, scaler
 from activator.console.client import parse
 from activator.console.explain import meaning, page_of, what_to_do
 from activator.console.screen import Fact, plain
-from activator.plain.annotation_values import Owner
+from activator.plain.annotations import Owner
 from activator.scale.admin.advice import ADVICE
 from activator.scale.decisions import reasons
 from tests.activator.console.explained import OTHER, POD, shown, view

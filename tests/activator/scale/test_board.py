@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from activator.plain.annotation_values import Owner
-from activator.plain.annotations import Annotations
+from activator.plain.annotations import Annotations, Owner
 from activator.plain.service import parse
 from activator.process.tasks import Tasks
 from activator.scale.board import PEAK, Board, Published

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from activator.kpa.decision import ScaleRules, Why
-from activator.plain.annotation_values import Owner, Route
-from activator.plain.annotations import Annotations
+from activator.plain.annotations import Annotations, Owner, Route
 from activator.scale.decisions.plan import (
     ACTIVATION_LEASE,
     OBSERVATION,
