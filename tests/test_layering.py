@@ -223,7 +223,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "a dial whose look-up can be cancelled, through all addresses of a name",
     ),
     "tenacity": (
-        frozenset({"activator/autoscaler/link.py", "activator/discovery/version.py"}),
+        frozenset({"activator/discovery/version.py"}),
         "retries of a start or a dial, only in the files that need them",
     ),
     "uvicorn": (

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, NoReturn
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI
 from websockets.frames import CloseCode
@@ -201,15 +200,16 @@ class AutoscalerLink:
             self._short_lived += 1
 
     async def _dial(self) -> ClientConnection:
-        retrying = AsyncRetrying(
-            # Every cause of a failed dial may pass: DNS, network, a peer that speaks no WebSocket.
-            # None is a reason to end the process, which serves traffic.
-            retry=retry_if_exception_type(Exception),
-            wait=self._wait_after,
-            sleep=self._pause,
-            before_sleep=self._dial_failed,
-        )
-        return await retrying(self._dial_once)
+        failures = 0
+        while True:
+            try:
+                return await self._dial_once()
+            except Exception as error:
+                # Every cause may pass: DNS, network, a peer that speaks no WebSocket. None is a
+                # reason to end the process, which serves traffic.
+                self._dial_failed(error)
+            failures += 1
+            await self._pause(self._timings.delay(failures, random.random()))
 
     async def _pause(self, seconds: float) -> None:
         """Wait between two dials; a queued frame shortens the wait.
@@ -227,12 +227,8 @@ class AutoscalerLink:
         self._dial_wanted.clear()
         return await self._dialer.dial()
 
-    def _wait_after(self, state: RetryCallState) -> float:
-        return self._timings.delay(state.attempt_number, random.random())
-
-    def _dial_failed(self, state: RetryCallState) -> None:
+    def _dial_failed(self, error: Exception) -> None:
         self.failed_dials += 1
-        error = state.outcome.exception() if state.outcome else None
         self.last_error = f"dial failed: {_why(error)}"
         kind = PermissionError if isinstance(error, PermissionError) else None
         if kind not in self._logged:  # log the change, not each retry
@@ -359,7 +355,7 @@ class AutoscalerLink:
             pass
 
 
-def _why(error: BaseException | None) -> str:
+def _why(error: BaseException) -> str:
     words = error.strerror if isinstance(error, OSError) else None  # without "[Errno 111]"
     return words or str(error) or type(error).__name__
 

@@ -21,6 +21,8 @@ from activator.objects.fields import ManifestError, root
 from activator.scale.cluster.api import MERGE_PATCH, Api, ApiResponse, ApiUnreachable
 from activator.scale.cluster.micro_time import micro_time
 
+logger = logging.getLogger(__name__)
+
 #: Seconds without a renewal after which another one may take the lease.
 DURATION: Final = 15
 #: Seconds without a successful renewal after which the holder stops to lead.
@@ -140,40 +142,28 @@ class Election:
             return LeaseAction.TAKE
         return LeaseAction.WAIT
 
-    def body(self, namespace: str, name: str, clock: datetime) -> Mapping[str, Any]:
+    def body(
+        self, namespace: str, name: str, clock: datetime, *, releases: bool = False
+    ) -> Mapping[str, Any]:
         """Return the object by which the candidate takes or renews the lease.
 
         Arguments:
             clock: the present time of day.
+            releases: whether the leader steps down instead, so that another takes over at once.
         """
         known, now = self._lease, micro_time(clock)
         renews = known is not None and known.holder == self._identity
+        metadata = {"namespace": namespace, "name": name}
+        if known is not None:
+            metadata["resourceVersion"] = known.version
         spec = {
-            "holderIdentity": self._identity,
-            "leaseDurationSeconds": DURATION,
-            "acquireTime": known.acquired if known and renews else now,
+            "holderIdentity": "" if releases else self._identity,
+            # The API server requires more than 0.
+            "leaseDurationSeconds": 1 if releases else DURATION,
+            "acquireTime": known.acquired if known and renews and not releases else now,
             "renewTime": now,
             "leaseTransitions": 0 if known is None else known.transitions + (not renews),
         }
-        return self._object(namespace, name, spec)
-
-    def release_body(self, namespace: str, name: str, clock: datetime) -> Mapping[str, Any]:
-        """Return the object by which the leader steps down, so that another takes over at once."""
-        assert self._lease is not None
-        now = micro_time(clock)
-        spec = {
-            "holderIdentity": "",
-            "leaseDurationSeconds": 1,  # the API server requires more than 0
-            "acquireTime": now,
-            "renewTime": now,
-            "leaseTransitions": self._lease.transitions,
-        }
-        return self._object(namespace, name, spec)
-
-    def _object(self, namespace: str, name: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        metadata = {"namespace": namespace, "name": name}
-        if self._lease is not None:
-            metadata["resourceVersion"] = self._lease.version
         return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -182,13 +172,10 @@ class Election:
         }
 
 
-logger = logging.getLogger(__name__)
-
+# -- one process in the election
 
 #: The label of the leader's pod, by which the Service of the scalers selects it.
 LABEL: Final = "activator.dev/leader"
-
-
 #: Separates the pod's name from a random part in an identity: a container that starts again is
 #: another process in the same pod.
 _SEPARATOR: Final = "_"
@@ -281,7 +268,7 @@ class Candidate:
     async def _release_lease(self) -> None:
         place = self._place
         for _ in range(2):
-            body = self._election.release_body(place.namespace, place.lease, self._clock())
+            body = self._election.body(place.namespace, place.lease, self._clock(), releases=True)
             response = await self._write("PUT", self._path(place.lease), body)
             if response is not None and response.is_ok:
                 logger.info("lease %s: released", place.lease)

@@ -140,7 +140,7 @@ async def _lead(talk: Talk) -> None:
     other.observe(election.parse_lease(await scaler.read(path)), 0.0)
     renewed = await scaler.put(path, mine.body(SYSTEM, "activator-scale", NOW))
     mine.written(election.parse_lease(renewed), 1)
-    found = await scaler.put(path, mine.release_body(SYSTEM, "activator-scale", NOW))
+    found = await scaler.put(path, mine.body(SYSTEM, "activator-scale", NOW, releases=True))
     stale = other.body(SYSTEM, "activator-scale", NOW)
     await scaler.put(path, stale)
     await scaler.put(path, {**found, "metadata": {"name": "activator-scale"}})

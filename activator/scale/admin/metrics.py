@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from activator.plain.service import word_of
@@ -14,10 +14,13 @@ from activator.scale.cluster.watch import Watch
 from activator.scale.decisions.engine import Engine
 from activator.scale.decisions.findings import Reason
 from activator.scale.decisions.record import Record
-from activator.scale.reports.load import Loads, Name
+from activator.scale.reports.load import Loads
 from activator.telemetry.exposition import TextWriter
 from activator.telemetry.families import Family
 from activator.telemetry.process import ProcessMetrics
+
+#: Values by the values of their labels, or one histogram without labels.
+_Values = Mapping[tuple[str, ...], float] | Histogram
 
 
 class Measured(NamedTuple):
@@ -48,82 +51,63 @@ class ScalerMetrics:
             leads: whether this process decides.
             garbled: frames that cannot be decoded as reports.
         """
-        lines = [*self._own(now, leads=leads, garbled=garbled), self._process.render()]
-        return "".join(lines).encode()
+        families = self._families(now, leads=leads, garbled=garbled)
+        write = TextWriter()
+        lines = [text for each in families.items() for text in _lines(write, *each)]
+        return "".join((*lines, self._process.render())).encode()
 
-    def _own(self, now: float, *, leads: bool, garbled: int) -> Iterator[str]:
+    def _families(self, now: float, *, leads: bool, garbled: int) -> dict[Family, _Values]:
         engine, loads, objects, watch = self._parts
-        write = _Writer()
-        yield from write.one(f.LEADER, float(leads))
-        yield from write.one(f.ACTIVATORS, loads.activators)
-        yield from write.one(f.GARBLED, garbled)
-        records = list(engine)
+        records, counts = list(engine), engine.counters
         owners = Counter(record.facts.service.asks.owner.value for _, record in records)
-        yield from write.many(
-            f.SERVICES, {(owner,): count for owner, count in owners.items()}.items()
-        )
-        yield from self._services(write, records, now)
-        counts = engine.counters
-        yield from write.many(f.CHANGES, {(why,): n for why, n in counts.changes.items()}.items())
-        yield from write.many(f.FAILURES, {(why,): n for why, n in counts.failures.items()}.items())
-        yield from write.histogram(f.COLD_STARTS, counts.cold_starts)
-        yield from write.histogram(f.TICKS, counts.ticks)
-        yield from write.many(
-            f.WATCH_AGE, {(kind,): age for kind, age in watch.ages(now).items()}.items()
-        )
         rejected = Counter(key.kind for key in objects.rejected)
-        yield from write.many(
-            f.REJECTED, {(kind,): rejected[kind] for kind in objects.counts}.items()
-        )
-
-    def _services(
-        self, write: _Writer, records: list[tuple[Name, Record]], now: float
-    ) -> Iterator[str]:
-        loads = self._parts.loads
-        replicas, wanted, problems = {}, {}, {}
-        for name, record in records:
-            facts, decided = record.facts, record.decided
-            if facts.replicas is not None:
-                asked = record.planner.wanted
-                replicas[name] = float(facts.replicas)
-                wanted[name] = float(facts.replicas if asked is None else asked)
-            if decided is not None and decided.reason:
-                problems[*name, decided.reason] = 1.0
-            problems |= {(*name, finding.reason.value): 1.0 for finding in facts.findings}
-            for text in facts.service.warnings:
-                problems[*name, word_of(text, Reason.SERVICE_WARNING.value)] = 1.0
-        yield from write.many(f.REPLICAS, replicas.items())
-        yield from write.many(f.WANTED, wanted.items())
-        yield from write.many(
-            f.READY, {name: float(each.facts.ready) for name, each in records}.items()
-        )
-        yield from write.many(
-            f.LOAD, {name: loads.current(name, now) for name, _ in records}.items()
-        )
-        yield from write.many(f.PROBLEM, problems.items())
+        known = [
+            (name, record.facts.replicas, record.planner.wanted)
+            for name, record in records
+            if record.facts.replicas is not None
+        ]
+        return {
+            f.LEADER: {(): float(leads)},
+            f.ACTIVATORS: {(): loads.activators},
+            f.GARBLED: {(): garbled},
+            f.SERVICES: _each(owners),
+            f.REPLICAS: {name: float(present) for name, present, _ in known},
+            f.WANTED: {
+                name: float(present if asked is None else asked) for name, present, asked in known
+            },
+            f.READY: {name: float(record.facts.ready) for name, record in records},
+            f.LOAD: {name: loads.current(name, now) for name, _ in records},
+            f.PROBLEM: {
+                (*name, word): 1.0 for name, record in records for word in _problems(record)
+            },
+            f.CHANGES: _each(counts.changes),
+            f.FAILURES: _each(counts.failures),
+            f.COLD_STARTS: counts.cold_starts,
+            f.TICKS: counts.ticks,
+            f.WATCH_AGE: _each(watch.ages(now)),
+            f.REJECTED: _each({kind: rejected[kind] for kind in objects.counts}),
+        }
 
 
-class _Writer:
-    """Writes metrics as text."""
+def _problems(record: Record) -> Iterator[str]:
+    """Yield the word of each problem of a Service."""
+    if record.decided is not None and record.decided.reason:
+        yield record.decided.reason
+    yield from (finding.reason.value for finding in record.facts.findings)
+    for text in record.facts.service.warnings:
+        yield word_of(text, Reason.SERVICE_WARNING.value)
 
-    def __init__(self) -> None:
-        self._text = TextWriter()
 
-    def one(self, family: Family, value: float) -> Iterator[str]:
-        """Yield a metric without labels."""
-        yield self._text.header(family)
-        yield self._text.sample(family, "", value)
+def _each(values: Mapping[str, float]) -> _Values:
+    """Return values by their only label."""
+    return {(label,): value for label, value in values.items()}
 
-    def many(
-        self, family: Family, values: Iterable[tuple[tuple[str, ...], float]]
-    ) -> Iterator[str]:
-        """Yield a metric; each value comes with the values of its labels."""
-        yield self._text.header(family)
-        for labels, value in values:
-            pairs = zip(family.labels, labels, strict=True)
-            yield self._text.sample(family, self._text.labels(*pairs), value)
 
-    def histogram(self, family: Family, histogram: Histogram) -> Iterator[str]:
-        """Yield a histogram without labels."""
-        yield self._text.header(family)
-        yield self._text.histogram(family, "", histogram)
+def _lines(write: TextWriter, family: Family, values: _Values) -> Iterator[str]:
+    yield write.header(family)
+    if isinstance(values, Histogram):
+        yield write.histogram(family, "", values)
+        return
+    for labels, value in values.items():
+        pairs = zip(family.labels, labels, strict=True)
+        yield write.sample(family, write.labels(*pairs), value)

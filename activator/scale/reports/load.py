@@ -256,11 +256,6 @@ class Loads:
             return 0.0
         return max(load.current(now, self._lost), load.window.peak(int(now), seconds))
 
-    def by_activator(self, service: Name) -> Mapping[str, float]:
-        """Return the last report of each activator about a Service."""
-        load = self._loads.get(service)
-        return {} if load is None else load.by_activator()
-
     def remove(self, service: Name) -> None:
         """Remove a deleted Service."""
         self._loads.pop(service, None)

@@ -104,7 +104,7 @@ def test_a_holder_that_does_not_come_back_is_replaced() -> None:
 def test_a_released_lease_is_taken_at_once() -> None:
     server, a, b = Server(), Election("a"), Election("b")
     step(a, server, 0)
-    server.write(a.release_body("sys", "scale", NOON))
+    server.write(a.body("sys", "scale", NOON, releases=True))
     assert server.obj["spec"]["leaseDurationSeconds"] > 0
     assert step(b, server, 1) is LeaseAction.TAKE
     assert b.is_leader(1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from activator.scale.reports.load import (
@@ -22,6 +24,12 @@ HELLO, OTHER = Name("shop", "hello"), Name("shop", "other")
 
 def report(concurrency: float, requests: float = 0) -> list[Report]:
     return [Report(HELLO, concurrency, requests)]
+
+
+def by_activator(loads: Loads) -> Mapping[str, float]:
+    known = loads.of(HELLO)
+    assert known is not None
+    return known.by_activator()
 
 
 def test_a_service_without_reports_has_no_load() -> None:
@@ -191,7 +199,7 @@ def test_a_connection_has_one_name_whatever_it_reports() -> None:
     loads.connected(1)
     for number in range(10):
         loads.record(1, f"pod-{number}", report(4), 10 + number)
-    assert loads.by_activator(HELLO) == {"pod-0": 4}
+    assert by_activator(loads) == {"pod-0": 4}
 
 
 def test_activators_that_come_and_go_are_bounded() -> None:
@@ -200,7 +208,7 @@ def test_activators_that_come_and_go_are_bounded() -> None:
         loads.connected(number)
         loads.record(number, f"pod-{number}", report(1), 10)
         loads.disconnected(number, 10)
-    assert len(loads.by_activator(HELLO)) == MOST_ACTIVATORS
+    assert len(by_activator(loads)) == MOST_ACTIVATORS
 
 
 @pytest.mark.parametrize(
