@@ -182,21 +182,12 @@ def _takes_gzip(accepted: str) -> bool:
 # ``template``. The page loads all its modules at once: a browser finds further ones only in a
 # loaded module, a round trip later.
 
-
 _PART: Final = re.compile(r'<template data-part="(\w+)">(.*?)</template>\n', re.DOTALL)
-
-
 _NAME: Final = re.compile(r"\{\{(\w+)\}\}")
-
-
 #: The module that a page starts with, beside its own file.
 _MAIN: Final = "main.js"
-
-
 #: A script that is no module: it runs before the first paint. The frame loads it.
 _FIRST: Final = "theme.js"
-
-
 #: Files of other authors, which a module loads when it needs them.
 _LATER: Final = "vendor"
 

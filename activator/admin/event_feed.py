@@ -77,6 +77,9 @@ class EventFeed:
             after that.
         wall_clock: seconds since 1970, UTC.
         kept, most_readers: limits on events and readers.
+
+    Attributes:
+        last: the number of the last event.
     """
 
     def __init__(
@@ -90,7 +93,7 @@ class EventFeed:
         self._wall_clock = wall_clock
         self._ring: deque[_Event] = deque(maxlen=kept)
         self._most_readers = most_readers
-        self._last = 0
+        self.last = 0
         self._session = ""
         self._readers: set[EventReader] = set()
         self._sleepers: list[asyncio.Future[None]] = []
@@ -126,7 +129,7 @@ class EventFeed:
             raise TooManyReaders
         self._listen()
         number = self._number_of(after)
-        start = self._last if number is None else number
+        start = self.last if number is None else number
         first = f"retry: {RETRY}\n".encode() + _text("hello", self.id_of(start), hello)
         if after and number is None:
             first += _text("lost", self.id_of(start), {"events": None})
@@ -169,14 +172,14 @@ class EventFeed:
         session, _, number = event_id.partition("-")
         if session != self._session or not (number.isascii() and number.isdigit()):
             return None
-        found = int(number) if len(number) < 16 else self._last + 1
-        return found if found <= self._last else None
+        found = int(number) if len(number) < 16 else self.last + 1
+        return found if found <= self.last else None
 
     # -- events ---------------------------------------------------------------------------------
 
     def _take(self, kind: EventKind, revision: RevisionID, what: Mapping[str, Any]) -> None:
         """Record an event, see events.Listener."""
-        self._last += 1
+        self.last += 1
         self._ring.append(_Event(kind, revision, what, self._wall_clock()))
         if self._sleepers:
             self._wake_all()
@@ -237,12 +240,7 @@ class EventFeed:
     @property
     def oldest(self) -> int:
         """Return the number of the first event in the ring."""
-        return self._last - len(self._ring) + 1
-
-    @property
-    def last(self) -> int:
-        """Return the number of the last event."""
-        return self._last
+        return self.last - len(self._ring) + 1
 
     def since(self, number: int) -> islice[_Event]:
         """Return the events in the ring from this number on."""

@@ -25,8 +25,6 @@ from throttler.errors import RevisionNotFound
 
 #: https://prometheus.io/docs/instrumenting/exposition_formats/
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-
-
 JSON_TYPE: Final = "application/json"
 
 
@@ -34,7 +32,6 @@ JSON_TYPE: Final = "application/json"
 #
 # The admin port has no password. Foreign pages could reach it by a browser on the same machine, so
 # each response has headers that keep its data from other pages.
-
 
 #: Headers of each response, unless it sets them itself.
 SECURITY_HEADERS = {
@@ -49,8 +46,6 @@ SECURITY_HEADERS = {
     # Each response is about this moment.
     "Cache-Control": "no-store",
 }
-
-
 #: Headers of the dashboard's files.
 DASHBOARD_HEADERS = {
     # Scripts, styles and data come only from this port. The browser runs no script or style in
@@ -87,7 +82,6 @@ class SecurityHeaders:
 # page and the admin port have the same origin. So the page could read all responses, since the port
 # has no password. Its requests have its own host name, which the admin port refuses. An address
 # cannot resolve to another machine, so all addresses are accepted.
-
 
 _HOST = re.compile(r"(?:\[(?P<address>[^\]]*)\]|(?P<name>[^:]*))(?::[0-9]*)?")
 
@@ -133,7 +127,6 @@ class OwnHosts:
 
 
 # -- errors, as problem details (RFC 9457), without internals of the process
-
 
 PROBLEM_TYPE = "application/problem+json"
 

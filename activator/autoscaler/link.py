@@ -369,7 +369,6 @@ def _why(error: BaseException) -> str:
 # is known. Knative has no counterpart: pkg/activator/stat_reporter.go drops the reports that it
 # cannot send.
 
-
 # Each poke is a frame of about 60 bytes, and a thousand revisions may poke in one turn of the loop.
 # Reports are large but come once a second, and at most two are fresh.
 MAX_FRAMES = 1024
@@ -387,10 +386,6 @@ class QueuedFrame(NamedTuple):
     payload: bytes
     arose: float
     on_sent: Callable[[], None]
-
-
-def _ignore() -> None:
-    pass
 
 
 class Backlog:
@@ -413,7 +408,7 @@ class Backlog:
     def __len__(self) -> int:
         return len(self._frames)
 
-    def push(self, payload: bytes, now: float, on_sent: Callable[[], None] = _ignore) -> None:
+    def push(self, payload: bytes, now: float, on_sent: Callable[[], None] = lambda: None) -> None:
         """Queue a frame; a full queue drops the oldest one.
 
         Arguments:
@@ -446,12 +441,9 @@ class Backlog:
 #
 # Knative: gorilla's default dialer, in pkg/websocket/connection.go (knative.dev/pkg).
 
-
 #: Bytes that a peer may send at once, and per second in the long run. The autoscaler sends only
 #: pongs. 256 KiB of empty pings, the most that one read returns, blocked the loop for 30 s.
 BURST_BYTES: Final = 16 << 10
-
-
 BYTES_PER_SECOND: Final = 4 << 10
 
 

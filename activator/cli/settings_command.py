@@ -27,7 +27,6 @@ INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 
 # -- help: lines break at spaces alone, so that options and header fields stay whole
 
-
 #: Click breaks lines at hyphens, but not at this one; it has the same width.
 _NO_BREAK: Final = "\u2011"
 

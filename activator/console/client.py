@@ -213,14 +213,14 @@ class Admin:
                 _check(url, response)
                 return _read(url, response.iter_bytes())
         except httpx.TimeoutException:
-            raise NoResponse(_no_response(url, f"no response within {READ_TIMEOUT:g} s")) from None
+            raise _no_response(url, f"no response within {READ_TIMEOUT:g} s") from None
         except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
             if str(error).startswith(_CLOSED):
-                raise NoResponse(_no_response(url, _POD_GONE)) from None
-            raise _unexpected(url, f"it does not speak HTTP/1.1: {error}") from None
+                raise _no_response(url, _POD_GONE) from None
+            raise unexpected(url, f"it does not speak HTTP/1.1: {error}") from None
         except (httpx.TransportError, httpx.InvalidURL) as error:
             why = _ERRNO.sub("", str(error)) or type(error).__name__
-            raise NoResponse(_no_response(url, why)) from None
+            raise _no_response(url, why) from None
 
 
 #: Prefix of errors of the operating system.
@@ -247,7 +247,7 @@ def _check(url: str, response: httpx.Response) -> None:
         problem = parse(_read(url, response.iter_bytes()))
         raise Refused(f"{url}: {problem.text('detail', default=str(status))}")
     if status != 200:
-        raise _unexpected(url, f"the status was {status}")
+        raise unexpected(url, f"the status was {status}")
 
 
 def _read(url: str, chunks: Iterator[bytes]) -> str:
@@ -255,19 +255,17 @@ def _read(url: str, chunks: Iterator[bytes]) -> str:
     for chunk in chunks:
         body += chunk
         if len(body) > MAX_RESPONSE:
-            raise _unexpected(url, f"the response exceeds {MAX_RESPONSE} bytes")
+            raise unexpected(url, f"the response exceeds {MAX_RESPONSE} bytes")
         if monotonic() > until:
-            raise NoResponse(
-                _no_response(url, f"the response had no end within {TOTAL_TIMEOUT:g} s")
-            )
+            raise _no_response(url, f"the response had no end within {TOTAL_TIMEOUT:g} s")
     try:
         return body.decode()
     except UnicodeDecodeError:
-        raise _unexpected(url, "the response is not UTF-8") from None
+        raise unexpected(url, "the response is not UTF-8") from None
 
 
-def _no_response(url: str, reason: str) -> str:
-    return (
+def _no_response(url: str, reason: str) -> NoResponse:
+    return NoResponse(
         f"no activator responds at {url}: {printable(reason)}.\n"
         "Start one with `activator demo` or `activator local --manifests DIR`, or reach one in a "
         "cluster with\n"
@@ -277,13 +275,9 @@ def _no_response(url: str, reason: str) -> str:
     )
 
 
-def _unexpected(url: str, reason: str) -> UnexpectedResponse:
-    return UnexpectedResponse(unexpected(url, reason))
-
-
-def unexpected(url: str, reason: str) -> str:
+def unexpected(url: str, reason: str) -> UnexpectedResponse:
     """Return the error for a response that is not from an activator."""
-    return (
+    return UnexpectedResponse(
         f"the server at {url} is not an activator's admin port: {printable(reason)}.\n"
         "Set --admin-url to the admin port (8080, or the value of --admin-port)."
     )

@@ -78,7 +78,7 @@ class Status:
 
     def not_known(self, admin: Admin) -> Exception:
         """Return the exception for a response 404: each activator has the list."""
-        return UnexpectedResponse(unexpected(admin.url + self.path, "it has no such path"))
+        return unexpected(admin.url + self.path, "it has no such path")
 
 
 class Explain:
@@ -174,7 +174,7 @@ def _look(admin: Admin, question: Question, out: TextIO) -> Shown:
     try:
         return Shown(text, question.page(response, parse(second), out.isatty()), second)
     except ValueError as error:
-        raise UnexpectedResponse(unexpected(admin.url + question.path, str(error))) from None
+        raise unexpected(admin.url + question.path, str(error)) from None
 
 
 def _second_response(admin: Admin, question: Question) -> str:
@@ -199,7 +199,7 @@ def _read(admin: Admin, path: str, text: str) -> Json:
     try:
         return parse(text)
     except ValueError as error:
-        raise UnexpectedResponse(unexpected(admin.url + path, str(error))) from None
+        raise unexpected(admin.url + path, str(error)) from None
 
 
 #: Maximum of similar names for an unknown one.

@@ -20,7 +20,6 @@ from activator.discovery.backoff import Timings
 from activator.process.tasks import Tasks
 from activator.scale import http_server, part
 from activator.scale.admin import application
-from activator.scale.admin.metrics import Measured
 from activator.scale.admin.status import ScalerStatus
 from activator.scale.cluster.client import ClusterApi
 from activator.scale.cluster.objects import Objects
@@ -91,7 +90,10 @@ class Scaler:
         )
         self.status = ScalerStatus(
             settings,
-            Measured(self._engine, self._loads, objects, self._watch),
+            self._engine,
+            self._loads,
+            objects,
+            self._watch,
             self._candidate,
             self._stats,
             self._parts.findings,

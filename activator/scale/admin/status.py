@@ -1,26 +1,35 @@
-"""Makes the responses of the scaler's API: the replicas of each Service, and the reasons.
+"""Makes what the admin port shows: the replicas of each Service with the reasons, and the metrics.
 
-Names are in camel case, times in seconds before now.
+Names in responses are in camel case, times in seconds before now. Metrics have one table of
+families, and one line for each value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, final
 
 from activator import __version__
 from activator.kpa.decision import SENTENCES as RULES
 from activator.objects.fields import ObjectKey
 from activator.plain.service import word_of
-from activator.scale.admin.metrics import Measured, ScalerMetrics
+from activator.records.counters import Histogram
+from activator.scale import families as f
 from activator.scale.admin.selection import Query, select
+from activator.scale.cluster.objects import Objects
+from activator.scale.cluster.watch import Watch
 from activator.scale.decisions import reasons
+from activator.scale.decisions.engine import Engine
 from activator.scale.decisions.findings import Finding, Reason
 from activator.scale.decisions.record import Record
 from activator.scale.election import Candidate
 from activator.scale.reports.load import Loads, Name
 from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings
+from activator.telemetry.exposition import TextWriter
+from activator.telemetry.families import Family
+from activator.telemetry.process import ProcessMetrics
 
 #: Unusable objects in a response, at most.
 MOST_OBJECTS: Final = 100
@@ -34,7 +43,10 @@ class ScalerStatus:
 
     Arguments:
         settings: of the scaler.
-        measured: the engine, the loads, the objects and their watch.
+        engine: has the record of each Service.
+        loads: the reports of the activators.
+        objects: of the cluster.
+        watch: follows the objects.
         candidate: takes part in the election.
         stats: receives the reports.
         findings: returns what a user must know of a Service.
@@ -44,32 +56,32 @@ class ScalerStatus:
     def __init__(
         self,
         settings: ScaleSettings,
-        measured: Measured,
+        engine: Engine,
+        loads: Loads,
+        objects: Objects,
+        watch: Watch,
         candidate: Candidate,
         stats: StatServer,
         findings: Callable[[Name], Iterable[Finding]],
         clock: Callable[[], float],
     ) -> None:
         self._settings = settings
-        self._engine, self._loads, self._objects, self._watch = measured
+        self._engine = engine
+        self._loads = loads
+        self._objects = objects
+        self._watch = watch
         self._candidate = candidate
         self._stats = stats
         self._findings = findings
         self._clock = clock
         self._started = clock()
-        self._metrics = ScalerMetrics(measured)
+        self._process = ProcessMetrics()
 
     def readiness(self) -> str:
         """Return why this process does not decide; empty if it does."""
         if not self._candidate.leads:
             return f"not the leader; the leader is {self._candidate.holder or 'not known'}"
         return "" if self._watch.synced else "the first lists of objects are not complete"
-
-    def metrics(self) -> bytes:
-        """Return all metrics as Prometheus' text."""
-        return self._metrics.render(
-            self._clock(), leads=self._candidate.leads, garbled=self._stats.garbled
-        )
 
     def leader(self) -> Json:
         """Return the leader, as this process observes it."""
@@ -173,6 +185,44 @@ class ScalerStatus:
             "findings": [{"reason": word, "note": note} for word, note in found],
         }
 
+    def metrics(self) -> bytes:
+        """Return all metrics as Prometheus' text."""
+        write = TextWriter()
+        families = self._families(self._clock())
+        lines = [text for each in families.items() for text in _lines(write, *each)]
+        return "".join((*lines, self._process.render())).encode()
+
+    def _families(self, now: float) -> dict[Family, _Values]:
+        records, counts, loads = list(self._engine), self._engine.counters, self._loads
+        owners = Counter(record.facts.service.asks.owner.value for _, record in records)
+        rejected = Counter(key.kind for key in self._objects.rejected)
+        known = [
+            (name, record.facts.replicas, record.planner.wanted)
+            for name, record in records
+            if record.facts.replicas is not None
+        ]
+        return {
+            f.LEADER: {(): float(self._candidate.leads)},
+            f.ACTIVATORS: {(): loads.activators},
+            f.GARBLED: {(): self._stats.garbled},
+            f.SERVICES: _each(owners),
+            f.REPLICAS: {name: float(present) for name, present, _ in known},
+            f.WANTED: {
+                name: float(present if asked is None else asked) for name, present, asked in known
+            },
+            f.READY: {name: float(record.facts.ready) for name, record in records},
+            f.LOAD: {name: loads.current(name, now) for name, _ in records},
+            f.PROBLEM: {
+                (*name, word): 1.0 for name, record in records for word in _problems(record)
+            },
+            f.CHANGES: _each(counts.changes),
+            f.FAILURES: _each(counts.failures),
+            f.COLD_STARTS: counts.cold_starts,
+            f.TICKS: counts.ticks,
+            f.WATCH_AGE: _each(self._watch.ages(now)),
+            f.REJECTED: _each({kind: rejected[kind] for kind in self._objects.counts}),
+        }
+
 
 def unusable(rejected: Mapping[ObjectKey, str]) -> list[Json]:
     """Return the first objects that the scaler cannot use, sorted by kind and name."""
@@ -205,3 +255,31 @@ def _change(record: Record) -> Json | None:
         "why": change.why,
         "sentence": known.get(change.why, change.why),
     }
+
+
+#: Values by the values of their labels, or one histogram without labels.
+_Values = Mapping[tuple[str, ...], float] | Histogram
+
+
+def _problems(record: Record) -> Iterator[str]:
+    """Yield the word of each problem of a Service."""
+    if record.decided is not None and record.decided.reason:
+        yield record.decided.reason
+    yield from (finding.reason.value for finding in record.facts.findings)
+    for text in record.facts.service.warnings:
+        yield word_of(text, Reason.SERVICE_WARNING.value)
+
+
+def _each(values: Mapping[str, float]) -> _Values:
+    """Return values by their only label."""
+    return {(label,): value for label, value in values.items()}
+
+
+def _lines(write: TextWriter, family: Family, values: _Values) -> Iterator[str]:
+    yield write.header(family)
+    if isinstance(values, Histogram):
+        yield write.histogram(family, "", values)
+        return
+    for labels, value in values.items():
+        pairs = zip(family.labels, labels, strict=True)
+        yield write.sample(family, write.labels(*pairs), value)

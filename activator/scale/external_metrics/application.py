@@ -185,28 +185,15 @@ def _json(content: Object, code: int = 200) -> Response:
 
 # -- label selectors in the text form of Kubernetes' API
 
-
 _KEY: Final = r"(?P<key>[A-Za-z0-9](?:[A-Za-z0-9_./-]{0,315}[A-Za-z0-9])?)"
-
-
 _VALUE: Final = r"[A-Za-z0-9_.-]{0,63}"
-
-
 _EQUAL: Final = re.compile(rf"{_KEY}\s*(?P<operator>==|=|!=)\s*(?P<value>{_VALUE})")
-
-
 _SET: Final = re.compile(
     rf"{_KEY}\s+(?P<operator>in|notin)\s*\(\s*(?P<values>{_VALUE}(?:\s*,\s*{_VALUE})*)\s*\)"
 )
-
-
 _EXISTS: Final = re.compile(rf"(?P<absent>!\s*)?{_KEY}")
-
-
 #: Characters of a selector: an HPA's has a few dozen.
 _LONGEST: Final = 4096
-
-
 _SEPARATOR: Final = re.compile(r"\s*(,?)\s*")
 
 

@@ -60,23 +60,14 @@ def server_tls(settings: ScaleSettings) -> ssl.SSLContext:
 #
 # Python makes no certificates, and a package for it would be in each image for this one use.
 
-
 _DAYS: Final = 3650
-
-
 _TIMEOUT: Final = 20.0
-
-
 _CONFIG: Final = b"[req]\ndistinguished_name=names\n[names]\n"
-
-
 _COMMAND: Final = (
     *("openssl", "req", "-x509", "-config", "/dev/stdin", "-nodes", "-days", str(_DAYS)),
     *("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
     *("-keyout", "/dev/stdout", "-out", "/dev/stdout"),
 )
-
-
 _BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
 
 

@@ -68,16 +68,10 @@ def make(context: Context) -> Part:
 
 
 _READ: Final = 64 << 10
-
-
 #: The own address that leads to a listener on all addresses.
 _LOCAL: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-
-
 #: Seconds until a server that could not start is started again.
 RETRY: Final = 1.0
-
-
 _Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, final
 
-from activator.kpa.window import LoadWindow
+from activator.kpa.decision import LoadWindow
 
 #: Seconds for which a report counts. An activator reports every second; one missing report must
 #: not look like the end of all requests.

@@ -10,14 +10,15 @@ import pytest
 from activator.kpa.decision import (
     MAX_SCALE_DOWN_RATE,
     SENTENCES,
+    STABLE,
     Autoscaler,
+    LoadWindow,
     Mode,
     Observation,
     ScaleDecision,
     ScaleRules,
     Why,
 )
-from activator.kpa.window import STABLE, LoadWindow
 
 TEN = ScaleRules(target=10)
 
