@@ -191,7 +191,8 @@ class _Handlers:
 
     def _views(self, throttlers: list[RevisionThrottler]) -> Iterator[RevisionView | None]:
         driver = self._runtime.driver
-        for throttler in in_order(throttlers, _order):
+        # Strings compare several times as fast as tuples; no name has a NUL.
+        for throttler in in_order(throttlers, lambda one: "\0".join(one.revision.id)):
             if throttler is None:
                 yield None
                 continue
@@ -256,11 +257,6 @@ def _steps(wanted: str) -> int:
     if not re.fullmatch("[0-9]{1,9}", wanted) or int(wanted) == 0:
         raise HTTPException(400, "steps must be a number from 1, as in ?steps=12.")
     return int(wanted)
-
-
-def _order(throttler: RevisionThrottler) -> str:
-    # Strings compare several times as fast as tuples; no name has a NUL.
-    return "\0".join(throttler.revision.id)
 
 
 def _stream(pieces: Iterable[bytes], media_type: str) -> Response:

@@ -14,7 +14,6 @@ import secrets
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
@@ -23,7 +22,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from activator.admin.http_application import problem
-from activator.admin.streaming import encode
+from activator.admin.streaming import encode, iso
 from activator.records.events import EventKind, Events
 from throttler.model import RevisionID, RevisionKind
 
@@ -64,7 +63,7 @@ class _Event:
 
     def text(self, event_id: str) -> bytes:
         if not self.made:
-            data = {"time": _iso(self._at), "revision": self.revision, **self._what}
+            data = {"time": iso(self._at), "revision": self.revision, **self._what}
             self.made = _text(self.kind.value, event_id, data)
         return self.made
 
@@ -302,12 +301,6 @@ class EventReader:
 def _text(kind: str, event_id: str, data: Mapping[str, Any]) -> bytes:
     # Encoded JSON has no line ends: strings escape theirs.
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id.encode(), kind.encode(), encode(data))
-
-
-def _iso(seconds: float) -> str:
-    """Return a time in RFC 3339, UTC, with milliseconds."""
-    moment = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-    return moment.replace("+00:00", "Z")
 
 
 # -- the response of each reader

@@ -12,12 +12,11 @@ import asyncio
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import islice
 from operator import add, sub
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from activator.admin.streaming import in_order
+from activator.admin.streaming import in_order, iso
 from activator.admin.views.revisions import PastView, RevisionPastView
 from activator.records.counters import OUTCOMES
 from activator.records.entries import Entry
@@ -258,5 +257,4 @@ class History:
     def end(self, window: Window) -> str:
         """Return the end of the last step, in RFC 3339, UTC."""
         ago = self._clock() - (self._origin + window.end * STEP)
-        moment = datetime.fromtimestamp(self._wall_clock() - ago, UTC)
-        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return iso(self._wall_clock() - ago)

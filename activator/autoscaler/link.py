@@ -17,7 +17,6 @@ import asyncio
 import contextlib
 import logging
 import random
-import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -87,7 +86,7 @@ class AutoscalerLink:
         peer: the name of the program at that address, for the log.
         on_change: called with True when the connection is up and False when it is lost; must not
             raise.
-        token_file: see LinkDialer.
+        token_file: has the token for the peer; empty for none. Each dial reads it.
 
     Attributes:
         connected: whether there is a connection; ever_connected: whether there ever was one.
@@ -110,7 +109,8 @@ class AutoscalerLink:
         self._url = url
         self._peer = peer
         self._timings = timings or LinkTimings()
-        self._dialer = LinkDialer(url, self._timings.handshake, self._timings.close, token_file)
+        self._token_file = token_file
+        self._address = _checked(url)
         self._on_change = on_change
         self._backlog = Backlog(self._timings.stale_after)
         self._queued = asyncio.Event()
@@ -203,7 +203,7 @@ class AutoscalerLink:
         failures = 0
         while True:
             try:
-                return await self._dial_once()
+                return await self.dial()
             except Exception as error:
                 # Every cause may pass: DNS, network, a peer that speaks no WebSocket. None is a
                 # reason to end the process, which serves traffic.
@@ -223,9 +223,40 @@ class AutoscalerLink:
             async with asyncio.timeout(seconds - least):
                 await self._dial_wanted.wait()
 
-    async def _dial_once(self) -> ClientConnection:
+    async def dial(self) -> ClientConnection:
+        """Return a new connection to one of the addresses of the name.
+
+        Raises:
+            TimeoutError: the dial or the handshake took too long.
+            PermissionError: the peer wants another token.
+            Exception: any other cause: the look-up, the network, a peer without WebSocket.
+        """
         self._dial_wanted.clear()
-        return await self._dialer.dial()
+        fields = {}
+        if self._token_file:
+            fields["Authorization"] = bearers(self._token_file)[0].decode("latin-1")
+        try:
+            async with asyncio.timeout(self._timings.handshake):
+                return await _Connect(
+                    self._url,
+                    additional_headers=fields,
+                    sock=await connected(*self._address),
+                    compression=None,
+                    proxy=None,
+                    user_agent_header="activator",
+                    open_timeout=None,  # the time-out above counts
+                    close_timeout=self._timings.close,
+                    create_connection=BoundedConnection,
+                    # The link sends pings; the library would wait for each pong.
+                    ping_interval=None,
+                )
+        except InvalidStatus as error:
+            if error.response.status_code != HTTPStatus.UNAUTHORIZED:
+                raise
+            sent = f"the token of {self._token_file}" if self._token_file else "no token"
+            raise PermissionError(f"the peer responded 401 to {sent}") from error
+        except TimeoutError as error:
+            raise TimeoutError("timed out during the dial or the opening handshake") from error
 
     def _dial_failed(self, error: Exception) -> None:
         self.failed_dials += 1
@@ -445,63 +476,6 @@ class Backlog:
 #: pongs. 256 KiB of empty pings, the most that one read returns, blocked the loop for 30 s.
 BURST_BYTES: Final = 16 << 10
 BYTES_PER_SECOND: Final = 4 << 10
-
-
-class LinkDialer:
-    """Dials one address, as often as the caller asks for it.
-
-    Arguments:
-        url: ``ws://host:port``.
-        handshake: seconds from the dial (with name lookup) to the end of the opening handshake.
-        close: seconds for the closing handshake.
-        token_file: has the token for the peer; empty for none. Each dial reads it.
-
-    Raises:
-        ValueError: ``url`` is not a WebSocket URL.
-    """
-
-    def __init__(self, url: str, handshake: float, close: float, token_file: str = "") -> None:
-        self._url = url
-        self._token_file = token_file
-        self._address = _checked(url)
-        self._handshake_seconds = handshake
-        self._close_seconds = close
-
-    async def dial(self) -> ClientConnection:
-        """Return a new connection.
-
-        Raises:
-            TimeoutError: the dial or the handshake took too long.
-            PermissionError: the peer wants another token.
-            Exception: any other cause: the look-up, the network, a peer without WebSocket.
-        """
-        fields = {}
-        if self._token_file:
-            fields["Authorization"] = bearers(self._token_file)[0].decode("latin-1")
-        try:
-            async with asyncio.timeout(self._handshake_seconds):
-                return await self._handshake(await connected(*self._address), fields)
-        except InvalidStatus as error:
-            if error.response.status_code != HTTPStatus.UNAUTHORIZED:
-                raise
-            sent = f"the token of {self._token_file}" if self._token_file else "no token"
-            raise PermissionError(f"the peer responded 401 to {sent}") from error
-        except TimeoutError as error:
-            raise TimeoutError("timed out during the dial or the opening handshake") from error
-
-    async def _handshake(self, sock: socket.socket, fields: dict[str, str]) -> ClientConnection:
-        return await _Connect(
-            self._url,
-            additional_headers=fields,
-            sock=sock,
-            compression=None,
-            proxy=None,
-            user_agent_header="activator",
-            open_timeout=None,  # ``dial`` has the deadline
-            close_timeout=self._close_seconds,
-            create_connection=BoundedConnection,
-            ping_interval=None,  # the link sends pings; the library would wait for each pong
-        )
 
 
 def _checked(url: str) -> tuple[str, int]:

@@ -117,15 +117,12 @@ class StatReporter:
             try:
                 sink(stats)
             except Exception:  # a failing sink must not fail the request that pokes
-                self._log_failure(index, sink)
+                if index not in self._failing:  # log once, not every second
+                    self._failing.add(index)
+                    message = "a sink of load reports failed; it lost this batch"
+                    _log.exception(message, extra={"sink": repr(sink)})
             else:
                 self._failing.discard(index)
-
-    def _log_failure(self, index: int, sink: Sink) -> None:
-        if index not in self._failing:  # log once, not every second
-            self._failing.add(index)
-            message = "a sink of load reports failed; it lost this batch"
-            _log.exception(message, extra={"sink": repr(sink)})
 
 
 #: Seconds for which a lost autoscaler makes the activator not ready. In Knative's Deployment,

@@ -308,15 +308,11 @@ def watch(look: Callable[[], Shown], on: Screen, wait: Callable[[], bool] | None
             failures, since the activator may come back.
     """
     on.show(look())
-    while not (wait or _pause)():
+    while not (wait() if wait else Event().wait(INTERVAL)):
         try:
             on.show(look())
         except (NoResponse, NotKnown, UnexpectedResponse) as error:
             on.miss(str(error).splitlines()[0])
-
-
-def _pause() -> bool:
-    return Event().wait(INTERVAL)
 
 
 def without_ages(value: Any) -> Any:

@@ -81,15 +81,15 @@ def _folder(activator: Json) -> Iterator[str]:
 
 def _autoscaler(activator: Json) -> Iterator[str]:
     for name, who in (("autoscaler", "the autoscaler"), ("scaler", "the scaler of Services")):
-        if (link := activator.node(name)) is not None:
-            yield _link(link, who)
-
-
-def _link(link: Json, who: str) -> str:
-    if link.flag("connected"):
-        return f"{who} is connected"
-    silent = f"; silent for {link.number('ageSeconds'):.1f}s" if "ageSeconds" in link else ""
-    return f"{who} is not connected{silent}{_because(link.text('lastError', default=''))}"
+        link = activator.node(name)
+        if link is not None and link.flag("connected"):
+            yield f"{who} is connected"
+        elif link is not None:
+            silent = (
+                f"; silent for {link.number('ageSeconds'):.1f}s" if "ageSeconds" in link else ""
+            )
+            why = _because(link.text("lastError", default=""))
+            yield f"{who} is not connected{silent}{why}"
 
 
 _PARTS: Final = (readiness, _watches, _folder, _autoscaler)

@@ -269,7 +269,7 @@ class Candidate:
         place = self._place
         for _ in range(2):
             body = self._election.body(place.namespace, place.lease, self._clock(), releases=True)
-            response = await self._write("PUT", self._path(place.lease), body)
+            response = await self._send("PUT", self._path(place.lease), body)
             if response is not None and response.is_ok:
                 logger.info("lease %s: released", place.lease)
                 return
@@ -312,9 +312,9 @@ class Candidate:
         place = self._place
         body = self._election.body(place.namespace, place.lease, self._clock())
         if action is LeaseAction.CREATE:
-            response = await self._write("POST", self._path(), body)
+            response = await self._send("POST", self._path(), body)
         else:
-            response = await self._write("PUT", self._path(place.lease), body)
+            response = await self._send("PUT", self._path(place.lease), body)
         if response is None:
             return
         if response.status == 409 or (response.status == 404 and action is not LeaseAction.CREATE):
@@ -335,12 +335,11 @@ class Candidate:
             self.error = str(error)
             return None
 
-    async def _write(self, method: str, path: str, body: object) -> ApiResponse | None:
-        return await self._send(method, path, json.dumps(body).encode())
-
-    async def _send(self, method: str, path: str, body: bytes = b"") -> ApiResponse | None:
+    async def _send(self, method: str, path: str, body: object = None) -> ApiResponse | None:
+        """Return a response; None if there is none, and then ``error`` has the cause."""
         try:
-            return await self._api.send(method, path, body)
+            content = b"" if body is None else json.dumps(body).encode()
+            return await self._api.send(method, path, content)
         except ApiUnreachable as error:
             self.error = str(error)
             return None

@@ -167,13 +167,11 @@ def _phase(record: Record) -> str:
 _PLACES: Final = {Phase.STARTING.value: 1, Phase.CLOSING.value: 2, Phase.AWAKE.value: 3}
 
 
-def _place(record: Record, load: float) -> int:
-    return 0 if has_problem(record) else _PLACES.get(_phase(record), 4)
-
-
 _KEYS: Final[Mapping[Sort, Callable[[Record, float], Any] | None]] = {
     Sort.NAME: None,
-    Sort.ATTENTION: _place,
+    Sort.ATTENTION: lambda record, load: (
+        0 if has_problem(record) else _PLACES.get(_phase(record), 4)
+    ),
     Sort.REPLICAS: lambda record, load: -(record.facts.replicas or 0),
     Sort.LOAD: lambda record, load: -load,
     Sort.CHANGE: lambda record, load: -record.change.at.timestamp() if record.change else 0.0,

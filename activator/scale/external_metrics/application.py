@@ -96,35 +96,6 @@ def quantity(value: float) -> str:
     return f"{thousandths}m" if rest else str(whole)
 
 
-class _Handlers:
-    def __init__(
-        self, board: Board, is_leader: Callable[[], bool], wall: Callable[[], datetime]
-    ) -> None:
-        self._board = board
-        self._is_leader = is_leader
-        self._wall = wall
-
-    async def values(self, request: Request) -> Response:
-        metric = request.path_params["metric"]
-        if metric != METRIC:
-            return error(
-                *(404, "NotFound"),
-                f"no metric {metric}: the one of this server is {METRIC}",
-            )
-        if not self._is_leader() or not self._board.is_open:
-            return error(503, "ServiceUnavailable", "this scaler is not the leader")
-        try:
-            selector = parse_selector(request.query_params.get("labelSelector", ""))
-        except ValueError as wrong:
-            return error(400, "BadRequest", f"labelSelector: {wrong}")
-        found = (
-            (name, workload)
-            for name, workload in self._board.of_namespace(request.path_params["namespace"])
-            if matches(selector, {SERVICE: name.name})
-        )
-        return _json(value_list(found, self._wall()))
-
-
 def create_app(
     board: Board,
     is_leader: Callable[[], bool],
@@ -137,21 +108,36 @@ def create_app(
         is_leader: returns whether this process decides.
         wall: the time of day.
     """
-    handlers = _Handlers(board, is_leader, wall)
-    routes = [Route(path, _constant(content)) for path, content in DISCOVERY.items()]
-    routes += [Route(path, _ok) for path in ("/healthz", "/livez", "/readyz")]
-    values = f"/apis/{GROUP_VERSION}/namespaces/{{namespace}}/{{metric}}"
-    routes.append(Route(values, handlers.values))
+
+    async def values(request: Request) -> Response:
+        metric = request.path_params["metric"]
+        if metric != METRIC:
+            return error(404, "NotFound", f"no metric {metric}: the one of this server is {METRIC}")
+        if not is_leader() or not board.is_open:
+            return error(503, "ServiceUnavailable", "this scaler is not the leader")
+        try:
+            selector = parse_selector(request.query_params.get("labelSelector", ""))
+        except ValueError as wrong:
+            return error(400, "BadRequest", f"labelSelector: {wrong}")
+        found = (
+            (name, published)
+            for name, published in board.of_namespace(request.path_params["namespace"])
+            if matches(selector, {SERVICE: name.name})
+        )
+        return _json(value_list(found, wall()))
+
+    routes = [Route(path, _constant(_json(content))) for path, content in DISCOVERY.items()]
+    routes += [
+        Route(path, _constant(PlainTextResponse("ok")))
+        for path in ("/healthz", "/livez", "/readyz")
+    ]
+    path = f"/apis/{GROUP_VERSION}/namespaces/{{namespace}}/{{metric}}"
+    routes.append(Route(path, values))
     return Starlette(routes=routes, exception_handlers={HTTPException: _on_error})
 
 
-def _constant(content: Object) -> Callable[[Request], Response]:
-    response = _json(content)
+def _constant(response: Response) -> Callable[[Request], Response]:
     return lambda request: response
-
-
-def _ok(request: Request) -> Response:
-    return PlainTextResponse("ok")
 
 
 def _on_error(request: Request, raised: Exception) -> Response:

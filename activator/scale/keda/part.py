@@ -13,7 +13,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final, final
+from typing import Final
 
 from activator.scale.board import Board
 from activator.scale.http_server import AddressError, address, listen
@@ -56,7 +56,7 @@ def make(context: Context) -> Part:
                 restarts.append(listener.restart)
                 logger.info("KEDA has connected: serving it on %s", named)
 
-            waiting = context.start(LazyListener(sock, start).run())
+            waiting = context.start(serve_later(sock, start))
             try:
                 yield {"grpc": named}
             finally:
@@ -75,54 +75,47 @@ RETRY: Final = 1.0
 _Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-@final
-class LazyListener:
-    """Listens until the first connection, then starts the server.
+async def serve_later(sock: socket.socket, start: Callable[[str, int], Awaitable[object]]) -> None:
+    """Wait for the first connection, then start the server and join them until the connection ends.
 
     Arguments:
-        sock: a listening socket; this object closes it.
+        sock: a listening socket, which is closed before the server starts.
         start: starts the server at a host and a port; if it cannot, it raises AddressError,
             TlsFileError or OSError.
     """
-
-    def __init__(self, sock: socket.socket, start: Callable[[str, int], Awaitable[object]]) -> None:
-        sock.setblocking(False)
-        self._sock = sock
-        self._start = start
-
-    async def run(self) -> None:
-        """Wait for the first connection, and serve it until it ends or this task is cancelled."""
+    sock.setblocking(False)
+    try:
+        first, _ = await asyncio.get_running_loop().sock_accept(sock)
+    finally:
+        host, port = sock.getsockname()[:2]
+        # The server binds the same address.
+        sock.close()
+    client = await asyncio.open_connection(sock=first)
+    try:
+        await _started(host, port, start)
+        server = await asyncio.open_connection(_LOCAL.get(host, host), port)
         try:
-            first, _ = await asyncio.get_running_loop().sock_accept(self._sock)
+            await _join(client, server)
         finally:
-            host, port = self._sock.getsockname()[:2]
-            # The server binds the same address.
-            self._sock.close()
-        client = await asyncio.open_connection(sock=first)
-        try:
-            await self._begin(host, port)
-            server = await asyncio.open_connection(_LOCAL.get(host, host), port)
-            try:
-                await _join(client, server)
-            finally:
-                await _close(server[1])
-        except OSError as error:
-            logger.debug("the first connection ended: %s", error)
-        finally:
-            await _close(client[1])
+            await _close(server[1])
+    except OSError as error:
+        logger.debug("the first connection ended: %s", error)
+    finally:
+        await _close(client[1])
 
-    async def _begin(self, host: str, port: int) -> None:
-        """Start the server. Try again until it starts: nothing else listens at the address."""
-        before = ""
-        while True:
-            try:
-                await self._start(host, port)
-                return
-            except (AddressError, TlsFileError, OSError) as error:
-                if str(error) != before:
-                    before = str(error)
-                    logger.warning("cannot serve KEDA: %s; trying again every %g s", error, RETRY)
-            await asyncio.sleep(RETRY)
+
+async def _started(host: str, port: int, start: Callable[[str, int], Awaitable[object]]) -> None:
+    """Start the server. Try again until it starts: nothing else listens at the address."""
+    before = ""
+    while True:
+        try:
+            await start(host, port)
+            return
+        except (AddressError, TlsFileError, OSError) as error:
+            if str(error) != before:
+                before = str(error)
+                logger.warning("cannot serve KEDA: %s; trying again every %g s", error, RETRY)
+        await asyncio.sleep(RETRY)
 
 
 async def _join(one: _Stream, other: _Stream) -> None:

@@ -124,7 +124,7 @@ async def test_time_without_the_autoscaler_counts_from_the_last_connection_that_
         assert link.lost_for() == 0.0
         link._down()
 
-    monkeypatch.setattr(link, "_dial_once", dial_once)
+    monkeypatch.setattr(link, "dial", dial_once)
     monkeypatch.setattr(link, "_serve", serve)
     monkeypatch.setattr("activator.autoscaler.link.random.random", lambda: 0.0)
     run = asyncio.ensure_future(link.run())

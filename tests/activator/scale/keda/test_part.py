@@ -14,7 +14,7 @@ import pytest
 from activator.scale.http_server import AddressError, listen
 from activator.scale.keda import externalscaler_pb2 as wire
 from activator.scale.keda import part as keda_part
-from activator.scale.keda.part import LazyListener
+from activator.scale.keda.part import serve_later
 from tests.activator.scale.world import Running, cluster, scaler
 from tests.conftest import both_loops, on_uvloop
 
@@ -93,7 +93,7 @@ class Shouting:
 async def listening(shouting: Shouting) -> AsyncIterator[tuple[int, asyncio.Task[None]]]:
     sock = listen("127.0.0.1", 0, "--grpc-port")
     port = sock.getsockname()[1]
-    task = asyncio.ensure_future(LazyListener(sock, shouting.start).run())
+    task = asyncio.ensure_future(serve_later(sock, shouting.start))
     try:
         yield port, task
     finally:
