@@ -22,15 +22,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from activator import __version__
-from activator.admin import assets, event_feed
-from activator.admin.api import (
-    autoscaler_view,
-    detail_view,
-    manifests_view,
-    revision_view,
-    warnings_view,
-    watches_view,
-)
+from activator.admin import api, assets, event_feed
 from activator.admin.event_feed import EventFeed
 from activator.admin.history import STEP, STEPS
 from activator.admin.http_application import (
@@ -133,7 +125,9 @@ class _Handlers:
         source = self._runtime.source_status()
         route = driver.entries.route_of(throttler.revision.id)
         now, entry = driver.clock(), driver.entries.known(throttler.revision.id)
-        view = detail_view(throttler, driver.cold_starts, now, lost, failures, source, route, entry)
+        view = api.detail_view(
+            throttler, driver.cold_starts, now, lost, failures, source, route, entry
+        )
         return Response(encode(view), media_type=JSON_TYPE)
 
     async def history(self, request: Request) -> Response:
@@ -199,7 +193,7 @@ class _Handlers:
             name = throttler.revision.id
             failures, lost = driver.entries.failures_of(name), driver.autoscaler_lost(name.kind)
             failed = driver.cold_starts.failed(throttler)
-            yield revision_view(throttler, driver.clock(), lost, failures, failed)
+            yield api.revision_view(throttler, driver.clock(), lost, failures, failed)
 
     def _activator(self) -> ActivatorView:
         runtime = self._runtime
@@ -212,12 +206,12 @@ class _Handlers:
             "ready": not reason,
             "notReadyReason": reason or None,
             "manifestErrors": dict(source.errors) if source is not None else {},
-            "objectWarnings": warnings_view(source),
+            "objectWarnings": api.warnings_view(source),
             "certificateWarnings": list(runtime.certificate_warnings()),
-            "watches": watches_view(source),
-            "manifests": manifests_view(source),
-            "autoscaler": autoscaler_view(runtime.links.autoscaler),
-            "scaler": autoscaler_view(runtime.links.scaler),
+            "watches": api.watches_view(source),
+            "manifests": api.manifests_view(source),
+            "autoscaler": api.autoscaler_view(runtime.links.autoscaler),
+            "scaler": api.autoscaler_view(runtime.links.scaler),
             "scalerPage": self._scaler_page or None,
             "admission": self._admission or None,
         }

@@ -76,7 +76,7 @@ class Series:
         return bool(self._rings) and self.last >= window.first
 
     def view(self, window: Window) -> PastView:
-        """Return the JSON values, see views/history.py."""
+        """Return the JSON values, see PastView."""
         outcomes = {name: self._values(name, window) for name in OUTCOMES if name in self._rings}
         return {
             "queued": self._values("queued", window),

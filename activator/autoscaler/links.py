@@ -31,16 +31,6 @@ Sink = Callable[[list[Stat]], None]
 _log = logging.getLogger(__name__)
 
 
-def of_kind(kind: RevisionKind, sink: Sink) -> Sink:
-    """Return a sink that passes on the stats of one kind, and no empty batch."""
-
-    def passing(stats: list[Stat]) -> None:
-        if wanted := [stat for stat in stats if stat.revision_id.kind is kind]:
-            sink(wanted)
-
-    return passing
-
-
 class StatReporter:
     """Counts requests by revision, and passes the counts to every sink.
 
@@ -189,7 +179,7 @@ class Links:
             if (link := self.of(kind)) is not None:
                 from activator.autoscaler.wire import frame_sink
 
-                yield of_kind(kind, frame_sink(link.send, pod_name, on_sent_of))
+                yield frame_sink(link.send, pod_name, on_sent_of, kind)
 
 
 def _link(url: str, peer: str, token_file: str = "") -> AutoscalerLink | None:

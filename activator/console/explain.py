@@ -17,18 +17,8 @@ from activator.console import explain_parts, status
 from activator.console.client import Json
 from activator.console.scaler import FIRST_START, NOT_SCALED, ScalerFacts
 from activator.console.screen import Fact, Page
-from throttler.reason import (
-    AT_ZERO,
-    DELETED,
-    DELETED_SERVICE,
-    HARMLESS,
-    LISTS_PODS,
-    NO_SERVER,
-    OF_STARTS,
-    STARTING,
-    TABLE,
-    Reason,
-)
+from throttler import reason as reasons
+from throttler.reason import TABLE, Reason
 
 _PLACEHOLDER: Final = re.compile(r"\{(namespace|name|pods|folder)\}")
 _ROWS: Final = {row.reason.value: row for row in TABLE}
@@ -104,7 +94,7 @@ def page(one: Json, activator: Json | None = None, scaled: ScalerFacts = NOT_SCA
     wrong = _wrong(one, activator)
     own = next((each.text("reason") for each in wrong if "reason" in each), "")
     cause = (own or scaled.cause) if waits else ""
-    starts = scaled.starts and one.text("nextReason", "") in OF_STARTS and not _failed(one)
+    starts = scaled.starts and one.text("nextReason", "") in reasons.OF_STARTS and not _failed(one)
     facts = tuple(_facts(one, _folder(activator), cause, wrong, starts))
     comes_first = (cause and not own) or _NO_SCALER in (
         one.text("reason", ""),
@@ -118,11 +108,12 @@ def page(one: Json, activator: Json | None = None, scaled: ScalerFacts = NOT_SCA
 def _wrong(one: Json, activator: Json | None) -> list[Json]:
     """Return the warnings about objects that may leave a revision without pods."""
     scales = not _folder(activator) or (activator and activator.node("scaler") is not None)
-    harmless = HARMLESS if scales else (*HARMLESS, *_OF_SCALING)
+    harmless = reasons.HARMLESS if scales else (*reasons.HARMLESS, *_OF_SCALING)
     return [
         each
         for each in one.nodes("objectWarnings", required=False)
-        if each.text("kind") in LISTS_PODS or each.text("reason", default="") not in harmless
+        if each.text("kind") in reasons.LISTS_PODS
+        or each.text("reason", default="") not in harmless
     ]
 
 
@@ -153,7 +144,9 @@ def _starting(one: Json, reason: str, *, late: bool = True) -> str:
         late: whether to describe a start that takes longer than usual, too. After a failed start
             each one is late while no usual time is known.
     """
-    forecast = one.node("forecast") if reason in OF_STARTS and not status.deleted(one) else None
+    forecast = (
+        one.node("forecast") if reason in reasons.OF_STARTS and not status.deleted(one) else None
+    )
     if forecast is None or "startingSeconds" not in forecast:
         return ""
     took, usual = forecast.number("startingSeconds"), forecast.number("startSeconds", default=0.0)
@@ -215,7 +208,7 @@ def _reasons(one: Json, folder: str, cause: str, wrong: list[Json], starts: bool
     pods = route.text("podsService", default="") if route is not None else ""
     todo = what_to_do(reason, *names, folder, pods=pods, is_service=is_service)
     if status.deleted(one):
-        todo = [DELETED_SERVICE if is_service else DELETED]
+        todo = [reasons.DELETED_SERVICE if is_service else reasons.DELETED]
     elif reason == Reason.NO_ENDPOINTS.value and wrong:
         correct = f"In the folder {folder}, correct" if folder else "Correct"
         todo = _first([f"{correct} {warning(each)}" for each in wrong])
@@ -224,10 +217,12 @@ def _reasons(one: Json, folder: str, cause: str, wrong: list[Json], starts: bool
             "Correct that first. The Events of the Service, or the scaler's page, have the remedy."
         ]
     elif starts or (_starting(one, reason, late=False) and not _failed(one)):
-        todo = [STARTING]
+        todo = [reasons.STARTING]
     elif field == "nextReason" and reason == Reason.NO_ENDPOINTS.value and not folder:
         server = one.node("authorization")
-        at_zero = NO_SERVER if server is not None and not server.text("url") else AT_ZERO
+        at_zero = (
+            reasons.NO_SERVER if server is not None and not server.text("url") else reasons.AT_ZERO
+        )
         todo = todo if _failed(one) else [at_zero]
     if todo:
         yield Fact("What to do", tuple(todo))
