@@ -31,7 +31,7 @@ from activator.knative.configmaps.observability import ObservabilityConfig
 from activator.knative.configmaps.process_log import LogChanges
 from activator.knative.system_objects import SystemObjects
 from activator.knative.words import CERTIFICATE_SECRET
-from activator.plain.hosts import Hosts
+from activator.plain.hosts import HostClaims
 from activator.probing.prober import PodProber
 from activator.process.outputs import Outputs
 from activator.process.tasks import Tasks
@@ -150,7 +150,7 @@ class Runtime:
             self._clock,
             cluster_domain=settings.cluster_domain,
             remove_load=self._reporter.remove,
-            hosts=Hosts() if "services" in settings.dialect else None,
+            hosts=HostClaims() if "services" in settings.dialect else None,
             knative="knative" in settings.dialect,
         )
 

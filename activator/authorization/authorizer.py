@@ -14,7 +14,12 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from activator.authorization.server import LONGEST, Connection, Origin, Server
+from activator.authorization.server import (
+    LONGEST,
+    AuthorizationConnection,
+    AuthorizationServer,
+    Origin,
+)
 from activator.process.logs import Repeats
 from activator.process.tasks import Tasks
 from activator.proxy.exchange.authorizing import TOO_LATE, Authorized
@@ -34,7 +39,7 @@ MOST_VERDICT_BYTES: Final = 4 << 10
 _KEPT: Final = (401, 403)
 
 
-class Key(NamedTuple):
+class VerdictKey(NamedTuple):
     """The requests that share a decision.
 
     Attributes:
@@ -50,7 +55,7 @@ class Key(NamedTuple):
 
 def key_of(
     revision: RevisionID, policy: Authorization, fields: Iterable[tuple[bytes, bytes]]
-) -> Key:
+) -> VerdictKey:
     """Return the key of a request.
 
     Arguments:
@@ -64,16 +69,16 @@ def key_of(
         if not names or folded(name) in names:
             name = name.lower()
             digest.update(b"%d:%b%d:%b" % (len(name), name, len(value), value))
-    return Key(revision, policy, digest.digest())
+    return VerdictKey(revision, policy, digest.digest())
 
 
 class Verdicts:
     """The decisions of all authorization servers; at the limit, a new one replaces the oldest."""
 
     def __init__(self) -> None:
-        self._verdicts: dict[Key, tuple[float, Verdict]] = {}
+        self._verdicts: dict[VerdictKey, tuple[float, Verdict]] = {}
 
-    def put(self, key: Key, verdict: Verdict, now: float) -> None:
+    def put(self, key: VerdictKey, verdict: Verdict, now: float) -> None:
         """Remember a decision, unless it is for one request only; ``now`` in seconds.
 
         A cookie is for one client, also if others are equal in the fields that count.
@@ -87,7 +92,7 @@ class Verdicts:
             del self._verdicts[next(iter(self._verdicts))]
         self._verdicts[key] = (now, verdict)
 
-    def get(self, key: Key, now: float) -> Verdict | None:
+    def get(self, key: VerdictKey, now: float) -> Verdict | None:
         """Return a decision that still counts; None without one.
 
         Arguments:
@@ -138,13 +143,13 @@ class Check:
     """
 
     owner: Authorized | None
-    server: Server
-    key: Key | None
+    server: AuthorizationServer
+    key: VerdictKey | None
     names: tuple[bytes, ...]
     request: bytes
     size: int
     timer: asyncio.TimerHandle = field(init=False)
-    connection: Connection | None = None
+    connection: AuthorizationConnection | None = None
 
 
 class Authorizer:
@@ -168,7 +173,7 @@ class Authorizer:
         self._repeats = Repeats()
         self._trusted: asyncio.Future[ssl.SSLContext] | None = None
         self.connections = 0
-        self.servers: dict[Origin, Server] = {}
+        self.servers: dict[Origin, AuthorizationServer] = {}
         self.tasks = Tasks()
         self.counts: Counter[str] = Counter(dict.fromkeys(RESULTS, 0))
 
@@ -191,7 +196,7 @@ class Authorizer:
         if verdict is not None:
             return verdict
         origin, start = _parts(policy.url)
-        server = self.servers.get(origin) or Server(self, origin)
+        server = self.servers.get(origin) or AuthorizationServer(self, origin)
         size = max(size, LEAST_BYTES)
         if size > MOST_BYTES - self._bytes - server.bytes:
             return _FULL
@@ -258,7 +263,7 @@ class Authorizer:
 
     # -- own ---------------------------------------------------------------------------------------
 
-    def _known(self, key: Key | None) -> Verdict | None:
+    def _known(self, key: VerdictKey | None) -> Verdict | None:
         verdict = None if key is None else self._verdicts.get(key, self._clock())
         if verdict is not None:
             self.counts["cached"] += 1

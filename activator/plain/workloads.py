@@ -125,7 +125,7 @@ _MAX_REPLICAS: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
+class PodContainer:
     """One container of a workload's pods.
 
     Attributes:
@@ -155,9 +155,9 @@ class Workload:
     uid: str
     replicas: int
     labels: Mapping[str, str]
-    containers: tuple[Container, ...]
+    containers: tuple[PodContainer, ...]
 
-    def owner_of(self, port: str | int) -> Container | None:
+    def owner_of(self, port: str | int) -> PodContainer | None:
         """Return the container behind a port of the pods.
 
         Arguments:
@@ -196,19 +196,19 @@ def parse(obj: object, kind: str) -> Workload:
     )
 
 
-def _containers(spec: Field) -> Iterable[Container]:
+def _containers(spec: Field) -> Iterable[PodContainer]:
     yield from map(_container, spec["containers"].items())
     for each in spec["initContainers"].items():
         if each["restartPolicy"].text() == "Always":  # a sidecar since Kubernetes 1.28
             yield _container(each)
 
 
-def _container(container: Field) -> Container:
+def _container(container: Field) -> PodContainer:
     ports = {}
     for port in container["ports"].items():
         number = port["containerPort"].whole(minimum=1, maximum=_MAX_PORT, default=0)
         ports[port["name"].text() or str(number)] = number
-    return Container(
+    return PodContainer(
         container["name"].text(),
         ports,
         container_probe(container["readinessProbe"]),

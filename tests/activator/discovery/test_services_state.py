@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
+from activator.discovery.dialect import Scope
+from activator.discovery.service_kinds import SERVICES, ServicesState
+from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey, identify
-from activator.plain import allotments, service, slices, workloads
-from activator.plain.allotments import NO_LISTENERS, OwnListener, OwnListeners
-from activator.plain.state import Services
+from activator.plain import slices, workloads
+from activator.plain.allotments import NO_LISTENERS, OwnListener, OwnListeners, PortClaims
+from activator.plain.hosts import HostClaims
+from activator.plain.matches import Matches
 from tests.activator.plain.objects import (
     container,
     deployment,
@@ -48,13 +52,8 @@ class World:
         self.routes: dict[RevisionID, Route] = {}
         self.activators: dict[RevisionID, Mapping[AppProtocol, frozenset[str]]] = {}
         self.calls: list[str] = []
-        self.services = Services(
-            self,
-            ipv6=False,
-            cluster_domain="cluster.local",
-            own=own,
-            activators=("system", "activator-service"),
-        )
+        scope = Scope(own=own, activators=("system", "activator-service"))
+        self.services = ServicesState(self, SystemObjects({}, {}, lambda pems: None), scope)
         self._objects: dict[ObjectKey, Any] = {}
 
     def set_revision(self, revision: Revision) -> None:
@@ -81,6 +80,9 @@ class World:
         self.calls.append(f"set_route {revision_id}")
         self.routes[revision_id] = route
 
+    def set_service(self, revision_id: RevisionID, addresses: Mapping[AppProtocol, str]) -> None:
+        raise AssertionError("Knative's dialect alone has private Services")
+
     def put(self, *objects: Any) -> None:
         for obj in objects:
             self._put(obj["kind"], obj, obj)
@@ -90,16 +92,10 @@ class World:
             self._put(obj["kind"], obj, None)
 
     def _put(self, kind: str, named: Any, obj: Any) -> None:
-        key = identify(named, kind)
-        if kind == "Service":
-            read = (service.parse(obj), service.parse_pods_service(obj)) if obj else (None, None)
-            self.services.put_service(key, *read)
-        elif kind == "EndpointSlice":
-            new = obj and (allotments.parse(obj) or slices.parse(obj))
-            old, self._objects[key] = self._objects.get(key), new
-            self.services.put_slice(key, old, new)
-        else:
-            self.services.put_workload(key, obj and workloads.parse(obj, kind))
+        key, row = identify(named, kind), SERVICES.kinds[kind]
+        new = obj and row.parse(key, obj, Scope())
+        old, self._objects[key] = self._objects.get(key), new
+        row.put(self.services, key, old, new)
         while self.services.publish_next():
             pass
 
@@ -152,8 +148,13 @@ def test_nothing_is_kept_of_a_service_whose_objects_are_all_gone(world: World) -
     world.delete(*objects, deployment())
     kept = {name: value for name, value in vars(world.services).items() if value == {}}
     assert set(kept) == {"_known", "_changed"}
-    for index in (world.services._hosts, world.services._ports, world.services._matches):
-        assert not any(vars(index).values())
+    indexes = [
+        each
+        for each in vars(world.services).values()
+        if isinstance(each, HostClaims | PortClaims | Matches)
+    ]
+    assert len(indexes) == 3
+    assert not any(any(vars(index).values()) for index in indexes)
 
 
 def test_a_new_uid_is_another_service(world: World) -> None:
@@ -350,7 +351,7 @@ def test_workloads_that_cannot_be_read_are_not_missing(
     """No role allows to read them: requests are served, and a TCP connect is the probe."""
     world.put(service_object(), slice_of(endpoint()))
     assert world.reasons() == ["no-scalable-target"]
-    world.services.settled(reads_workloads=False)
+    world.services.settled(workloads.KINDS)
     assert (world.reasons(), caplog.messages) == ([], [])
     world.put(named(service_object(), "other"))
     assert world.reasons(OTHER) == []
@@ -361,7 +362,7 @@ def test_workloads_that_cannot_be_read_are_not_missing(
 def test_the_log_has_some_of_many_problems(world: World, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(150):
         world.put(named(service_object(), f"s{number}"))
-    world.services.settled()
+    world.services.settled(())
     assert len(caplog.messages) == 101
     assert caplog.messages[-1] == "more Services have problems: the admin API lists them"
 
@@ -373,8 +374,8 @@ def test_problems_are_logged_once_all_objects_have_been_read(
     world.put(service_object(), named(service_object(), "other"), deployment())
     world.delete(deployment())
     assert caplog.messages == []
-    world.services.settled()
-    world.services.settled()
+    world.services.settled(())
+    world.services.settled(())
     assert [text.split(": ")[:2] for text in caplog.messages] == [
         ["Service shop/hello", "no-scalable-target"],
         ["Service shop/other", "no-scalable-target"],
@@ -466,18 +467,18 @@ def test_clients_of_an_activator_reconnect_when_a_front_lists_the_pods(
 # -- cost of an event -----------------------------------------------------------------------------
 
 
-class Counted(tuple[slices.Endpoint, ...]):
+class Counted(tuple[slices.ListedPod, ...]):
     """The pods of a slice, with a count of the passes over them."""
 
     passes = 0
 
-    def __iter__(self) -> Iterator[slices.Endpoint]:
+    def __iter__(self) -> Iterator[slices.ListedPod]:
         self.passes += 1
         return super().__iter__()
 
 
 def test_only_a_changed_slice_visits_the_pods_of_a_service(world: World) -> None:
-    listed = (slices.Endpoint(f"10.0.0.{n}", f"u{n}", slices.Condition.READY) for n in range(200))
+    listed = (slices.ListedPod(f"10.0.0.{n}", f"u{n}", slices.Condition.READY) for n in range(200))
     pods = Counted(listed)
     key = ObjectKey("EndpointSlice", "shop", "hello-1")
     world.services.put_slice(key, None, slices.Slice("hello", False, {"": 8080}, pods))

@@ -1,27 +1,36 @@
-"""Joins each Service with its slices and its workload, and passes changed values to a sink.
+"""The kinds of the services dialect: annotated Services, their slices and their workloads.
 
-An event costs as much as the Services that it concerns. Must not know the form of objects, nor
-which of them are in force: the inventory knows that.
+Joins each Service with its slices and its workload, and passes changed values to a sink. An event
+costs as much as the Services that it concerns. A further kind needs a further row of ``SERVICES``.
+Must not know where objects come from, nor which of them are in force.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final, NamedTuple
 
-from activator.objects.fields import ObjectKey
-from activator.plain import problems
-from activator.plain.allotments import NO_LISTENERS, Allotment, OwnListeners, PortClaims
-from activator.plain.hosts import Claim, Hosts, names_of_others
+from activator.discovery.dialect import Dialect, DialectState, ObjectKind, Scope
+from activator.discovery.endpoints import AddressFamily
+from activator.discovery.source import Sink
+from activator.knative.system_objects import SystemObjects
+from activator.knative.words import SERVICE_TYPE_LABEL
+from activator.objects import policies
+from activator.objects.fields import ManifestError, ObjectKey, root
+from activator.plain import allotments, problems, service, slices, workloads
+from activator.plain.allotments import Allotment, PortClaims
+from activator.plain.annotations import ENABLED, KNOWN
+from activator.plain.hosts import HostClaim, HostClaims, names_of_others
 from activator.plain.matches import Matches, known_target
-from activator.plain.problems import Problem
+from activator.plain.problems import ServiceProblem
 from activator.plain.revisions import endpoints_of, revision_id, revision_of, route_of
-from activator.plain.service import Fronts, PlainService, Port, Selecting
+from activator.plain.service import BufferedPort, Fronts, PlainService, Selecting
 from activator.plain.slices import Condition, Slice, join
 from activator.plain.workloads import Workload
+from activator.records.source_status import ObjectWarning
 from throttler.model import (
     AppProtocol,
     ListedEndpoints,
@@ -36,32 +45,6 @@ logger = logging.getLogger(__name__)
 _NO_ROUTE: Final = Route()
 #: Most problems that the log has at once.
 _MOST_LOGGED: Final = 100
-
-
-class ServiceSink(Protocol):
-    """Takes Services and their pods. activator.discovery.source has the same for revisions."""
-
-    def set_revision(self, revision: Revision) -> None:
-        """Add or replace a revision; another uid means another revision."""
-
-    def delete_revision(self, revision_id: RevisionID) -> None:
-        """Remove a deleted revision."""
-
-    def set_endpoints(
-        self, revision_id: RevisionID, endpoints: Mapping[AppProtocol, ListedEndpoints]
-    ) -> None:
-        """Replace all pods of a revision, by protocol."""
-
-    def set_activators(
-        self, revision_id: RevisionID, addresses: Mapping[AppProtocol, frozenset[str]]
-    ) -> None:
-        """Replace the IPs of the activators that share the pods of a revision, by protocol."""
-
-    def set_route(self, revision_id: RevisionID, route: Route) -> None:
-        """Replace the hosts and the port of a Service; ``Route()`` if it has none.
-
-        May come before the Service. The caller also resets it when the Service is deleted.
-        """
 
 
 @dataclass(slots=True)
@@ -82,71 +65,72 @@ class _Known:
     pods: RevisionID | None = None
     slices: dict[ObjectKey, Slice] = field(default_factory=dict)
     allotments: dict[ObjectKey, Allotment] = field(default_factory=dict)
-    port: Port | None = None
-    joined: tuple[Port, RevisionID | None] | None = None
+    port: BufferedPort | None = None
+    joined: tuple[BufferedPort, RevisionID | None] | None = None
     revision: Revision | None = None
     endpoints: Mapping[AppProtocol, ListedEndpoints] | None = None
     activators: frozenset[str] = frozenset()
     route: Route = _NO_ROUTE
     own: Mapping[str, str] = field(default_factory=dict)
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ServiceProblem, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         return self.service is None and not self.slices and not self.allotments
 
 
-class Services:
+class _Read(NamedTuple):
+    """A Service that opts in, or None; and its selector and ports, for Services of route ``front``.
+
+    It is true if the Service opts in: only that is a state that an error keeps.
+    """
+
+    service: PlainService | None
+    selecting: Selecting | None
+
+    def __bool__(self) -> bool:
+        return self.service is not None
+
+
+_GONE: Final = _Read(None, None)
+
+
+class ServicesState(DialectState):
     """All annotated Services.
 
     Arguments:
         sink: takes changed values.
-        ipv6: which addresses to use where pods have both families.
-        cluster_domain: the suffix of a Service's name in the cluster.
-        own: the ports on which this process listens.
-        activators: namespace and name of the Service of the activators; None without a cluster.
+        scope: the family of addresses, the domain of the cluster, the ports on which this process
+            listens, and the Service of the activators.
     """
 
-    def __init__(
-        self,
-        sink: ServiceSink,
-        *,
-        ipv6: bool,
-        cluster_domain: str,
-        own: OwnListeners = NO_LISTENERS,
-        activators: tuple[str, str] | None = None,
-    ) -> None:
+    def __init__(self, sink: Sink, system: SystemObjects, scope: Scope) -> None:
         self._sink = sink
-        self._ipv6 = ipv6
-        self._cluster_domain = cluster_domain
-        self._own = own
-        self._peers = RevisionID(*activators, RevisionKind.SERVICE) if activators else None
+        self._ipv6 = scope.family is AddressFamily.IPV6
+        self._cluster_domain = scope.cluster_domain
+        self._own = scope.own
+        peers = scope.activators
+        self._peers = RevisionID(*peers, RevisionKind.SERVICE) if peers else None
         self._activators: frozenset[str] = frozenset()
         self._known: dict[RevisionID, _Known] = {}
         self._fronts = Fronts()
         # A dict, not a set: it keeps the order of the changes.
         self._changed: dict[RevisionID, None] = {}
         self._matches: Matches[RevisionID] = Matches()
-        self._hosts: Hosts[RevisionID] = Hosts()
+        self._hosts: HostClaims[RevisionID] = HostClaims()
         self._ports: PortClaims[RevisionID] = PortClaims()
         self._is_settled = False
         self._reads_workloads = True
 
     # -- objects ------------------------------------------------------------------------------
 
-    def put_service(
-        self, key: ObjectKey, service: PlainService | None, selecting: Selecting | None = None
-    ) -> None:
-        """Replace a Service.
-
-        Arguments:
-            service: None if it is deleted, or does not opt in any more.
-            selecting: what it selects; None if it is deleted.
-        """
+    def put_service(self, key: ObjectKey, old: _Read | None, new: _Read | None) -> None:
+        """Replace a Service; None if it is deleted."""
+        found, selecting = new if new is not None else (None, None)
         known = self._known.setdefault(revision_id(key), _Known())
-        self._fronts.move(key, known.service, service)
-        known.service = service
-        known.pods = None if service is None else revision_id(service.pods)
+        self._fronts.move(key, known.service, found)
+        known.service = found
+        known.pods = None if found is None else revision_id(found.pods)
         for each in (key, *self._fronts.select(key, selecting)):
             self._follow(each)
 
@@ -196,9 +180,9 @@ class Services:
         if finds_activators:
             self._find_activators()
 
-    def put_workload(self, key: ObjectKey, workload: Workload | None) -> None:
+    def put_workload(self, key: ObjectKey, old: Workload | None, new: Workload | None) -> None:
         """Replace a Deployment or a StatefulSet; None if it is deleted."""
-        self._changed.update(dict.fromkeys(self._matches.put(key, workload)))
+        self._changed.update(dict.fromkeys(self._matches.put(key, new)))
 
     # -- values -------------------------------------------------------------------------------
 
@@ -258,7 +242,7 @@ class Services:
         known.joined = known.port, known.pods
 
     def _own_addresses(
-        self, slices: Iterable[Slice], port: Port, pods: Iterable[str]
+        self, slices: Iterable[Slice], port: BufferedPort, pods: Iterable[str]
     ) -> Mapping[str, str]:
         """Return the addresses that lead back to this process, with the setting of each port."""
         numbers = {each.ports.get(port.name, 0) for each in slices}
@@ -278,7 +262,7 @@ class Services:
             self._activators = ready
             self._changed.update(dict.fromkeys(self._known))
 
-    def _set_activators(self, id_: RevisionID, known: _Known, port: Port) -> None:
+    def _set_activators(self, id_: RevisionID, known: _Known, port: BufferedPort) -> None:
         """Pass on the activators: each has its share of the pods."""
         if known.activators != self._activators:
             self._sink.set_activators(id_, {port.protocol: self._activators})
@@ -309,9 +293,9 @@ class Services:
             return
         hosts, name = self._hosts, str(id_)
         winners = {host: hosts.winner(host) for host in (*before.hosts, *route.hosts)}
-        hosts.remove(Claim(before.created, name))
+        hosts.remove(HostClaim(before.created, name))
         if route.hosts:
-            hosts.put(Claim(route.created, name), route.hosts, id_)
+            hosts.put(HostClaim(route.created, name), route.hosts, id_)
         for host, winner in winners.items():
             if hosts.winner(host) != winner:
                 self._mark(id_, hosts.claimants(host))
@@ -322,17 +306,17 @@ class Services:
 
     # -- problems -----------------------------------------------------------------------------
 
-    def settled(self, *, reads_workloads: bool = True) -> None:
-        """Record that all objects have been read once, and log the problems that are left.
+    def settled(self, unread: Collection[str]) -> None:
+        """Log the problems that are left: from now on a missing object is missing.
 
         Arguments:
-            reads_workloads: whether workloads can be read. If not, none of them is missing.
+            unread: the kinds that cannot be read. Without workloads, none of them is missing.
         """
         if self._is_settled:
             return
         self._is_settled = True
-        self._reads_workloads = reads_workloads
-        if not reads_workloads:
+        self._reads_workloads = set(workloads.KINDS).isdisjoint(unread)
+        if not self._reads_workloads:
             self._changed.update(dict.fromkeys(self._known))
             while self.publish_next():
                 pass
@@ -343,11 +327,17 @@ class Services:
         if len(found) > _MOST_LOGGED:
             logger.warning("more Services have problems: the admin API lists them")
 
-    def problems(self) -> Iterator[tuple[RevisionID, Problem]]:
+    def problems(self) -> Iterator[tuple[RevisionID, ServiceProblem]]:
         """Yield the problems of all Services."""
         for id_, known in self._known.items():
             for problem in known.problems:
                 yield id_, problem
+
+    def warnings(self) -> Iterable[ObjectWarning]:
+        for id_, problem in self.problems():
+            yield ObjectWarning(
+                "Service", *id_[:2], id_.name, problem.text, problem.reason.value, id_.kind
+            )
 
     def _problems(
         self,
@@ -355,12 +345,12 @@ class Services:
         known: _Known,
         service: PlainService,
         workloads: list[Workload],
-    ) -> Iterator[Problem]:
+    ) -> Iterator[ServiceProblem]:
         assert service.port is not None
         yield from problems.of_service(service)
         if workloads or self._reads_workloads:
             yield from problems.of_target(service, workloads)
-        conflicts = self._hosts.conflicts(Claim(service.created, str(id_)))
+        conflicts = self._hosts.conflicts(HostClaim(service.created, str(id_)))
         others = names_of_others(service.asks.hosts, str(id_), self._cluster_domain)
         yield from problems.of_hosts(conflicts, others)
         yield from problems.of_port(*self._ports.refused(id_))
@@ -369,13 +359,13 @@ class Services:
         if self._peers is not None and not self._activators and service.asks.container_concurrency:
             yield problems.of_activators(str(self._peers))
 
-    def _report(self, id_: RevisionID, known: _Known, found: Iterable[Problem]) -> None:
+    def _report(self, id_: RevisionID, known: _Known, found: Iterable[ServiceProblem]) -> None:
         before, known.problems = known.problems, tuple(found)
         if self._is_settled:
             self._log(id_, [each for each in known.problems if each not in before])
 
     @staticmethod
-    def _log(id_: RevisionID, found: Iterable[Problem]) -> None:
+    def _log(id_: RevisionID, found: Iterable[ServiceProblem]) -> None:
         for problem in found:
             logger.warning(
                 "Service %s: %s: %s",
@@ -384,3 +374,59 @@ class Services:
                 problem.text,
                 extra={"object_kind": "Service", "reason": problem.reason.value},
             )
+
+
+# -- the table of kinds
+
+
+def _parse_service(key: ObjectKey, obj: object, scope: Scope) -> _Read:
+    selecting = service.parse_pods_service(obj)
+    try:
+        return _Read(service.parse(obj), selecting)
+    except ManifestError as error:
+        if error.instead is not None:
+            error.instead = _Read(error.instead, selecting)
+        raise
+
+
+def _warn_service(obj: object, parsed: _Read | None, scope: Scope) -> str:
+    """Return that a Service does not opt in, if it is from a folder, or seems to be meant to."""
+    if parsed:
+        return ""
+    found = root(obj, "Service")
+    metadata, spec = found["metadata"], found["spec"]
+    odd = policies.unknown(metadata["annotations"], KNOWN)
+    meant = ", ".join(name for name, near in odd.items() if near == ENABLED)
+    if not (scope.folder or meant):
+        return ""
+    of_knative = metadata["labels"].at(SERVICE_TYPE_LABEL).value is not None
+    says_no = metadata["annotations"].at(ENABLED).value is not None
+    if of_knative or says_no or not spec["selector"].mapping():
+        return ""
+    hint = f", only {meant}" if meant else ""
+    return f'not used, since it has no annotation {ENABLED}: "true"{hint}'
+
+
+SERVICES: Final = Dialect(
+    "services",
+    "Service",
+    RevisionKind.SERVICE,
+    slices.SERVICE_LABEL,
+    {
+        "Service": ObjectKind("", _parse_service, ServicesState.put_service, _warn_service),
+        "EndpointSlice": ObjectKind(
+            "discovery.k8s.io",
+            lambda key, obj, scope: allotments.parse(obj) or slices.parse(obj),
+            ServicesState.put_slice,
+        ),
+        **{
+            kind: ObjectKind(
+                "apps",
+                lambda key, obj, scope: workloads.parse(obj, key.kind),
+                ServicesState.put_workload,
+            )
+            for kind in workloads.KINDS
+        },
+    },
+    ServicesState,
+)
