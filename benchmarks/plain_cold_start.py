@@ -15,13 +15,13 @@ import uvloop
 
 from activator.lab.addresses import AddressPool
 from activator.lab.control_plane.resources import DEPLOYMENTS
-from activator.lab.control_plane.store import Change
+from activator.lab.control_plane.store import ObjectChange
 from activator.lab.environment import Overdue
 from activator.lab.local_activator import DidNotStart
 from activator.lab.plain.environment import PlainEnvironment, set_up
 from activator.lab.plain.handles import ServiceHandle
 from activator.lab.plain.objects import HTTP_PROBE, TCP_PROBE, Object
-from activator.lab.timeline import Entry, Timeline
+from activator.lab.timeline import Timeline, TimelineEntry
 from benchmarks.process import CannotMeasure
 from benchmarks.report import Row, middle, percentile
 
@@ -90,11 +90,11 @@ async def _run(probe: Object, turns: int) -> list[Turn]:
 async def _turn(environment: PlainEnvironment, web: ServiceHandle) -> Turn:
     moments: dict[str, float] = {}
 
-    def on_change(change: Change) -> None:
+    def on_change(change: ObjectChange) -> None:
         if change.resource == DEPLOYMENTS and web.replicas:
             moments.setdefault("patch", time.monotonic())
 
-    def on_entry(entry: Entry) -> None:
+    def on_entry(entry: TimelineEntry) -> None:
         if entry.what.endswith(": listens"):
             moments["listens"] = entry.at
 

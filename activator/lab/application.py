@@ -27,9 +27,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from activator.lab import openai_server
-from activator.lab.http1 import Request
-from activator.lab.responses import Response, as_json, text
-from activator.lab.state import Counters, Switches
+from activator.lab.http1 import PodRequest
+from activator.lab.responses import PodResponse, as_json, text
+from activator.lab.state import PodCounters, Switches
 
 #: Upper limits, so that a slip in a URL does not occupy a laptop.
 MAX_DELAY_MS = 3_600_000
@@ -39,7 +39,7 @@ MAX_LINES = 1_000_000
 SWITCHES = {"/toggleReady": "ready", "/toggleLive": "live", "/toggleExec": "exec_ready"}
 
 
-def health_response(request: Request, switches: Switches) -> Response | None:
+def health_response(request: PodRequest, switches: Switches) -> PodResponse | None:
     """Return the response of the health page; None for a request to another page."""
     if request.path != "/healthz":
         return None
@@ -53,11 +53,11 @@ class Application:
         counters: of the pod; the requests in flight slow ``/crowd`` down.
     """
 
-    def __init__(self, pod_name: str, switches: Switches, counters: Counters) -> None:
+    def __init__(self, pod_name: str, switches: Switches, counters: PodCounters) -> None:
         self._pod_name = pod_name
         self._switches = switches
         self._counters = counters
-        self._routes: dict[str, Callable[[Request], Response]] = {
+        self._routes: dict[str, Callable[[PodRequest], PodResponse]] = {
             "/": self._hello,
             "/sleep": self._hello,
             "/crowd": self._crowd,
@@ -71,7 +71,7 @@ class Application:
             "/v1/chat/completions": openai_server.chat,
         }
 
-    def respond(self, request: Request) -> Response:
+    def respond(self, request: PodRequest) -> PodResponse:
         """Return the response to a request that is no probe; 400 for a wrong parameter."""
         path = request.path
         if path in SWITCHES:
@@ -87,7 +87,7 @@ class Application:
         except ValueError as error:
             return text(400, f"{error}\n")
 
-    def _hello(self, request: Request) -> Response:
+    def _hello(self, request: PodRequest) -> PodResponse:
         host = request.header("k-original-host") or request.header("host")
         via = request.header("k-proxy-request")
         # Only a pod with queue-proxy learns the name of a proxy.
@@ -96,50 +96,50 @@ class Application:
         delay = _number(request, "ms", 0, MAX_DELAY_MS) / 1000
         return text(200, f"Hello from {self._pod_name}, reached {way} for {host}\n", delay)
 
-    def _crowd(self, request: Request) -> Response:
+    def _crowd(self, request: PodRequest) -> PodResponse:
         room = max(_number(request, "n", 50, MAX_LINES), 1)
         times = max(1.0, self._counters.in_flight / room) ** 2
         response = self._hello(request)
         return replace(response, delay=min(response.delay * times, MAX_DELAY_MS / 1000))
 
-    def _stream(self, request: Request) -> Response:
-        return Response(pieces=self._lines(request), interval=_interval(request))
+    def _stream(self, request: PodRequest) -> PodResponse:
+        return PodResponse(pieces=self._lines(request), interval=_interval(request))
 
-    def _events(self, request: Request) -> Response:
+    def _events(self, request: PodRequest) -> PodResponse:
         return openai_server.events(self._lines(request), _interval(request))
 
-    def _lines(self, request: Request) -> tuple[bytes, ...]:
+    def _lines(self, request: PodRequest) -> tuple[bytes, ...]:
         count = _number(request, "n", 5, MAX_LINES)
         return tuple(f"{self._pod_name} line {i}\n".encode() for i in range(1, count + 1))
 
 
-def _interval(request: Request) -> float:
+def _interval(request: PodRequest) -> float:
     return _number(request, "ms", 100, MAX_DELAY_MS) / 1000
 
 
-def _bytes(request: Request) -> Response:
+def _bytes(request: PodRequest) -> PodResponse:
     body = bytes(_number(request, "n", 1024, MAX_BYTES))
-    return Response(body=body, content_type="application/octet-stream")
+    return PodResponse(body=body, content_type="application/octet-stream")
 
 
-def _echo(request: Request) -> Response:
+def _echo(request: PodRequest) -> PodResponse:
     kind = request.header("content-type") or "application/octet-stream"
-    return Response(body=request.body, content_type=kind)
+    return PodResponse(body=request.body, content_type=kind)
 
 
-def _headers(request: Request) -> Response:
+def _headers(request: PodRequest) -> PodResponse:
     lines = [f"{name}: {value}" for name, value in request.headers]
     return as_json({"method": request.method, "target": request.target, "headers": lines})
 
 
-def _status(request: Request) -> Response:
+def _status(request: PodRequest) -> PodResponse:
     code = _number(request, "code", 200, 599)
     if code < 200:
         raise ValueError(f"code={code}: expected a final status, 200 to 599")
-    return Response(code) if code in (204, 304) else text(code, f"status {code} as asked\n")
+    return PodResponse(code) if code in (204, 304) else text(code, f"status {code} as asked\n")
 
 
-def _number(request: Request, name: str, default: int, limit: int) -> int:
+def _number(request: PodRequest, name: str, default: int, limit: int) -> int:
     given = request.query.get(name, str(default))
     if not given.isascii() or not given.isdigit() or int(given) > limit:
         raise ValueError(f"{name}={given}: expected a number from 0 to {limit}")

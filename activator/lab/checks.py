@@ -19,7 +19,7 @@ PERIOD = 1.0
 TIMEOUT = 1.0
 
 
-class Readiness(Enum):
+class KubeletReadiness(Enum):
     """How kubelet finds out whether a pod is ready."""
 
     #: The probe that Knative gives to queue-proxy.
@@ -32,7 +32,7 @@ class Readiness(Enum):
     NONE = "none"
 
 
-class Container(Enum):
+class ProbedContainer(Enum):
     """A container that has a liveness probe, and that kubelet restarts when the probe fails."""
 
     APPLICATION = "the application"
@@ -48,7 +48,7 @@ class Probes:
     Attributes:
         period: seconds between checks.
         readiness: the probe of the pod's port for requests.
-        path: the page of ``Readiness.HTTP``.
+        path: the page of ``KubeletReadiness.HTTP``.
         exec_readiness, sidecar_readiness: probes that must pass in addition.
         liveness: the container that has a liveness probe, if any.
         failure_threshold: failed liveness checks in a row before a restart.
@@ -59,11 +59,11 @@ class Probes:
     """
 
     period: float = PERIOD
-    readiness: Readiness = Readiness.QUEUE_PROXY
+    readiness: KubeletReadiness = KubeletReadiness.QUEUE_PROXY
     path: str = "/healthz"
     exec_readiness: bool = False
     sidecar_readiness: bool = False
-    liveness: Container | None = None
+    liveness: ProbedContainer | None = None
     failure_threshold: int = 3
     restart_after: float = 1.0
     while_terminating: bool = False
@@ -77,11 +77,11 @@ def probed_switches(probes: Probes, *, blind: bool) -> frozenset[str]:
     """
     probed = {
         "Ready": not blind,
-        "Live": probes.liveness in (Container.APPLICATION, Container.WHOLE),
+        "Live": probes.liveness in (ProbedContainer.APPLICATION, ProbedContainer.WHOLE),
         "Exec": probes.exec_readiness,
         "Running": True,  # by each request
         "SidecarReady": probes.sidecar_readiness,
-        "SidecarLive": probes.liveness is Container.SIDECAR,
+        "SidecarLive": probes.liveness is ProbedContainer.SIDECAR,
     }
     return frozenset(name for name, has_effect in probed.items() if has_effect)
 
@@ -106,11 +106,11 @@ class Checks:
     async def _is_port_ready(self) -> bool:
         where = self._options.address, self._options.port
         match self._probes.readiness:
-            case Readiness.QUEUE_PROXY:
+            case KubeletReadiness.QUEUE_PROXY:
                 return await ask(*where, "/", probe="queue") == 200
-            case Readiness.HTTP:
+            case KubeletReadiness.HTTP:
                 return 200 <= await ask(*where, self._probes.path) < 400
-            case Readiness.TCP:
+            case KubeletReadiness.TCP:
                 return await _accepts(*where)
         return True
 
@@ -118,7 +118,7 @@ class Checks:
         """Run the liveness probe; return whether it has failed often enough for a restart."""
         if self._probes.liveness is None:
             return False
-        is_sidecar = self._probes.liveness is Container.SIDECAR
+        is_sidecar = self._probes.liveness is ProbedContainer.SIDECAR
         lives = await self._finds("/sidecarLive" if is_sidecar else "/live")
         self._failed = 0 if lives else self._failed + 1
         if self._failed < self._probes.failure_threshold:

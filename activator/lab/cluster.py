@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from activator.lab.addresses import AddressPool, Place
+from activator.lab.addresses import AddressPool, PodPlace
 from activator.lab.checks import PERIOD, Probes
 from activator.lab.deployment import Deployment
 from activator.lab.kubelet import PodProcess
 from activator.lab.objects import Object, revision
 from activator.lab.pod import PodOptions
-from activator.lab.scaler import Scaler
+from activator.lab.scaler import ToyScaler
 
 #: Requests at a time for each pod of a service without a limit.
 DEFAULT_TARGET = 10.0
@@ -35,7 +35,7 @@ Stat = tuple[tuple[str, str], float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class DemoService:
     """A service of the cluster; its revision has the same name.
 
     Attributes:
@@ -59,7 +59,7 @@ class Service:
     exec_readiness: bool = False
 
 
-class Event(NamedTuple):
+class DemoEvent(NamedTuple):
     """One event of a service or pod.
 
     Attributes:
@@ -70,13 +70,13 @@ class Event(NamedTuple):
     """
 
     at: float
-    service: Service
+    service: DemoService
     kind: str
     pod: str = ""
     details: dict[str, object] = {}  # noqa: RUF012  never changed
 
 
-Tell = Callable[[Event], None]
+Tell = Callable[[DemoEvent], None]
 
 
 class Cluster:
@@ -85,7 +85,7 @@ class Cluster:
     def __init__(
         self,
         folder: Path,
-        services: Iterable[Service],
+        services: Iterable[DemoService],
         *,
         tell: Tell = lambda event: None,
         addresses: AddressPool | None = None,
@@ -138,13 +138,13 @@ class _ScaledService:
     """One service: its scaler, its pods, its manifests."""
 
     def __init__(
-        self, folder: Path, service: Service, tell: Tell, addresses: AddressPool, period: float
+        self, folder: Path, service: DemoService, tell: Tell, addresses: AddressPool, period: float
     ) -> None:
         self._service = service
         self._tell = tell
         self._probes = Probes(period, exec_readiness=service.exec_readiness)
         target = service.target or service.container_concurrency or DEFAULT_TARGET
-        self._scaler = Scaler(target, service.max_pods, service.idle, service.min_pods)
+        self._scaler = ToyScaler(target, service.max_pods, service.idle, service.min_pods)
         self._not_before = 0.0
         self._wake = asyncio.Event()
         self._deployment = Deployment(folder, _revision_of(service), self._happened, addresses)
@@ -195,7 +195,7 @@ class _ScaledService:
             pod.stop()  # `publish` removes it from the Endpoints, so new requests avoid it
         self._deployment.publish()
 
-    def _options(self, name: str, place: Place) -> PodOptions:
+    def _options(self, name: str, place: PodPlace) -> PodOptions:
         return PodOptions(
             name=name,
             address=place.ip,
@@ -212,10 +212,10 @@ class _ScaledService:
         self._wake.set()
 
     def _happened(self, kind: str, pod: str = "", **details: object) -> None:
-        self._tell(Event(time.monotonic(), self._service, kind, pod, details))
+        self._tell(DemoEvent(time.monotonic(), self._service, kind, pod, details))
 
 
-def _revision_of(service: Service) -> Object:
+def _revision_of(service: DemoService) -> Object:
     return revision(
         service.name,
         namespace=service.namespace,

@@ -16,19 +16,19 @@ from pathlib import Path
 from types import TracebackType
 
 from activator.lab.addresses import AddressPool
-from activator.lab.cluster import Cluster, Event, Service, Stat
+from activator.lab.cluster import Cluster, DemoEvent, DemoService, Stat
 from activator.lab.guide import own_command
 from activator.lab.narrator import Narrator
 from activator.lab.plain.showcase import Showcase
 
 #: A service without a limit, and one with two requests per pod, so that a queue is visible.
 SERVICES = (
-    Service("hello", start_after=1.5, idle=15.0),
-    Service("slow", container_concurrency=2, start_after=2.5, idle=15.0),
+    DemoService("hello", start_after=1.5, idle=15.0),
+    DemoService("slow", container_concurrency=2, start_after=2.5, idle=15.0),
 )
 
 #: A Deployment with a Service, without Knative.
-PLAIN = Service("web", start_after=1.5, idle=15.0)
+PLAIN = DemoService("web", start_after=1.5, idle=15.0)
 
 Print = Callable[[str], object]
 
@@ -38,9 +38,9 @@ class Demo:
 
     def __init__(
         self,
-        services: Iterable[Service] = SERVICES,
+        services: Iterable[DemoService] = SERVICES,
         *,
-        plain: Service = PLAIN,
+        plain: DemoService = PLAIN,
         addresses: AddressPool | None = None,
     ) -> None:
         """Create the manifests folder with the services, without pods.
@@ -128,7 +128,7 @@ class Demo:
         """End the scaler, and the pods without Knative; the activator no longer reports."""
         await self._showcase.close()
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, event: DemoEvent) -> None:
         for line in self._narrator.lines(event, datetime.now()):
             self._print(line)
 

@@ -11,7 +11,7 @@ from asyncio import Task, TaskGroup
 from collections.abc import Callable
 from pathlib import Path
 
-from activator.lab.addresses import AddressPool, Place
+from activator.lab.addresses import AddressPool, PodPlace
 from activator.lab.checks import Probes
 from activator.lab.kubelet import PodProcess
 from activator.lab.objects import Object, PodAddress, private_endpoints, write_object
@@ -47,7 +47,7 @@ class Deployment:
         self._addresses = addresses
         self._started = 0
         self._published: tuple[PodAddress, ...] | None = None
-        self.pods: dict[PodProcess, Place] = {}
+        self.pods: dict[PodProcess, PodPlace] = {}
         self.tasks: dict[PodProcess, Task[None]] = {}
         write_object(folder, revision)
         self.publish()
@@ -61,7 +61,7 @@ class Deployment:
         self,
         tasks: TaskGroup,
         probes: Probes,
-        options: Callable[[str, Place], PodOptions],
+        options: Callable[[str, PodPlace], PodOptions],
         ended: Callable[[PodProcess], None] = lambda pod: None,
     ) -> PodProcess:
         """Start one more pod; the caller must call `publish` after the last one.

@@ -22,10 +22,10 @@ from activator.lab.addresses import AddressPool
 from activator.lab.checks import Probes
 from activator.lab.client import ClientResponse, fetch
 from activator.lab.handles import AppHandle, PodHandle, View
-from activator.lab.load import Load
+from activator.lab.load import SteadyTraffic
 from activator.lab.local_activator import LocalActivator, Where
 from activator.lab.objects import revision
-from activator.lab.timeline import Entry, Timeline, Who
+from activator.lab.timeline import Timeline, TimelineEntry, Who
 
 #: Most seconds to wait for an expected event, on a busy machine.
 PATIENCE = 30.0
@@ -94,7 +94,7 @@ class Environment:
         self.pod_tasks: list[Task[None]] = []
         self.changed = asyncio.Event()
         self.apps: list[Viewed] = []
-        self.live: Callable[[Entry], object] = lambda entry: None
+        self.live: Callable[[TimelineEntry], object] = lambda entry: None
         self.log_moments: list[float] = []
         self._timeline = timeline
         self._clocks_apart = time.time() - time.monotonic()
@@ -278,7 +278,7 @@ class Environment:
         posts: int = 0,
         where: Where | None = None,
         target: str = "/",
-    ) -> AsyncIterator[Load]:
+    ) -> AsyncIterator[SteadyTraffic]:
         """Send steady traffic while the block runs; the end of the block awaits all responses.
 
         Arguments:
@@ -291,7 +291,7 @@ class Environment:
         async def send(method: str, request_id: str) -> ClientResponse:
             return await self._send(app, target, method, {"x-request-id": request_id}, b"", where)
 
-        load = Load(send, rate, posts, target)
+        load = SteadyTraffic(send, rate, posts, target)
         self.note(Who.CLIENT, f"begins to send {rate:g} requests a second")
         load.start(self.tasks)
         try:

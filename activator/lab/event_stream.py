@@ -19,7 +19,7 @@ HELLO = "hello"
 Take = Callable[[str, dict[str, Any]], None]
 
 
-class EventStream:
+class ActivatorEvents:
     """One stream of events, from `open` to `close`."""
 
     def __init__(self, take: Take) -> None:

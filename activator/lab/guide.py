@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from activator.lab.report import Row, text
+from activator.lab.report import ReportRow, text
 
 
-class Place(NamedTuple):
+class ShownPod(NamedTuple):
     """The addresses of one pod: its traffic port and its admin port."""
 
     pod: str
@@ -45,9 +45,9 @@ def guide(
     admin: str,
     objects: str,
     revisions: Iterable[str],
-    pods: Iterable[Place],
+    pods: Iterable[ShownPod],
     probed_switches: Collection[str],
-) -> list[Row]:
+) -> list[ReportRow]:
     """Return the guide as rows.
 
     Arguments:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from activator.lab import phrases
-from activator.lab.addresses import Place
+from activator.lab.addresses import PodPlace
 from activator.lab.checks import Probes, probed_switches
 from activator.lab.client import ClientResponse, fetch
 from activator.lab.deployment import Deployment
-from activator.lab.kubelet import PodProcess, Step
+from activator.lab.kubelet import KubeletStep, PodProcess
 from activator.lab.objects import Object
 from activator.lab.pod import PodOptions
 from activator.lab.timeline import Who
@@ -120,11 +120,11 @@ class PodHandle:
         """Send a request to the pod without the activator, and return the response."""
         return await fetch(self.options.address, self.options.port, "/")
 
-    def pause(self, step: Step) -> None:
+    def pause(self, step: KubeletStep) -> None:
         """Delay kubelet's next step of that kind until `resume`."""
         self._process.pause(step)
 
-    def resume(self, step: Step) -> None:
+    def resume(self, step: KubeletStep) -> None:
         """Let kubelet continue with steps of that kind."""
         self._process.resume(step)
 
@@ -176,7 +176,7 @@ class AppHandle:
         self._by_name[pod.name] = pod
         return pod
 
-    def _pod_options(self, name: str, place: Place) -> PodOptions:
+    def _pod_options(self, name: str, place: PodPlace) -> PodOptions:
         fixed = {"quiet_period": QUIET_PERIOD, "report_requests": True, **self._options}
         return PodOptions(name, place.ip, place.port, place.admin_port, **fixed)
 

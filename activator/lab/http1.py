@@ -29,7 +29,7 @@ class BadRequest(Exception):
         self.status = status
 
 
-class Request(NamedTuple):
+class PodRequest(NamedTuple):
     """One complete request; ``headers`` keep the client's order, case and repetitions."""
 
     method: str
@@ -69,15 +69,15 @@ class RequestParser:
         on_head: gets each request when its head is complete, without its body.
     """
 
-    def __init__(self, on_head: Callable[[Request], None] = lambda _: None) -> None:
+    def __init__(self, on_head: Callable[[PodRequest], None] = lambda _: None) -> None:
         self._on_head = on_head
         self._buffer = bytearray()
-        self._done: list[Request] = []
+        self._done: list[PodRequest] = []
         self._expects_continue = False
         self._steps = self._read_requests()
         next(self._steps)
 
-    def feed(self, data: bytes) -> Iterator[Request]:
+    def feed(self, data: bytes) -> Iterator[PodRequest]:
         """Add received bytes, and yield the requests that they complete, in order.
 
         The caller must iterate to the end, and must not use the parser after an error.
@@ -155,7 +155,7 @@ class RequestParser:
         return bytes(body)
 
 
-def parse_head(head: bytes) -> Request:
+def parse_head(head: bytes) -> PodRequest:
     """Parse a request's head, without the empty line.
 
     Raises:
@@ -171,10 +171,10 @@ def parse_head(head: bytes) -> Request:
         if not colon or not name or name != name.strip():
             raise BadRequest(400, f"not a header: {line[:80]!r}")
         headers.append((name, value.strip(" \t")))
-    return Request(parts[0], parts[1], parts[2], tuple(headers))
+    return PodRequest(parts[0], parts[1], parts[2], tuple(headers))
 
 
-def body_length(request: Request) -> int | None:
+def body_length(request: PodRequest) -> int | None:
     """Return the body's length in bytes; None for a chunked body.
 
     Raises:

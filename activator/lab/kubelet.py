@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any
 from uuid import uuid4
 
-from activator.lab.checks import Checks, Container, Probes, Readiness, ask
+from activator.lab.checks import Checks, KubeletReadiness, ProbedContainer, Probes, ask
 from activator.lab.pod import PodOptions
 
 #: Seconds from SIGTERM to SIGKILL.
@@ -29,7 +29,7 @@ NO_EXTRA_PROBES = Probes()
 Tell = Callable[..., None]
 
 
-class Step(Enum):
+class KubeletStep(Enum):
     """A step of kubelet that a script can pause."""
 
     CHECK = "check"
@@ -62,10 +62,10 @@ class PodProcess:
         self._checks = Checks(options, probes)
         self._stop = asyncio.Event()
         self._listening = asyncio.Event()
-        self._free = {step: asyncio.Event() for step in Step}
+        self._free = {step: asyncio.Event() for step in KubeletStep}
         self._process: Process | None = None
         self._comes_back: asyncio.Event | None = None
-        for step in Step:
+        for step in KubeletStep:
             self.resume(step)
 
     def stop(self) -> None:
@@ -85,11 +85,11 @@ class PodProcess:
             with suppress(ProcessLookupError):
                 self._process.kill()
 
-    def pause(self, step: Step) -> None:
+    def pause(self, step: KubeletStep) -> None:
         """Delay kubelet's next step of that kind until `resume`."""
         self._free[step].clear()
 
-    def resume(self, step: Step) -> None:
+    def resume(self, step: KubeletStep) -> None:
         """Let kubelet continue with steps of that kind."""
         self._free[step].set()
 
@@ -156,13 +156,13 @@ class PodProcess:
         await _end(process, TERMINATION_GRACE)
 
     async def _check_until_stopped(self) -> None:
-        if self._probes.readiness is Readiness.NONE:
+        if self._probes.readiness is KubeletReadiness.NONE:
             self._set_ready(True)
         await self._listening.wait()
         while self._is_probed():
             # The first check comes a whole period after the start: the worst case of a cluster.
             await asyncio.sleep(self._probes.period)
-            await self._free[Step.CHECK].wait()
+            await self._free[KubeletStep.CHECK].wait()
             self._set_ready(await self._checks.is_ready() and self._is_probed())
             if await self._checks.is_dead() and not self.stopping:
                 await self._restart()
@@ -185,26 +185,26 @@ class PodProcess:
         self._tell(self, "killing", container=container.value if container else "")
         await self._kill(container)
         await asyncio.sleep(self._probes.restart_after)
-        await self._free[Step.RESTART].wait()
+        await self._free[KubeletStep.RESTART].wait()
         await self._start(container)
         self.restarts += 1
         self._tell(self, "restarted", container=container.value if container else "")
         self._set_ready(False)
 
-    async def _kill(self, container: Container | None) -> None:
-        if container is Container.APPLICATION:
+    async def _kill(self, container: ProbedContainer | None) -> None:
+        if container is ProbedContainer.APPLICATION:
             await self._ask_pod("/kill")
-        elif container is Container.SIDECAR:
+        elif container is ProbedContainer.SIDECAR:
             self._set_ready(False)
         elif self._process is not None:
             self._comes_back = asyncio.Event()
             with suppress(ProcessLookupError):
                 self._process.kill()
 
-    async def _start(self, container: Container | None) -> None:
-        if container is Container.APPLICATION:
+    async def _start(self, container: ProbedContainer | None) -> None:
+        if container is ProbedContainer.APPLICATION:
             await self._ask_pod("/start")
-        elif container is Container.SIDECAR:
+        elif container is ProbedContainer.SIDECAR:
             await self._ask_pod("/startSidecar")
         elif self._comes_back is not None:
             self._listening.clear()

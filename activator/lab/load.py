@@ -16,7 +16,7 @@ from activator.lab.client import ClientResponse
 Send = Callable[[str, str], Coroutine[Any, Any, ClientResponse]]
 
 
-class Load:
+class SteadyTraffic:
     """Requests at a steady rate, each on a new connection, until `stop`.
 
     Attributes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from activator.lab.cluster import Event
+from activator.lab.cluster import DemoEvent
 
 #: Lines about responses per second and service; one line counts the rest.
 MAX_RESPONSES_PER_SECOND = 5
@@ -20,7 +20,7 @@ class Narrator:
         self._queued_since: dict[str, float] = {}
         self._responses: dict[str, tuple[float, int]] = {}
 
-    def lines(self, event: Event, clock: datetime) -> list[str]:
+    def lines(self, event: DemoEvent, clock: datetime) -> list[str]:
         """Return the lines to print for an event; none if it adds nothing.
 
         Arguments:
@@ -31,7 +31,7 @@ class Narrator:
         stamp = f"{clock:%H:%M:%S}.{clock.microsecond // 1000:03d}"
         return [f"{stamp}  {service:<8} {text}" for text in lines]
 
-    def _other(self, event: Event) -> list[str]:
+    def _other(self, event: DemoEvent) -> list[str]:
         service, pod, details = event.service, event.pod, event.details
         match event.kind:
             case "queued":
@@ -62,7 +62,7 @@ class Narrator:
                 return [f"pod {pod} ended by itself, status {details['status']}"]
         return []
 
-    def _on_queued(self, event: Event) -> list[str]:
+    def _on_queued(self, event: DemoEvent) -> list[str]:
         """Return a line for the first queued request; none for others until its response."""
         name = event.service.name
         if name in self._queued_since:
@@ -71,7 +71,7 @@ class Narrator:
         lack = "no pod can take it" if "reason" in event.details else "there is no pod"
         return [f"a request arrives and {lack}: the activator queues it"]
 
-    def _on_response(self, event: Event) -> list[str]:
+    def _on_response(self, event: DemoEvent) -> list[str]:
         name, details = event.service.name, event.details
         since = self._queued_since.pop(name, None)
         if since is not None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from activator.lab.http1 import Request
-from activator.lab.responses import JSON, Response, as_json
+from activator.lab.http1 import PodRequest
+from activator.lab.responses import JSON, PodResponse, as_json
 
 EVENT_STREAM: Final = "text/event-stream"
 MODEL: Final = "echo"
@@ -18,13 +18,13 @@ MODEL: Final = "echo"
 _PACE: Final = 0.05
 
 
-def models(request: Request) -> Response:
+def models(request: PodRequest) -> PodResponse:
     """Return the list of models."""
     model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "lab"}
     return as_json({"object": "list", "data": [model]})
 
 
-def chat(request: Request) -> Response:
+def chat(request: PodRequest) -> PodResponse:
     """Return a chat completion, as an event stream if the request wants one."""
     try:
         asked: dict[str, Any] = json.loads(request.body)
@@ -36,12 +36,12 @@ def chat(request: Request) -> Response:
     if asked.get("stream") is True:
         deltas = [{"role": "assistant"}, *({"content": f"{word} "} for word in words)]
         events = (*(_event(_choice(delta=delta)) for delta in deltas), b"data: [DONE]\n\n")
-        return Response(content_type=EVENT_STREAM, pieces=events, interval=_PACE)
+        return PodResponse(content_type=EVENT_STREAM, pieces=events, interval=_PACE)
     message = {"role": "assistant", "content": " ".join(words)}
     return as_json(_choice("chat.completion", message=message, finish_reason="stop"))
 
 
-def events(lines: tuple[bytes, ...], interval: float) -> Response:
+def events(lines: tuple[bytes, ...], interval: float) -> PodResponse:
     """Return lines as an event stream, one event each.
 
     Arguments:
@@ -49,7 +49,7 @@ def events(lines: tuple[bytes, ...], interval: float) -> Response:
         interval: seconds between two events.
     """
     pieces = tuple(b"data: %b\n" % line for line in lines)
-    return Response(content_type=EVENT_STREAM, pieces=pieces, interval=interval)
+    return PodResponse(content_type=EVENT_STREAM, pieces=pieces, interval=interval)
 
 
 def _choice(
@@ -63,6 +63,6 @@ def _event(value: object) -> bytes:
     return b"data: %b\n\n" % json.dumps(value).encode()
 
 
-def _error(status: int, message: str, code: str) -> Response:
+def _error(status: int, message: str, code: str) -> PodResponse:
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
-    return Response(status, json.dumps({"error": error}).encode(), JSON)
+    return PodResponse(status, json.dumps({"error": error}).encode(), JSON)

@@ -22,10 +22,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from activator.lab.application import Application, health_response
-from activator.lab.http1 import BadRequest, Request, RequestParser, render_chunk, render_head
+from activator.lab.http1 import BadRequest, PodRequest, RequestParser, render_chunk, render_head
 from activator.lab.queue_proxy import CUT_OFF, PROBER_AGENTS, probe_response, traffic_refusal
-from activator.lab.responses import TEXT, Response, text
-from activator.lab.state import Counters, Switches
+from activator.lab.responses import TEXT, PodResponse, text
+from activator.lab.state import PodCounters, Switches
 from activator.lab.switchboard import admin_response
 from activator.lab.websocket import Echo, asks_for_websocket
 
@@ -39,7 +39,7 @@ QUIET_PERIOD = 0.5
 DRAIN_TIMEOUT = 60.0
 
 Emit = Callable[..., None]
-Handler = Callable[[Request, asyncio.StreamWriter], Any]
+Handler = Callable[[PodRequest, asyncio.StreamWriter], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Pod:
         self.options = options
         self.switches = Switches()
         self._known = Switches()
-        self.counters = Counters()
+        self.counters = PodCounters()
         self._emit = emit
         self._application = Application(options.name, self.switches, self.counters)
         slots = 0 if options.plain else options.container_concurrency
@@ -146,7 +146,7 @@ class Pod:
             self._left.clear()
             await _is_set_within(self._left, left)
 
-    async def _answer_admin(self, request: Request, writer: asyncio.StreamWriter) -> None:
+    async def _answer_admin(self, request: PodRequest, writer: asyncio.StreamWriter) -> None:
         if request.path == "/wait-for-drain":
             self.switches.draining = True
             await _send(writer, request, text(200, "", delay=self.options.quiet_period))
@@ -155,12 +155,12 @@ class Pod:
             self._note_switches()
             await _send(writer, request, answer)
 
-    async def _answer_readiness(self, request: Request, writer: asyncio.StreamWriter) -> None:
+    async def _answer_readiness(self, request: PodRequest, writer: asyncio.StreamWriter) -> None:
         self.counters.at_readiness_port += 1
         ready = self.switches.ready and self.switches.running
         await _send(writer, request, text(200 if ready else 503, ""))
 
-    async def _answer_traffic(self, request: Request, writer: asyncio.StreamWriter) -> None:
+    async def _answer_traffic(self, request: PodRequest, writer: asyncio.StreamWriter) -> None:
         probe = self._probe_response(request)
         if probe is not None:
             self._note_probe(request, probe.status)
@@ -181,7 +181,7 @@ class Pod:
                 details = {"path": request.path, "status": status, "took": took, "id": request_id}
                 self._emit("responded", **details)
 
-    def _probe_response(self, request: Request) -> Response | None:
+    def _probe_response(self, request: PodRequest) -> PodResponse | None:
         options = self.options
         if options.plain:
             return health_response(request, self.switches)
@@ -189,7 +189,7 @@ class Pod:
             request, self.switches, blind=options.blind, polls_sidecar=options.polls_sidecar
         )
 
-    async def _serve(self, request: Request, writer: asyncio.StreamWriter) -> int:
+    async def _serve(self, request: PodRequest, writer: asyncio.StreamWriter) -> int:
         limit, running = self.options.container_concurrency, self.switches.running
         refusal = traffic_refusal(limit, self.counters.in_flight, running)
         if refusal is not None and not self.options.plain:
@@ -217,7 +217,7 @@ class Pod:
             self._down.set()
         self._emit("switched", **{name: on for name, on in now.items() if on != before[name]})
 
-    def _note_probe(self, request: Request, status: int) -> None:
+    def _note_probe(self, request: PodRequest, status: int) -> None:
         self.counters.probes += 1
         agent = request.header("user-agent")
         if prober := next(filter(agent.startswith, PROBER_AGENTS), ""):
@@ -256,7 +256,7 @@ async def _converse(
 
 
 async def _echo(
-    request: Request, data: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    request: PodRequest, data: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     echo = Echo(request)
     pieces = echo.receive(data)
@@ -271,7 +271,7 @@ async def _echo(
         pieces = echo.receive(data)
 
 
-async def _send(writer: asyncio.StreamWriter, request: Request, answer: Response) -> None:
+async def _send(writer: asyncio.StreamWriter, request: PodRequest, answer: PodResponse) -> None:
     if answer.delay:
         await asyncio.sleep(answer.delay)
     headers = list(answer.headers)
@@ -295,7 +295,7 @@ async def _send(writer: asyncio.StreamWriter, request: Request, answer: Response
     await writer.drain()
 
 
-async def _send_pieces(writer: asyncio.StreamWriter, answer: Response) -> None:
+async def _send_pieces(writer: asyncio.StreamWriter, answer: PodResponse) -> None:
     for number, piece in enumerate(answer.pieces):
         if number:
             await asyncio.sleep(answer.interval)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from activator.lab.report import Row
+from activator.lab.report import ReportRow
 
 #: rich's styles, by the style of a `Row`; rich reads NO_COLOR.
 STYLES = {
@@ -34,7 +34,7 @@ class Printer:
 
             self._console = Console(file=out, highlight=False)
 
-    def rows(self, rows: Iterable[Row]) -> None:
+    def rows(self, rows: Iterable[ReportRow]) -> None:
         """Write rows, and flush the stream."""
         for row in rows:
             if self._drawing:
@@ -43,7 +43,7 @@ class Printer:
                 self._out.write(f"{row.plain}\n")
         self._out.flush()
 
-    def _draw(self, row: Row) -> None:
+    def _draw(self, row: ReportRow) -> None:
         from rich.table import Table
         from rich.text import Text
 

@@ -5,8 +5,8 @@ Knative's counterparts: pkg/queue/health/handler.go, pkg/network/handlers/drain.
 
 from __future__ import annotations
 
-from activator.lab.http1 import Request
-from activator.lab.responses import Response, text
+from activator.lab.http1 import PodRequest
+from activator.lab.responses import PodResponse, text
 from activator.lab.state import Switches
 
 #: User agents whose requests are probes on any path; all other requests are traffic.
@@ -18,8 +18,8 @@ QUEUE_PER_SLOT = 10
 ERROR_HEADERS = (("X-Content-Type-Options", "nosniff"),)
 
 
-def _error(status: int, body: str) -> Response:
-    return Response(status, body.encode(), headers=ERROR_HEADERS)
+def _error(status: int, body: str) -> PodResponse:
+    return PodResponse(status, body.encode(), headers=ERROR_HEADERS)
 
 
 NOT_LISTENING = _error(502, "dial tcp 127.0.0.1:8080: connect: connection refused\n")
@@ -30,8 +30,8 @@ DRAINING = _error(503, "shutting down\n")
 
 
 def probe_response(
-    request: Request, switches: Switches, *, blind: bool = False, polls_sidecar: bool = False
-) -> Response | None:
+    request: PodRequest, switches: Switches, *, blind: bool = False, polls_sidecar: bool = False
+) -> PodResponse | None:
     """Return queue-proxy's response to a probe; None for a request that is no probe.
 
     Arguments:
@@ -49,22 +49,24 @@ def probe_response(
     if probe != "queue":
         return text(400, f"unexpected probe header value: {probe}\n")
     if not blind and not (switches.ready and switches.running):
-        return Response(503)
+        return PodResponse(503)
     if polls_sidecar and not switches.sidecar_ready:
-        return Response(503)
+        return PodResponse(503)
     return text(200, "queue")
 
 
-def _ingress_probe_response(request: Request, switches: Switches) -> Response:
+def _ingress_probe_response(request: PodRequest, switches: Switches) -> PodResponse:
     if switches.draining:
         return DRAINING
     hash_value = request.header("k-network-hash")
     if not hash_value:
         return text(400, 'a probe request must contain a non-empty "K-Network-Hash" header\n')
-    return Response(200, headers=(("K-Network-Hash", hash_value),))
+    return PodResponse(200, headers=(("K-Network-Hash", hash_value),))
 
 
-def traffic_refusal(container_concurrency: int, in_flight: int, running: bool) -> Response | None:
+def traffic_refusal(
+    container_concurrency: int, in_flight: int, running: bool
+) -> PodResponse | None:
     """Return queue-proxy's error response; None if the application gets the request.
 
     Arguments:

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from activator.lab.scenario import Scenario
-from activator.lab.timeline import Entry, Outcome, Who
+from activator.lab.timeline import ScenarioOutcome, TimelineEntry, Who
 
 _INDENT = "  "
 
 
-class Row(NamedTuple):
+class ReportRow(NamedTuple):
     """One line in columns.
 
     Attributes:
@@ -31,19 +31,19 @@ class Row(NamedTuple):
         return _INDENT.join(self.columns).rstrip()
 
 
-def text(line: str = "", style: str = "text") -> Row:
+def text(line: str = "", style: str = "text") -> ReportRow:
     """Return a row of one column, for a line outside the timeline."""
-    return Row(style, (line,))
+    return ReportRow(style, (line,))
 
 
-def listing(scenarios: Iterable[Scenario]) -> list[Row]:
+def listing(scenarios: Iterable[Scenario]) -> list[ReportRow]:
     """Return a row for each scenario: number, name and title."""
     listed = tuple(scenarios)
     width = max(len(each.name) for each in listed)
-    return [Row("text", (f"{s.number:>2}", f"{s.name:<{width}}", s.title)) for s in listed]
+    return [ReportRow("text", (f"{s.number:>2}", f"{s.name:<{width}}", s.title)) for s in listed]
 
 
-def heading(scenario: Scenario, number: int, count: int) -> list[Row]:
+def heading(scenario: Scenario, number: int, count: int) -> list[ReportRow]:
     """Return rows with the title, the behaviour of others and the required behaviour.
 
     Arguments:
@@ -60,29 +60,29 @@ def heading(scenario: Scenario, number: int, count: int) -> list[Row]:
     ]
 
 
-def entry(found: Entry) -> Row:
+def entry(found: TimelineEntry) -> ReportRow:
     """Return one line of a timeline: seconds since the start, actor, event."""
     style, who = found.who.value, found.who.value
     if found.who is Who.CHECK:
         style = who = "passed" if found.passed else "failed"
-    return Row(style, (f"{found.at:9.3f}", f"{who:<10}", found.what))
+    return ReportRow(style, (f"{found.at:9.3f}", f"{who:<10}", found.what))
 
 
-def timeline(outcome: Outcome) -> list[Row]:
+def timeline(outcome: ScenarioOutcome) -> list[ReportRow]:
     """Return all lines of a timeline, and the error that ended it early."""
     rows = [entry(found) for found in outcome.entries]
     if outcome.error:
-        rows.append(Row("failed", (" " * 9, f"{'failed':<10}", outcome.error)))
+        rows.append(ReportRow("failed", (" " * 9, f"{'failed':<10}", outcome.error)))
     return rows
 
 
-def result(outcome: Outcome) -> list[Row]:
+def result(outcome: ScenarioOutcome) -> list[ReportRow]:
     """Return rows that say whether a scenario passed."""
     word = "passed" if outcome.passed else "failed"
     return [text(), text(f"{_INDENT}{word} in {outcome.seconds:.1f} s", word), text()]
 
 
-def summary(outcomes: Sequence[Outcome]) -> list[Row]:
+def summary(outcomes: Sequence[ScenarioOutcome]) -> list[ReportRow]:
     """Return a row with the number of passed scenarios and the names of failed ones."""
     failed = [outcome for outcome in outcomes if not outcome.passed]
     seconds = sum(outcome.seconds for outcome in outcomes)

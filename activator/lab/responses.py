@@ -13,7 +13,7 @@ JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class PodResponse:
     """The response to one request.
 
     Attributes:
@@ -30,11 +30,11 @@ class Response:
     interval: float = 0.0
 
 
-def text(status: int, body: str, delay: float = 0.0) -> Response:
+def text(status: int, body: str, delay: float = 0.0) -> PodResponse:
     """Return a plain text response that is sent after ``delay`` seconds."""
-    return Response(status, body.encode(), delay=delay)
+    return PodResponse(status, body.encode(), delay=delay)
 
 
-def as_json(value: object) -> Response:
+def as_json(value: object) -> PodResponse:
     """Return ``value`` as indented JSON with a line feed at the end, for terminals."""
-    return Response(200, json.dumps(value, indent=1).encode() + b"\n", JSON)
+    return PodResponse(200, json.dumps(value, indent=1).encode() + b"\n", JSON)

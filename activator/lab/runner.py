@@ -16,7 +16,7 @@ from activator.lab.environment import Environment, Overdue, set_up
 from activator.lab.local_activator import DidNotStart
 from activator.lab.plain import environment as environments
 from activator.lab.scenario import Scenario
-from activator.lab.timeline import Entry, Outcome, Timeline
+from activator.lab.timeline import ScenarioOutcome, Timeline, TimelineEntry
 
 #: Called with the environment and whether the script passed, while all processes still run.
 Afterwards = Callable[[Environment, bool], Awaitable[None]]
@@ -26,9 +26,9 @@ Script = Callable[[], Awaitable[None]]
 async def run_scenario(
     scenario: Scenario,
     addresses: AddressPool,
-    live: Callable[[Entry], object] = lambda entry: None,
+    live: Callable[[TimelineEntry], object] = lambda entry: None,
     afterwards: Afterwards | None = None,
-) -> Outcome:
+) -> ScenarioOutcome:
     """Run one scenario to its end, and return the outcome.
 
     Arguments:
@@ -38,7 +38,7 @@ async def run_scenario(
     """
     began = time.monotonic()
     timeline = Timeline()
-    entries: list[Entry] = []
+    entries: list[TimelineEntry] = []
     error, passed = "", False
     try:
         async with _set_up(scenario, timeline, addresses) as (environment, script):
@@ -70,11 +70,11 @@ async def _set_up(
 
 
 def outcome_of(
-    scenario: Scenario, entries: list[Entry], passed: bool, error: str, seconds: float
-) -> Outcome:
-    """Return the outcome of a scenario; the arguments are fields of `Outcome`."""
+    scenario: Scenario, entries: list[TimelineEntry], passed: bool, error: str, seconds: float
+) -> ScenarioOutcome:
+    """Return the outcome of a scenario; the arguments are fields of `ScenarioOutcome`."""
     texts = (scenario.name, scenario.title, scenario.knative, scenario.here)
-    outcome = Outcome(scenario.number, *texts, entries, passed, error, seconds)
+    outcome = ScenarioOutcome(scenario.number, *texts, entries, passed, error, seconds)
     return outcome._replace(kubernetes=scenario.kubernetes)
 
 

@@ -15,7 +15,7 @@ from collections import deque
 EPSILON = 1e-9
 
 
-class Scaler:
+class ToyScaler:
     """The desired number of pods of one service, from its statistics."""
 
     def __init__(self, target: float, max_pods: int, window: float, min_pods: int = 0) -> None:

@@ -51,7 +51,7 @@ class Switches:
 
 
 @dataclass(slots=True)
-class Counters:
+class PodCounters:
     """Counts of requests and probes, from which tests see lost and repeated requests.
 
     Attributes:

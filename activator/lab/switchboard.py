@@ -20,9 +20,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from activator.lab.application import SWITCHES
-from activator.lab.http1 import Request
-from activator.lab.responses import Response, as_json, text
-from activator.lab.state import Counters, Switches
+from activator.lab.http1 import PodRequest
+from activator.lab.responses import PodResponse, as_json, text
+from activator.lab.state import PodCounters, Switches
 
 ALL_SWITCHES = {
     **SWITCHES,
@@ -45,7 +45,7 @@ ACTIONS: dict[str, Callable[[Switches], None]] = {
 }
 
 
-def admin_response(request: Request, switches: Switches, counters: Counters) -> Response:
+def admin_response(request: PodRequest, switches: Switches, counters: PodCounters) -> PodResponse:
     """Return the admin port's response to a request; a request may change the switches."""
     path = request.path
     if path in ALL_SWITCHES:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from activator.lab.http1 import Request
+from activator.lab.http1 import PodRequest
 
 if TYPE_CHECKING:
     from websockets.frames import Frame
     from websockets.server import ServerProtocol
 
 
-def asks_for_websocket(request: Request) -> bool:
+def asks_for_websocket(request: PodRequest) -> bool:
     """Return whether the request is the opening handshake of an echo."""
     return request.path == "/ws" and request.header("upgrade").lower() == "websocket"
 
@@ -23,7 +23,7 @@ def asks_for_websocket(request: Request) -> bool:
 class Echo:
     """The pod's side of one WebSocket."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: PodRequest) -> None:
         """Take the opening handshake; the first `receive` returns the response to it."""
         from websockets.server import ServerProtocol
 

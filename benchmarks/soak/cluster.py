@@ -29,7 +29,7 @@ from activator.lab.control_plane.resources import (
     REVISIONS,
     SERVICES,
     SLICES,
-    Resource,
+    ApiKind,
 )
 from activator.lab.objects import Object
 from activator.lab.plain.cluster import PlainCluster
@@ -145,7 +145,7 @@ class Cluster:
 
         return asyncio.run_coroutine_threadsafe(call(), self._loop).result(PATIENCE)
 
-    def put(self, *objects: tuple[Resource, Object]) -> None:
+    def put(self, *objects: tuple[ApiKind, Object]) -> None:
         """Store objects; an object that exists keeps its uid."""
 
         def do() -> None:

@@ -17,7 +17,7 @@ from activator.lab.control_plane.resources import (
     SERVICES,
     SLICES,
     STATEFUL_SETS,
-    Resource,
+    ApiKind,
 )
 
 Object = dict[str, Any]
@@ -31,7 +31,7 @@ _PROBE: Final = {
 }
 
 
-def fill(resource: Resource, found: Object) -> None:
+def fill(resource: ApiKind, found: Object) -> None:
     """Fill in an object's missing fields, and write empty lists as the server returns them."""
     if fills := _FILLERS.get(resource):
         fills(found)
@@ -97,7 +97,7 @@ def _lease(found: Object) -> None:
     found.setdefault("spec", {})
 
 
-_FILLERS: Final[dict[Resource, Callable[[Object], None]]] = {
+_FILLERS: Final[dict[ApiKind, Callable[[Object], None]]] = {
     SERVICES: _service,
     PODS: _pod,
     DEPLOYMENTS: _workload,

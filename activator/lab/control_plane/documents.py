@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from activator.lab.control_plane.resources import Catalogue, Resource
+from activator.lab.control_plane.resources import ApiKind, ApiKinds
 
 Object = dict[str, Any]
 
@@ -15,7 +15,7 @@ GIT_VERSION: Final = "v1.36.2"
 _VERBS: Final = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
 
-def document(catalogue: Catalogue, path: str) -> Object | None:
+def document(catalogue: ApiKinds, path: str) -> Object | None:
     """Return the discovery document of a path; None if there is none."""
     path = path.rstrip("/")
     if path == "/version":
@@ -40,12 +40,12 @@ def document(catalogue: Catalogue, path: str) -> Object | None:
     }
 
 
-def _group(resource: Resource) -> Object:
+def _group(resource: ApiKind) -> Object:
     version = {"groupVersion": resource.api_version, "version": resource.version}
     return {"name": resource.group, "versions": [version], "preferredVersion": version}
 
 
-def _entries(resource: Resource) -> list[Object]:
+def _entries(resource: ApiKind) -> list[Object]:
     own = {
         "name": resource.plural,
         "singularName": resource.kind.lower(),

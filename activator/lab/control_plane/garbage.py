@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from activator.lab.control_plane.resources import Resource
-from activator.lab.control_plane.store import Change, Store
+from activator.lab.control_plane.resources import ApiKind
+from activator.lab.control_plane.store import ObjectChange, ObjectStore
 
 #: Seconds from the deletion of the last owner to the deletion of its dependents.
 AFTER_OWNER: Final = 0.5
@@ -21,7 +21,7 @@ AFTER_WRITE: Final = 4.0
 class GarbageCollector:
     """Watches a store, and deletes dependents. It needs a running loop for its timers."""
 
-    def __init__(self, store: Store, delete: Callable[[Resource, str, str], object]) -> None:
+    def __init__(self, store: ObjectStore, delete: Callable[[ApiKind, str, str], object]) -> None:
         """
         Arguments:
             delete: deletes an object: resource, namespace, name.
@@ -38,7 +38,7 @@ class GarbageCollector:
         self._timers.clear()
         self._store.remove(self._on_change)
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: ObjectChange) -> None:
         if change.new is None:
             self._later(AFTER_OWNER)
         elif _owners(change.new) != _owners(change.old) and not self._is_owned(change.new):

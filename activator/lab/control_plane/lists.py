@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from activator.lab.control_plane.resources import Place
+from activator.lab.control_plane.resources import ApiPath
 from activator.lab.control_plane.selectors import selector
 from activator.lab.control_plane.status import (
     bad_request,
@@ -18,14 +18,14 @@ from activator.lab.control_plane.status import (
     too_large,
     version_expired,
 )
-from activator.lab.control_plane.store import Store
+from activator.lab.control_plane.store import ObjectStore
 
 Object = dict[str, Any]
 
 _MATCHES = ("Exact", "NotOlderThan")
 
 
-def listed(store: Store, place: Place, query: Mapping[str, str]) -> Object:
+def listed(store: ObjectStore, place: ApiPath, query: Mapping[str, str]) -> Object:
     """Return the list that a request asks for.
 
     Raises:

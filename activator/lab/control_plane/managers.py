@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from activator.lab.control_plane.resources import Resource
+from activator.lab.control_plane.resources import ApiKind
 
 Object = dict[str, Any]
 
 _REPLICAS: Object = {"f:spec": {"f:replicas": {}}}
 
 
-def record(resource: Resource, new: Object, old: Object | None, manager: str, time: str) -> None:
+def record(resource: ApiKind, new: Object, old: Object | None, manager: str, time: str) -> None:
     """Add the entry of a write of the object, if it changed the number of replicas.
 
     Arguments:
@@ -30,7 +30,7 @@ def record(resource: Resource, new: Object, old: Object | None, manager: str, ti
     _set(resource.api_version, new, manager, time)
 
 
-def scaled(resource: Resource, new: Object, old: Object, manager: str, time: str) -> None:
+def scaled(resource: ApiKind, new: Object, old: Object, manager: str, time: str) -> None:
     """Set the entry of a write of the ``scale`` subresource, as `record` does."""
     if new["spec"].get("replicas") == old["spec"].get("replicas"):
         _keep(new, old)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from activator.lab.control_plane.resources import Resource
+from activator.lab.control_plane.resources import ApiKind
 from activator.lab.control_plane.status import ApiError, invalid_named, undecodable_patch
 from activator.lab.control_plane.validation import unmarshal
 
@@ -18,7 +18,7 @@ Object = dict[str, Any]
 _SHARED: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-def scale_of(resource: Resource, found: Object, *, for_patch: bool = False) -> Object:
+def scale_of(resource: ApiKind, found: Object, *, for_patch: bool = False) -> Object:
     """Return an object's Scale. Replicas of 0 are left out, as the API server does.
 
     Arguments:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
-from activator.lab.control_plane.resources import Resource
+from activator.lab.control_plane.resources import ApiKind
 from activator.lab.control_plane.selectors import Test
 from activator.lab.control_plane.status import expired
 
@@ -22,7 +22,7 @@ Key = tuple[str, str]
 HISTORY: Final = 10_000
 
 
-class Change(NamedTuple):
+class ObjectChange(NamedTuple):
     """One change of one object.
 
     Attributes:
@@ -32,7 +32,7 @@ class Change(NamedTuple):
     """
 
     version: int
-    resource: Resource
+    resource: ApiKind
     old: Object | None
     new: Object | None
     last: Object
@@ -49,10 +49,10 @@ class Change(NamedTuple):
         return "DELETED", {**self.old, "metadata": {**self.old["metadata"], **version}}
 
 
-Listener = Callable[[Change], object]
+Listener = Callable[[ObjectChange], object]
 
 
-class Store:
+class ObjectStore:
     """All objects of one control plane.
 
     Attributes:
@@ -65,8 +65,8 @@ class Store:
         self.version = 100
         self.oldest = 100
         self.uids: set[str] = set()
-        self._objects: dict[Resource, dict[Key, Object]] = {}
-        self._history: deque[Change] = deque()
+        self._objects: dict[ApiKind, dict[Key, Object]] = {}
+        self._history: deque[ObjectChange] = deque()
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
@@ -77,18 +77,18 @@ class Store:
         """End the effect of `listen`."""
         self._listeners.remove(listener)
 
-    def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+    def get(self, resource: ApiKind, namespace: str, name: str) -> Object | None:
         """Return a copy of an object; None if there is none."""
         return deepcopy(self._objects.get(resource, {}).get((namespace, name)))
 
-    def select(self, resource: Resource, namespace: str, test: Test) -> list[Object]:
+    def select(self, resource: ApiKind, namespace: str, test: Test) -> list[Object]:
         """Return the selected objects by name; the caller must not change them."""
         known = self._objects.get(resource, {})
         return [
             known[key] for key in sorted(known) if namespace in ("", key[0]) and test(known[key])
         ]
 
-    def as_of(self, version: int, resource: Resource, namespace: str, test: Test) -> list[Object]:
+    def as_of(self, version: int, resource: ApiKind, namespace: str, test: Test) -> list[Object]:
         """Return the objects as `select` returned them at a version; do not change them.
 
         Raises:
@@ -104,7 +104,7 @@ class Store:
             known[key] for key in sorted(known) if namespace in ("", key[0]) and test(known[key])
         ]
 
-    def everything(self) -> list[tuple[Resource, Object]]:
+    def everything(self) -> list[tuple[ApiKind, Object]]:
         """Return all objects; the caller must not change them."""
         return [
             (resource, found)
@@ -112,7 +112,7 @@ class Store:
             for found in known.values()
         ]
 
-    def put(self, resource: Resource, found: Object) -> Object:
+    def put(self, resource: ApiKind, found: Object) -> Object:
         """Store an object under the next version, and return a copy with that version."""
         stored = deepcopy(found)
         self.version += 1
@@ -122,16 +122,16 @@ class Store:
         old = known.get(key)
         known[key] = stored
         self.uids.add(stored["metadata"].get("uid", ""))
-        self._record(Change(self.version, resource, old, stored, stored))
+        self._record(ObjectChange(self.version, resource, old, stored, stored))
         return deepcopy(stored)
 
-    def delete(self, resource: Resource, namespace: str, name: str) -> Object:
+    def delete(self, resource: ApiKind, namespace: str, name: str) -> Object:
         """Delete an object that exists, and return it with the version of the deletion."""
         old = self._objects[resource].pop((namespace, name))
         self.uids.discard(old["metadata"].get("uid", ""))
         self.version += 1
         last = {**old, "metadata": {**old["metadata"], "resourceVersion": str(self.version)}}
-        self._record(Change(self.version, resource, old, None, last))
+        self._record(ObjectChange(self.version, resource, old, None, last))
         return last
 
     def compact(self) -> None:
@@ -139,7 +139,7 @@ class Store:
         self._history.clear()
         self.oldest = self.version
 
-    def since(self, version: int) -> list[Change]:
+    def since(self, version: int) -> list[ObjectChange]:
         """Return the changes after a version.
 
         Raises:
@@ -149,7 +149,7 @@ class Store:
             raise expired(version, self.oldest)
         return [change for change in self._history if change.version > version]
 
-    def _record(self, change: Change) -> None:
+    def _record(self, change: ObjectChange) -> None:
         self._history.append(change)
         if len(self._history) > HISTORY:
             self.oldest = self._history.popleft().version

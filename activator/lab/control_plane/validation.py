@@ -19,7 +19,7 @@ from activator.lab.control_plane.resources import (
     SERVICES,
     SLICES,
     STATEFUL_SETS,
-    Resource,
+    ApiKind,
 )
 from activator.lab.control_plane.selectors import matches
 
@@ -52,7 +52,7 @@ _LABEL_TEXT: Final = (
 )
 
 
-class Rules(NamedTuple):
+class ValidationRules(NamedTuple):
     """The rules of one control plane.
 
     Attributes:
@@ -63,7 +63,7 @@ class Rules(NamedTuple):
     allows_loopback: bool = False
 
 
-def wrong_type(resource: Resource, found: Object) -> str:
+def wrong_type(resource: ApiKind, found: Object) -> str:
     """Return why an object's JSON does not fit the kind's type; empty if it does."""
     version = found.get("metadata", {}).get("resourceVersion", "")
     if not isinstance(version, str):
@@ -84,7 +84,7 @@ def wrong_type(resource: Resource, found: Object) -> str:
     return ""
 
 
-def _times(resource: Resource, found: Object) -> Iterator[object]:
+def _times(resource: ApiKind, found: Object) -> Iterator[object]:
     if resource == LEASES:
         spec = found.get("spec") or {}
         yield from (spec[name] for name in ("acquireTime", "renewTime") if spec.get(name))
@@ -100,7 +100,7 @@ def unmarshal(value: object, field: str, wanted: str) -> str:
     return f"json: cannot unmarshal {kind} into Go struct field {field} of type {wanted}"
 
 
-def causes(resource: Resource, new: Object, old: Object | None, rules: Rules) -> list[str]:
+def causes(resource: ApiKind, new: Object, old: Object | None, rules: ValidationRules) -> list[str]:
     """Return why an object is refused, a text for each wrong field; empty if it is accepted.
 
     Arguments:
@@ -113,7 +113,7 @@ def causes(resource: Resource, new: Object, old: Object | None, rules: Rules) ->
     return found
 
 
-def _metadata(resource: Resource, new: Object) -> Iterator[str]:
+def _metadata(resource: ApiKind, new: Object) -> Iterator[str]:
     name = new["metadata"].get("name", "")
     if not name:
         yield "metadata.name: Required value: name or generateName is required"
@@ -123,7 +123,7 @@ def _metadata(resource: Resource, new: Object) -> Iterator[str]:
         yield f'metadata.name: Invalid value: "{name}": {text}'
 
 
-def _service(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
+def _service(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
     spec = new["spec"]
     ports = spec.get("ports") or []
     if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
@@ -144,7 +144,7 @@ def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _workload(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
+def _workload(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
     spec = new["spec"]
     if spec["replicas"] < 0:
         yield (
@@ -166,7 +166,7 @@ def _workload(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
         yield f"spec.selector: Invalid value: {_json(spec['selector'])}: field is immutable"
 
 
-def _slice(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
+def _slice(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
     kind = new.get("addressType", "")
     if not kind:
         yield "addressType: Required value"
@@ -195,7 +195,7 @@ def _slice(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
                 yield f'{where}: Invalid value: "{address}": {why}'
 
 
-def wrong_address(address: str, kind: str, rules: Rules) -> str:
+def wrong_address(address: str, kind: str, rules: ValidationRules) -> str:
     """Return why an EndpointSlice of an address type cannot have an address; empty if it can."""
     if _LEADING_ZERO.search(address):
         return "must not have leading 0s"
@@ -216,7 +216,7 @@ def wrong_address(address: str, kind: str, rules: Rules) -> str:
     return ""
 
 
-def _lease(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
+def _lease(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
     spec = new["spec"]
     seconds = spec.get("leaseDurationSeconds")
     if seconds is not None and seconds <= 0:
@@ -229,7 +229,7 @@ def _lease(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
         )
 
 
-def _event(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
+def _event(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
     if not new.get("eventTime"):
         yield "eventTime: Required value"
     for name in ("reportingController", "reportingInstance", "action", "reason"):
@@ -251,7 +251,7 @@ def _event(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
                 yield f'{name}: Invalid value: "{new.get(name)}": field is immutable'
 
 
-_CHECKS: Final[dict[Resource, Callable[[Object, Object | None, Rules], Iterator[str]]]] = {
+_CHECKS: Final[dict[ApiKind, Callable[[Object, Object | None, ValidationRules], Iterator[str]]]] = {
     SERVICES: _service,
     DEPLOYMENTS: _workload,
     STATEFUL_SETS: _workload,

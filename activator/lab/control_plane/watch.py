@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
-from activator.lab.control_plane.resources import Place
+from activator.lab.control_plane.resources import ApiPath
 from activator.lab.control_plane.selectors import selector
 from activator.lab.control_plane.status import ApiError
-from activator.lab.control_plane.store import Change, Store
+from activator.lab.control_plane.store import ObjectChange, ObjectStore
 
 Object = dict[str, Any]
 
@@ -22,7 +22,7 @@ Object = dict[str, Any]
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 
 
-class Watch:
+class PlaneWatch:
     """One watch; it collects changes from its creation on, and must be closed.
 
     Attributes:
@@ -30,7 +30,7 @@ class Watch:
     """
 
     def __init__(
-        self, store: Store, place: Place, query: Mapping[str, str], bookmark_period: float
+        self, store: ObjectStore, place: ApiPath, query: Mapping[str, str], bookmark_period: float
     ) -> None:
         """
         Arguments:
@@ -112,7 +112,7 @@ class Watch:
             self._add("ERROR", error.status())
             self._is_over = True
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: ObjectChange) -> None:
         place = self.place
         if change.resource != place.resource:
             return

@@ -17,7 +17,7 @@ from activator.lab.control_plane import managers
 from activator.lab.control_plane.defaults import fill
 from activator.lab.control_plane.faults import Faults, Right
 from activator.lab.control_plane.merge_patch import merge
-from activator.lab.control_plane.resources import PODS, SLICES, Place, Resource
+from activator.lab.control_plane.resources import PODS, SLICES, ApiKind, ApiPath
 from activator.lab.control_plane.scale import replicas_of, scale_of
 from activator.lab.control_plane.status import (
     already_exists,
@@ -32,8 +32,8 @@ from activator.lab.control_plane.status import (
     undecodable_patch,
     unsupported,
 )
-from activator.lab.control_plane.store import Store
-from activator.lab.control_plane.validation import Rules, causes, wrong_type
+from activator.lab.control_plane.store import ObjectStore
+from activator.lab.control_plane.validation import ValidationRules, causes, wrong_type
 
 Object = dict[str, Any]
 
@@ -44,10 +44,10 @@ _SERVER_SETS: Final = ("uid", "creationTimestamp", "generation", "deletionTimest
 _RESTRICTED: Final = Right("create", SLICES.group, "endpointslices/restricted")
 
 
-class Context(NamedTuple):
+class WriteRequest(NamedTuple):
     """What a write knows about its request."""
 
-    place: Place
+    place: ApiPath
     query: Mapping[str, str]
     content_type: str
     agent: str
@@ -62,14 +62,18 @@ class Writes:
     """The writing part of one API server."""
 
     def __init__(
-        self, store: Store, faults: Faults, rules: Rules, clock: Callable[[], datetime]
+        self,
+        store: ObjectStore,
+        faults: Faults,
+        rules: ValidationRules,
+        clock: Callable[[], datetime],
     ) -> None:
         self._store = store
         self._faults = faults
         self._rules = rules
         self._clock = clock
 
-    def existing(self, place: Place) -> Object:
+    def existing(self, place: ApiPath) -> Object:
         """Return a copy of an object.
 
         Raises:
@@ -80,7 +84,7 @@ class Writes:
             raise not_found(place.resource, place.name)
         return found
 
-    def create(self, context: Context, body: bytes) -> Object:
+    def create(self, context: WriteRequest, body: bytes) -> Object:
         """Create the object in a request's body, and return it.
 
         Raises:
@@ -107,7 +111,7 @@ class Writes:
         managers.record(resource, new, None, context.manager, self._now())
         return self._store.put(resource, new)
 
-    def update(self, context: Context, body: bytes) -> tuple[Object, int]:
+    def update(self, context: WriteRequest, body: bytes) -> tuple[Object, int]:
         """Replace an object by that of a PUT; return the object and the status.
 
         Raises:
@@ -136,7 +140,7 @@ class Writes:
             raise invalid_named(resource.plural, resource.group, place.name, [why])
         return self._replaced(context, old, new), 200
 
-    def patch(self, context: Context, body: bytes) -> Object:
+    def patch(self, context: WriteRequest, body: bytes) -> Object:
         """Apply a merge patch, and return the object or its Scale.
 
         Raises:
@@ -156,7 +160,7 @@ class Writes:
             raise bad_request("the name of the object does not match the name on the URL")
         return self._replaced(context, old, new)
 
-    def delete(self, context: Context, body: bytes) -> Object:
+    def delete(self, context: WriteRequest, body: bytes) -> Object:
         """Delete an object; return the Status of a success, or a pod that is now terminating.
 
         Raises:
@@ -191,7 +195,7 @@ class Writes:
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
         return {**status, "details": {**details, "uid": metadata["uid"]}}
 
-    def _scaled(self, context: Context, old: Object, scale: Object) -> Object:
+    def _scaled(self, context: WriteRequest, old: Object, scale: Object) -> Object:
         place = context.place
         version = (scale.get("metadata") or {}).get("resourceVersion", "")
         if not isinstance(version, str):
@@ -206,7 +210,7 @@ class Writes:
         return scale_of(place.resource, written, for_patch=True)
 
     def _replaced(
-        self, context: Context, old: Object, new: Object, *, scales: bool = False
+        self, context: WriteRequest, old: Object, new: Object, *, scales: bool = False
     ) -> Object:
         place, metadata = context.place, new["metadata"]
         resource = place.resource
@@ -238,7 +242,7 @@ class Writes:
             return self._store.delete(resource, place.namespace, place.name)
         return self._store.put(resource, new)
 
-    def _expect_version(self, place: Place, version: str, old: Object) -> None:
+    def _expect_version(self, place: ApiPath, version: str, old: Object) -> None:
         if not version:
             return
         if not version.isdigit():
@@ -246,7 +250,7 @@ class Writes:
         if version != old["metadata"]["resourceVersion"]:
             raise conflict(place.resource, place.name)
 
-    def _check(self, resource: Resource, new: Object, old: Object | None) -> None:
+    def _check(self, resource: ApiKind, new: Object, old: Object | None) -> None:
         fill(resource, new)
         metadata = new["metadata"]
         for name in ("labels", "annotations", "ownerReferences", "finalizers"):
@@ -309,7 +313,7 @@ def decoded(body: bytes, kind: str = "") -> Object:
     return found
 
 
-def _identified(resource: Resource, new: Object, namespace: str) -> Object:
+def _identified(resource: ApiKind, new: Object, namespace: str) -> Object:
     """Set an object's kind and namespace, and return its metadata."""
     kind, version = new.get("kind", resource.kind), new.get("apiVersion", resource.api_version)
     if (kind, version) != (resource.kind, resource.api_version):

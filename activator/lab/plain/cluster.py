@@ -14,14 +14,14 @@ from activator.lab.control_plane.resources import (
     SCALED_OBJECTS,
     SERVICES,
     SLICES,
-    Resource,
+    ApiKind,
 )
-from activator.lab.control_plane.server import Server
-from activator.lab.control_plane.validation import Rules
+from activator.lab.control_plane.server import PlaneServer
+from activator.lab.control_plane.validation import ValidationRules
 from activator.lab.kubelet import PodProcess
 from activator.lab.plain.deployments import Deployments
 from activator.lab.plain.endpoint_slices import SERVICE_NAME, EndpointSlices
-from activator.lab.plain.node import Node, Tell
+from activator.lab.plain.node import Tell, ToyNode
 
 Object = dict[str, Any]
 
@@ -43,7 +43,7 @@ class PlainCluster:
         tasks: TaskGroup,
         tell: Tell = lambda kind, pod, **details: None,
         pace: float = 1.0,
-        resources: Iterable[Resource] = (*BUILT_IN, SCALED_OBJECTS),
+        resources: Iterable[ApiKind] = (*BUILT_IN, SCALED_OBJECTS),
     ) -> None:
         """
         Arguments:
@@ -52,11 +52,11 @@ class PlainCluster:
                 at once.
             pace: the duration of a second in probes of pods, in seconds.
         """
-        self.plane = ControlPlane(resources, Rules(allows_loopback=True))
-        self.server = Server(self.plane)
+        self.plane = ControlPlane(resources, ValidationRules(allows_loopback=True))
+        self.server = PlaneServer(self.plane)
         self._tell = tell
         self._deployments = Deployments(self.plane)
-        self.node = Node(self.plane, addresses, tasks, tell, pace)
+        self.node = ToyNode(self.plane, addresses, tasks, tell, pace)
         self.slices = EndpointSlices(self.plane, self._on_slice)
 
     async def start(self) -> None:
@@ -80,7 +80,7 @@ class PlainCluster:
         """The pods with a process, by name."""
         return self.node.pods
 
-    def create(self, resource: Resource, found: Object) -> Object:
+    def create(self, resource: ApiKind, found: Object) -> Object:
         """Create an object, as ``kubectl create`` does; return it.
 
         Raises:
@@ -88,7 +88,7 @@ class PlainCluster:
         """
         return self.plane.act("create", resource, found["metadata"]["namespace"], "", found)
 
-    def patch(self, resource: Resource, name: str, change: Object) -> Object:
+    def patch(self, resource: ApiKind, name: str, change: Object) -> Object:
         """Change an object by a merge patch; return it.
 
         Raises:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.resources import DEPLOYMENTS, PODS
-from activator.lab.control_plane.store import Change
+from activator.lab.control_plane.store import ObjectChange
 from activator.lab.plain.endpoint_slices import is_ready
 
 Object = dict[str, Any]
@@ -41,7 +41,7 @@ class Deployments:
         if self._soon is not None:
             self._soon.cancel()
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: ObjectChange) -> None:
         metadata = change.last["metadata"]
         if change.resource == DEPLOYMENTS:
             self._dirty.add((metadata["namespace"], metadata["name"]))

@@ -15,7 +15,7 @@ from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.resources import PODS, SERVICES, SLICES
 from activator.lab.control_plane.selectors import matches
 from activator.lab.control_plane.status import ApiError
-from activator.lab.control_plane.store import Change
+from activator.lab.control_plane.store import ObjectChange
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -68,7 +68,7 @@ class EndpointSlices:
         self._is_held = False
         self._schedule()
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: ObjectChange) -> None:
         metadata = change.last["metadata"]
         namespace = metadata.get("namespace", "")
         if change.resource == SERVICES:

@@ -20,7 +20,7 @@ from activator.lab import environment, phrases
 from activator.lab.addresses import AddressPool
 from activator.lab.control_plane.resources import DEPLOYMENTS, EVENTS, PODS, SERVICES, SLICES
 from activator.lab.control_plane.server import KUBECONFIG
-from activator.lab.control_plane.store import Change
+from activator.lab.control_plane.store import ObjectChange
 from activator.lab.environment import Environment
 from activator.lab.handles import View
 from activator.lab.local_activator import LocalActivator, LocalScaler
@@ -264,7 +264,7 @@ class PlainEnvironment:
             self.base.note(*words, at=at)
         self.base.changed.set()
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: ObjectChange) -> None:
         if change.resource == DEPLOYMENTS and change.old and change.new:
             before, after = (each["spec"]["replicas"] for each in (change.old, change.new))
             if before != after:

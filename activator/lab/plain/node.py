@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from activator.lab.addresses import AddressPool, Place
-from activator.lab.checks import Probes, Readiness
+from activator.lab.addresses import AddressPool, PodPlace
+from activator.lab.checks import KubeletReadiness, Probes
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.resources import PODS
-from activator.lab.control_plane.store import Change
+from activator.lab.control_plane.store import ObjectChange
 from activator.lab.kubelet import PodProcess
 from activator.lab.pod import PodOptions, parse_options
 
@@ -35,10 +35,10 @@ class _Pod(NamedTuple):
     namespace: str
     name: str
     process: PodProcess
-    place: Place
+    place: PodPlace
 
 
-class Node:
+class ToyNode:
     """The only node of the cluster.
 
     Attributes:
@@ -80,7 +80,7 @@ class Node:
         """The pods with a process, by name, in the order of their start."""
         return {pod.name: pod.process for pod in self._pods.values()}
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: ObjectChange) -> None:
         if change.resource != PODS:
             return
         known = self._pods.get(change.last["metadata"]["uid"])
@@ -127,7 +127,7 @@ class Node:
             self._write(pod, ready=process.ready)
         self._tell(kind, pod.name, **details)
 
-    def _write(self, pod: _Pod, place: Place | None = None, ready: bool = False) -> None:
+    def _write(self, pod: _Pod, place: PodPlace | None = None, ready: bool = False) -> None:
         """Write a pod's status, unless its object is gone."""
         found = self._object(pod)
         if found is None:
@@ -152,7 +152,7 @@ def _set_port(pod: Object, number: int) -> None:
         port["containerPort"] = number
 
 
-def options_of(pod: Object, place: Place) -> PodOptions:
+def options_of(pod: Object, place: PodPlace) -> PodOptions:
     """Return the options of a pod's process."""
     container = pod["spec"]["containers"][0]
     return replace(
@@ -174,9 +174,9 @@ def probes_of(pod: Object, pace: float) -> Probes:
     """
     probe = pod["spec"]["containers"][0].get("readinessProbe") or {}
     period = probe.get("periodSeconds", 10) * pace
-    found = Probes(period, Readiness.NONE, while_terminating=True)
+    found = Probes(period, KubeletReadiness.NONE, while_terminating=True)
     if "httpGet" in probe:
-        return replace(found, readiness=Readiness.HTTP, path=probe["httpGet"]["path"])
+        return replace(found, readiness=KubeletReadiness.HTTP, path=probe["httpGet"]["path"])
     if "tcpSocket" in probe:
-        return replace(found, readiness=Readiness.TCP)
+        return replace(found, readiness=KubeletReadiness.TCP)
     return replace(found, exec_readiness="exec" in probe)

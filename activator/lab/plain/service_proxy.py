@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.resources import SLICES
-from activator.lab.control_plane.store import Change
+from activator.lab.control_plane.store import ObjectChange
 from activator.lab.plain.endpoint_slices import SERVICE_NAME
 
 Object = dict[str, Any]
@@ -84,7 +84,7 @@ class ServiceProxy:
         """The addresses to which connections go now."""
         return list(self._endpoints)
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: ObjectChange) -> None:
         is_seen = change.resource == SLICES and _is_of(change.last, self._service)
         if is_seen and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self.delay, self._sync)

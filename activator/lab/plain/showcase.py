@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from activator.lab.addresses import AddressPool
-from activator.lab.cluster import Event, Service
+from activator.lab.cluster import DemoEvent, DemoService
 from activator.lab.control_plane.resources import DEPLOYMENTS, SERVICES, SLICES
-from activator.lab.control_plane.store import Change
+from activator.lab.control_plane.store import ObjectChange
 from activator.lab.local_activator import DidNotStart, LocalScaler
 from activator.lab.plain.cluster import PlainCluster
 from activator.lab.plain.mirror import Mirror
@@ -39,8 +39,8 @@ class Showcase:
     def __init__(
         self,
         folder: Path,
-        shown: Service,
-        tell: Callable[[Event], None],
+        shown: DemoService,
+        tell: Callable[[DemoEvent], None],
         addresses: AddressPool,
     ) -> None:
         """
@@ -128,7 +128,7 @@ class Showcase:
         annotations = {"enabled": "true", "idle-seconds": f"{shown.idle:g}"}
         cluster.create(SERVICES, service(shown.name, annotations=annotations))
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: ObjectChange) -> None:
         if change.resource == DEPLOYMENTS and change.old and change.new:
             before, after = (each["spec"]["replicas"] for each in (change.old, change.new))
             if before != after:
@@ -136,7 +136,7 @@ class Showcase:
 
     def _happened(self, kind: str, pod: str = "", **details: Any) -> None:
         at = float(details.pop("at", time.monotonic()))
-        self._tell(Event(at, self._service, kind, pod, details))
+        self._tell(DemoEvent(at, self._service, kind, pod, details))
 
 
 def _raise(error: BaseException | None) -> None:

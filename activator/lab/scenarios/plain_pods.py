@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from activator.lab.handles import View
-from activator.lab.kubelet import Step
+from activator.lab.kubelet import KubeletStep
 from activator.lab.plain.environment import PlainEnvironment
 from activator.lab.plain.objects import HTTP_PROBE
 from activator.lab.scenario import Scenario
@@ -19,7 +19,7 @@ async def late_probe(environment: PlainEnvironment) -> None:
     waiting = base.start_request(web)
     await base.until(lambda: web.pods, "the pod starts")
     (pod,) = web.pods
-    pod.pause(Step.CHECK)
+    pod.pause(KubeletStep.CHECK)
     response = await waiting
     base.expect("the pod responds to the queued request", response.status == 200, response)
     base.expect("before kubelet's first probe", not pod.listed_ready)
@@ -30,18 +30,18 @@ async def late_probe(environment: PlainEnvironment) -> None:
         list(known.values()) == ["not-ready", "use", "probe-passed"],
         known,
     )
-    pod.resume(Step.CHECK)
+    pod.resume(KubeletStep.CHECK)
     await web.until_listed(1)
     await pod.switch("Ready", "its health page begins to fail")
     await base.until(lambda: not pod.listed_ready, "Kubernetes lists the pod as not ready")
     await web.until_view("the pod gets no request", lambda view: not view["pods"][0]["usable"])
     again = base.start_request(web)
     await web.until_view("a request waits", lambda view: view["queued"] == 1)
-    pod.pause(Step.CHECK)
+    pod.pause(KubeletStep.CHECK)
     await pod.switch("Ready", "its health page passes again")
     response = await again
     base.expect("it is served as soon as the page passes", response.status == 200, response)
-    pod.resume(Step.CHECK)
+    pod.resume(KubeletStep.CHECK)
 
 
 LATE_PROBE = Scenario(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 
-from activator.lab.control_plane.plane import Call
+from activator.lab.control_plane.plane import PlaneCall
 from activator.lab.control_plane.resources import AUTOSCALERS
-from activator.lab.kubelet import Step
+from activator.lab.kubelet import KubeletStep
 from activator.lab.plain.environment import PlainEnvironment
 from activator.lab.scenario import Scenario
 from activator.lab.timeline import Who
@@ -23,7 +23,7 @@ async def cold_start(environment: PlainEnvironment) -> None:
     waiting = [base.start_request(web) for _ in range(REQUESTS)]
     await base.until(lambda: web.pods, "the scaler asks for a pod")
     (pod,) = web.pods
-    pod.pause(Step.CHECK)  # the pod listens before kubelet's first check
+    pod.pause(KubeletStep.CHECK)  # the pod listens before kubelet's first check
     responses = await asyncio.gather(*waiting)
     base.expect(
         "each request gets 200", all(each.status == 200 for each in responses), responses[:3]
@@ -31,7 +31,7 @@ async def cold_start(environment: PlainEnvironment) -> None:
     base.expect("before Kubernetes lists the pod as ready", not pod.listed_ready)
     patches = [call for call in environment.cluster.plane.calls[began:] if is_patch(call)]
     base.expect("the scaler wrote the replicas once", len(patches) == 1, len(patches))
-    pod.resume(Step.CHECK)
+    pod.resume(KubeletStep.CHECK)
     await web.until_listed(1)
     response = await base.request(web, "/headers")
     seen = [line.partition(":")[0].lower() for line in json.loads(response.body)["headers"]]
@@ -42,7 +42,7 @@ async def cold_start(environment: PlainEnvironment) -> None:
     )
 
 
-def is_patch(call: Call) -> bool:
+def is_patch(call: PlaneCall) -> bool:
     """Return whether a request changed the replicas of a Deployment."""
     return (call.verb, call.resource, call.subresource) == ("patch", "deployments", "scale")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 
-from activator.lab.checks import Container, Probes
+from activator.lab.checks import ProbedContainer, Probes
 from activator.lab.environment import Environment
 from activator.lab.handles import PodHandle, View
-from activator.lab.kubelet import Step
-from activator.lab.load import Load
+from activator.lab.kubelet import KubeletStep
+from activator.lab.load import SteadyTraffic
 from activator.lab.scenario import Scenario
 
 UNKNOWN = 'Error getting active endpoint: revision.serving.knative.dev "nobody" not found'
@@ -31,7 +31,7 @@ async def first_start(environment: Environment) -> None:
     )
 
     (pod,) = app.start_pods()
-    pod.pause(Step.CHECK)  # the pod listens before kubelet's first check
+    pod.pause(KubeletStep.CHECK)  # the pod listens before kubelet's first check
     response = await waiting
     environment.expect(
         "the new pod responds to the queued request", response.status == 200, response
@@ -44,7 +44,7 @@ async def first_start(environment: Environment) -> None:
         list(said.values()) == ["not-ready", "use", "probe-passed"],
         said,
     )
-    pod.resume(Step.CHECK)
+    pod.resume(KubeletStep.CHECK)
     await app.until_ready()
 
 
@@ -61,7 +61,7 @@ FIRST_START = Scenario(
 
 
 #: Ten times as fast as in a cluster with checks every 5 s, 30 s of grace and 1 s for the start.
-PROBES = Probes(0.5, liveness=Container.WHOLE, restart_after=3.1)
+PROBES = Probes(0.5, liveness=ProbedContainer.WHOLE, restart_after=3.1)
 CONCURRENCY = 10
 
 
@@ -71,7 +71,7 @@ async def stale_endpoints(environment: Environment) -> None:
         pods=3, probes=PROBES, container_concurrency=CONCURRENCY, timeout=20
     )
     pod = app.pods[0]
-    pod.pause(Step.RESTART)
+    pod.pause(KubeletStep.RESTART)
     async with environment.load(app, rate=40) as load:
         await pod.until("responded")
         await pod.switch("Live", "its liveness probe begins to fail")
@@ -85,7 +85,7 @@ async def stale_endpoints(environment: Environment) -> None:
         environment.expect("the capacity is that of two pods", left == 2 * CONCURRENCY, left)
         await load.more(40)
         environment.expect("Kubernetes still lists it as ready", pod.listed_ready)
-        pod.resume(Step.RESTART)
+        pod.resume(KubeletStep.RESTART)
         await pod.until("restarted")
         dead = time.monotonic() - died
         seen = pod.count("responded")
@@ -107,7 +107,7 @@ def _is_doubted(pod: View) -> bool:
     return said == ["ready", "failed", "wait", "probe-failed"]
 
 
-def _check_load(environment: Environment, load: Load, dead: float) -> None:
+def _check_load(environment: Environment, load: SteadyTraffic, dead: float) -> None:
     """Check that no request waited while the pod was dead, for so many seconds."""
     gets = load.statuses("GET")
     environment.expect("each request gets 200", set(gets) == {200}, gets)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from activator.lab.environment import QUICK, Environment
 from activator.lab.handles import AppHandle, View
-from activator.lab.kubelet import Step
+from activator.lab.kubelet import KubeletStep
 from activator.lab.scenario import Scenario
 
 TIMEOUT = 3
@@ -163,7 +163,7 @@ async def sidecar_readiness(environment: Environment) -> None:
     environment.expect(
         "by default, requests go to the pod of older", response.status == 200, response
     )
-    polled.pods[0].pause(Step.CHECK)  # so that Kubernetes still lists it as not ready
+    polled.pods[0].pause(KubeletStep.CHECK)  # so that Kubernetes still lists it as not ready
     await _must_wait(environment, polled, "probe-failed")
     listed = (await polled.view())["pods"][0]["kubernetes"]
     environment.expect("before Kubernetes lists the pod as ready", listed == "not-ready", listed)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from activator.lab.checks import Container
+from activator.lab.checks import ProbedContainer
 from activator.lab.environment import QUICK, Environment
 from activator.lab.handles import AppHandle
-from activator.lab.kubelet import Step
-from activator.lab.load import Load
+from activator.lab.kubelet import KubeletStep
+from activator.lab.load import SteadyTraffic
 from activator.lab.scenario import Scenario
 
 
 async def liveness(environment: Environment) -> None:
     """Run scenario 2: the only container restarts, and its queue-proxy cannot detect that."""
-    probes = replace(QUICK, liveness=Container.APPLICATION, restart_after=0.5)
+    probes = replace(QUICK, liveness=ProbedContainer.APPLICATION, restart_after=0.5)
     app = await environment.deploy(probes=probes, pod={"blind": True}, timeout=20)
     (pod,) = app.pods
-    pod.pause(Step.RESTART)
+    pod.pause(KubeletStep.RESTART)
     async with environment.load(app, rate=20) as load:
         await load.more(5)
         await pod.switch("Live", "its exec liveness probe begins to fail")
@@ -32,7 +32,7 @@ async def liveness(environment: Environment) -> None:
         environment.expect("Kubernetes still lists the pod as ready", pod.listed_ready)
         await app.until_view("requests wait", lambda view: view["queued"] >= 3)
         post = environment.start_request(app, "/", "POST", {"x-request-id": "post-1"})
-        pod.resume(Step.RESTART)
+        pod.resume(KubeletStep.RESTART)
         await pod.until("restarted")
         await load.more(20)
     gets = load.statuses("GET")
@@ -64,12 +64,12 @@ SLOW = "/sleep?ms=2500"
 
 async def serving_container(environment: Environment) -> None:
     """Run scenario 3: the serving container of one of two pods restarts while it has requests."""
-    probes = replace(QUICK, liveness=Container.APPLICATION, restart_after=0.5)
+    probes = replace(QUICK, liveness=ProbedContainer.APPLICATION, restart_after=0.5)
     app = await environment.deploy(
         pods=2, probes=probes, pod={"blind": True}, sidecar={}, timeout=20
     )
     pod, other = app.pods
-    pod.pause(Step.RESTART)
+    pod.pause(KubeletStep.RESTART)
     slow = [environment.start_request(app, SLOW) for _ in range(2)]
     await app.until_view(
         "each pod has a slow GET", lambda view: all(each["inFlight"] for each in view["pods"])
@@ -80,7 +80,7 @@ async def serving_container(environment: Environment) -> None:
         await pod.until("killing")
         seen = other.count("responded")
         await other.until("responded", seen + 20)
-        pod.resume(Step.RESTART)
+        pod.resume(KubeletStep.RESTART)
         await pod.until("restarted")
         seen = pod.count("responded")
         await pod.until("responded", seen + 5)
@@ -91,7 +91,7 @@ async def serving_container(environment: Environment) -> None:
     await _check_load(environment, app, load)
 
 
-async def _check_load(environment: Environment, app: AppHandle, load: Load) -> None:
+async def _check_load(environment: Environment, app: AppHandle, load: SteadyTraffic) -> None:
     gets, posts = load.statuses("GET"), load.statuses("POST")
     environment.expect("each GET gets 200", set(gets) == {200}, gets)
     environment.expect(
@@ -119,10 +119,10 @@ SERVING_CONTAINER = Scenario(
 
 async def sidecar_liveness(environment: Environment) -> None:
     """Run scenario 4: only the sidecar restarts; the serving container stays."""
-    probes = replace(QUICK, liveness=Container.SIDECAR)
+    probes = replace(QUICK, liveness=ProbedContainer.SIDECAR)
     app = await environment.deploy(probes=probes, sidecar={}, timeout=20)
     (pod,) = app.pods
-    pod.pause(Step.RESTART)
+    pod.pause(KubeletStep.RESTART)
     async with environment.load(app, rate=30, posts=5) as load:
         await load.more(5)
         await pod.switch("SidecarLive", "the liveness probe of its sidecar begins to fail")
@@ -138,7 +138,7 @@ async def sidecar_liveness(environment: Environment) -> None:
             list(said.values()) == ["not-ready", "use", "probe-passed"],
             said,
         )
-        pod.resume(Step.RESTART)
+        pod.resume(KubeletStep.RESTART)
         await app.until_view(
             "Kubernetes lists its pod as ready again",
             lambda view: view["pods"][0]["kubernetes"] == "ready",

@@ -5,14 +5,14 @@ import json
 import pytest
 
 from activator.lab.application import Application
-from activator.lab.http1 import Request
-from activator.lab.state import Counters, Switches
+from activator.lab.http1 import PodRequest
+from activator.lab.state import PodCounters, Switches
 
 
 def ask(target: str, body: bytes = b"", **headers: str):
     named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    application = Application("pod-1", Switches(), Counters())
-    return application.respond(Request("GET", target, "HTTP/1.1", named, body))
+    application = Application("pod-1", Switches(), PodCounters())
+    return application.respond(PodRequest("GET", target, "HTTP/1.1", named, body))
 
 
 def test_greeting_names_the_pod_and_the_way():
@@ -44,8 +44,8 @@ def test_path_says_what_to_do():
 
 @pytest.mark.parametrize(("in_flight", "delay"), [(1, 0.1), (50, 0.1), (100, 0.4), (200, 1.6)])
 def test_crowded_application_slows_down_by_the_square(in_flight, delay):
-    application = Application("pod-1", Switches(), Counters(in_flight=in_flight))
-    response = application.respond(Request("GET", "/crowd?ms=100&n=50", "HTTP/1.1"))
+    application = Application("pod-1", Switches(), PodCounters(in_flight=in_flight))
+    response = application.respond(PodRequest("GET", "/crowd?ms=100&n=50", "HTTP/1.1"))
     assert response.delay == pytest.approx(delay)
 
 
@@ -61,7 +61,7 @@ def test_wrong_parameter_is_named(target):
 
 def test_switches_are_turned_by_requests():
     switches = Switches()
-    application = Application("pod-1", switches, Counters())
+    application = Application("pod-1", switches, PodCounters())
     for path in ("/toggleReady", "/toggleLive", "/toggleExec"):
-        application.respond(Request("GET", path, "HTTP/1.1"))
+        application.respond(PodRequest("GET", path, "HTTP/1.1"))
     assert (switches.ready, switches.live, switches.exec_ready) == (False, False, False)

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from activator.lab.checks import Checks, Container, Probes, Readiness, ask, probed_switches
+from activator.lab.checks import (
+    Checks,
+    KubeletReadiness,
+    ProbedContainer,
+    Probes,
+    ask,
+    probed_switches,
+)
 from activator.lab.pod import Pod, PodOptions
 from tests.process import addresses
 
@@ -53,7 +60,7 @@ async def test_readiness_is_what_the_pods_probes_find(switch, probes, ready):
 
 @pytest.mark.parametrize(
     ("readiness", "ready"),
-    [(Readiness.HTTP, False), (Readiness.TCP, True), (Readiness.NONE, True)],
+    [(KubeletReadiness.HTTP, False), (KubeletReadiness.TCP, True), (KubeletReadiness.NONE, True)],
 )
 async def test_pod_without_queue_proxy_has_a_health_page(readiness, ready):
     async with pod(plain=True) as found:
@@ -65,11 +72,11 @@ async def test_pod_without_queue_proxy_has_a_health_page(readiness, ready):
         assert await ask(options.address, options.port, "/", probe="queue") == 200, "the greeting"
         assert (found.counters.requests, found.counters.probes > 0) == (
             1,
-            readiness is Readiness.HTTP,
+            readiness is KubeletReadiness.HTTP,
         )
 
 
-@pytest.mark.parametrize("readiness", [Readiness.HTTP, Readiness.TCP])
+@pytest.mark.parametrize("readiness", [KubeletReadiness.HTTP, KubeletReadiness.TCP])
 async def test_pod_that_does_not_listen_is_not_ready(readiness):
     place = addresses().take()
     checks = Checks(PodOptions("p", place.ip, place.port), Probes(readiness=readiness))
@@ -78,7 +85,7 @@ async def test_pod_that_does_not_listen_is_not_ready(readiness):
 
 @pytest.mark.parametrize(
     ("switch", "container"),
-    [("live", Container.APPLICATION), ("sidecar_live", Container.SIDECAR)],
+    [("live", ProbedContainer.APPLICATION), ("sidecar_live", ProbedContainer.SIDECAR)],
 )
 async def test_container_is_dead_after_failures_in_a_row(switch, container):
     async with pod() as found:
@@ -98,9 +105,9 @@ async def test_container_is_dead_after_failures_in_a_row(switch, container):
         (Probes(), False, {"Ready"}),
         (Probes(exec_readiness=True), True, {"Exec"}),
         (Probes(sidecar_readiness=True), False, {"Ready", "SidecarReady"}),
-        (Probes(liveness=Container.SIDECAR), False, {"Ready", "SidecarLive"}),
-        (Probes(liveness=Container.APPLICATION), True, {"Live"}),
-        (Probes(liveness=Container.WHOLE), True, {"Live"}),
+        (Probes(liveness=ProbedContainer.SIDECAR), False, {"Ready", "SidecarLive"}),
+        (Probes(liveness=ProbedContainer.APPLICATION), True, {"Live"}),
+        (Probes(liveness=ProbedContainer.WHOLE), True, {"Live"}),
     ],
 )
 def test_a_switch_counts_where_a_probe_reads_it(probes, blind, asked):

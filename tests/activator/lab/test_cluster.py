@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from activator.lab.cluster import Cluster, Event, Service
+from activator.lab.cluster import Cluster, DemoEvent, DemoService
 from tests.process import PATIENCE, addresses
 
 FAST = {"start_after": 0.0, "idle": 1.0}
@@ -19,13 +19,13 @@ class Town:
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder = folder
-        self.events: list[Event] = []
+        self.events: list[DemoEvent] = []
         self.addresses = addresses()
         place = self.addresses.take()
         self.addresses.release(place)
         self.first = place.ip
         self._told = asyncio.Event()
-        service = Service("app", **{**FAST, **settings})
+        service = DemoService("app", **{**FAST, **settings})
         self.cluster = Cluster(
             folder,
             [service],
@@ -34,7 +34,7 @@ class Town:
             readiness_period=0.02,
         )
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, event: DemoEvent) -> None:
         self.events.append(event)
         self._told.set()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 
-from activator.lab.cluster import Service
+from activator.lab.cluster import DemoService
 from activator.lab.demo import Demo, guide
 from tests.process import PATIENCE, addresses
 
@@ -22,7 +22,7 @@ async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
         if line.endswith("listens"):
             listening.set()
 
-    service = Service("hello", start_after=0.0)
+    service = DemoService("hello", start_after=0.0)
     with Demo([service], addresses=addresses()) as demo:
         assert len(list(demo.manifests.iterdir())) == 2
         await demo.start()

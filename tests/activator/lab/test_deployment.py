@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from activator.lab.addresses import Place
+from activator.lab.addresses import PodPlace
 from activator.lab.checks import Probes
 from activator.lab.deployment import Deployment
 from activator.lab.objects import revision
@@ -38,7 +38,7 @@ class Town:
         return found.get("subsets")
 
 
-def options(name: str, place: Place) -> PodOptions:
+def options(name: str, place: PodPlace) -> PodOptions:
     return PodOptions(name, place.ip, place.port, place.admin_port, quiet_period=0.01)
 
 

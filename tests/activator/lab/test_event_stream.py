@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from activator.lab.event_stream import EventStream
+from activator.lab.event_stream import ActivatorEvents
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 HELLO = b'3a\r\nretry: 2000\nid: x-0\nevent: hello\ndata: {"version":"1"}\n\n\r\n'
@@ -26,7 +26,7 @@ async def server(answer: bytes):
 
 async def test_events_after_the_greeting_are_taken_in_order():
     taken: asyncio.Queue[tuple[str, dict[str, object]]] = asyncio.Queue()
-    stream = EventStream(lambda kind, data: taken.put_nowait((kind, data)))
+    stream = ActivatorEvents(lambda kind, data: taken.put_nowait((kind, data)))
     async with server(HEAD + HELLO + b"8\r\n: idle\n\n\r\n" + EVENT) as where:
         await stream.open(*where)
         assert await taken.get() == ("queue-began", {"waiting": 1})
@@ -35,7 +35,7 @@ async def test_events_after_the_greeting_are_taken_in_order():
 
 
 async def test_other_response_is_an_error():
-    stream = EventStream(lambda kind, data: None)
+    stream = ActivatorEvents(lambda kind, data: None)
     async with server(b"HTTP/1.1 503 Busy\r\n\r\n") as where:
         with pytest.raises(ConnectionError, match="/api/v1/events"):
             await stream.open(*where)
@@ -43,4 +43,4 @@ async def test_other_response_is_an_error():
 
 
 async def test_stream_that_was_never_opened_may_be_closed():
-    await EventStream(lambda kind, data: None).close()
+    await ActivatorEvents(lambda kind, data: None).close()

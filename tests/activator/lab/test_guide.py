@@ -4,12 +4,12 @@ import shutil
 import sys
 from pathlib import Path
 
-from activator.lab.guide import SWITCHES, Place, guide
+from activator.lab.guide import SWITCHES, ShownPod, guide
 from activator.lab.switchboard import ALL_SWITCHES
 
 
 def test_guide_names_all_that_can_be_asked():
-    pods = [Place("app-1", "127.0.0.11:8012", "127.0.0.11:8022")]
+    pods = [ShownPod("app-1", "127.0.0.11:8012", "127.0.0.11:8022")]
     text = "\n".join(
         row.plain
         for row in guide("127.0.0.1:1", "127.0.0.1:2", "/m", ["app", "other"], pods, {"Ready"})

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from activator.lab.environment import set_up
-from activator.lab.kubelet import Step
+from activator.lab.kubelet import KubeletStep
 from activator.lab.timeline import Timeline
 from tests.process import addresses
 
@@ -20,10 +20,10 @@ async def test_pods_are_switched_asked_and_ended():
         assert (await pod.probe_as_kubelet()).status == 503
         assert (await pod.request_directly()).status == 200
         assert (await pod.counters())["requests"] == 1
-        pod.pause(Step.CHECK)
+        pod.pause(KubeletStep.CHECK)
         await pod.switch("Ready", "it is ready again")
         assert (await pod.probe_as_kubelet()).body == "queue"
-        pod.resume(Step.CHECK)
+        pod.resume(KubeletStep.CHECK)
         await app.until_ready()
         app.terminate(other)
         await other.until("stopped")

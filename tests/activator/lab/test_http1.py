@@ -8,7 +8,7 @@ from activator.lab.http1 import (
     MAX_BODY_BYTES,
     MAX_HEAD_BYTES,
     BadRequest,
-    Request,
+    PodRequest,
     RequestParser,
     render_chunk,
     render_head,
@@ -98,7 +98,7 @@ def test_requests_before_a_wrong_one_are_not_lost():
     ],
 )
 def test_connection_is_kept_as_the_version_says(version, connection, kept):
-    assert Request("GET", "/", version, (("Connection", connection),)).keep_alive is kept
+    assert PodRequest("GET", "/", version, (("Connection", connection),)).keep_alive is kept
 
 
 def test_response_is_rendered():

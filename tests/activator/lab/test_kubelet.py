@@ -3,9 +3,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from activator.lab.checks import Container, Probes, ask
+from activator.lab.checks import ProbedContainer, Probes, ask
 from activator.lab.client import fetch
-from activator.lab.kubelet import PodProcess, Step
+from activator.lab.kubelet import KubeletStep, PodProcess
 from activator.lab.pod import PodOptions
 from tests.process import PATIENCE, addresses
 
@@ -67,8 +67,8 @@ async def test_exec_readiness_is_asked_for_where_the_container_has_it():
 
 async def test_dead_application_is_restarted_behind_its_queue_proxy():
     story = Story()
-    pod = pod_process(story, liveness=Container.APPLICATION, restart_after=0.01)
-    pod.pause(Step.RESTART)
+    pod = pod_process(story, liveness=ProbedContainer.APPLICATION, restart_after=0.01)
+    pod.pause(KubeletStep.RESTART)
     where = pod.options.address, pod.options.port
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(pod.run())
@@ -77,7 +77,7 @@ async def test_dead_application_is_restarted_behind_its_queue_proxy():
         await story.until("switched", 2)  # by the test, then by kubelet
         assert (await fetch(*where, "/")).status == 502
         assert pod.ready  # it is listed during its grace period
-        pod.resume(Step.RESTART)
+        pod.resume(KubeletStep.RESTART)
         await story.until("ready", 2)
         assert (await fetch(*where, "/")).status == 200
         pod.stop()
@@ -87,23 +87,25 @@ async def test_dead_application_is_restarted_behind_its_queue_proxy():
 
 async def test_sidecar_that_is_restarted_takes_readiness_and_no_request():
     story = Story()
-    pod = pod_process(story, liveness=Container.SIDECAR, restart_after=0.01)
-    pod.pause(Step.RESTART)
+    pod = pod_process(story, liveness=ProbedContainer.SIDECAR, restart_after=0.01)
+    pod.pause(KubeletStep.RESTART)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(pod.run())
         await story.until("ready")
         await turn(pod, "SidecarLive")
         await story.until("not ready")
         assert (await fetch(pod.options.address, pod.options.port, "/")).status == 200
-        pod.resume(Step.RESTART)
+        pod.resume(KubeletStep.RESTART)
         await story.until("ready", 2)
         pod.stop()
 
 
 async def test_only_container_is_started_again_at_its_address_and_listed_all_the_time():
     story = Story()
-    pod = pod_process(story, liveness=Container.WHOLE, failure_threshold=1, restart_after=0.01)
-    pod.pause(Step.RESTART)
+    pod = pod_process(
+        story, liveness=ProbedContainer.WHOLE, failure_threshold=1, restart_after=0.01
+    )
+    pod.pause(KubeletStep.RESTART)
     where = pod.options.address, pod.options.port
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(pod.run())
@@ -113,7 +115,7 @@ async def test_only_container_is_started_again_at_its_address_and_listed_all_the
         while await ask(*where, "/"):
             pass
         assert pod.ready
-        pod.resume(Step.RESTART)
+        pod.resume(KubeletStep.RESTART)
         await story.until("ready", 2)
         assert (await fetch(*where, "/")).status == 200
         pod.stop()
@@ -122,8 +124,10 @@ async def test_only_container_is_started_again_at_its_address_and_listed_all_the
 
 async def test_pod_may_stop_while_its_only_container_is_restarted():
     story = Story()
-    pod = pod_process(story, liveness=Container.WHOLE, failure_threshold=1, restart_after=0.01)
-    pod.pause(Step.RESTART)
+    pod = pod_process(
+        story, liveness=ProbedContainer.WHOLE, failure_threshold=1, restart_after=0.01
+    )
+    pod.pause(KubeletStep.RESTART)
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
         tasks.create_task(pod.run())
         await story.until("ready")

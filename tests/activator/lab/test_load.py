@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from activator.lab.client import ClientResponse
-from activator.lab.load import Load
+from activator.lab.load import SteadyTraffic
 from tests.process import PATIENCE
 
 
@@ -19,7 +19,7 @@ async def test_load_goes_on_until_it_is_stopped_and_waits_for_what_it_sent():
         await gate.wait()
         return ClientResponse(200 if method == "GET" else 502, {}, "", 0.002)
 
-    load = Load(ask, rate=1000, posts=3)
+    load = SteadyTraffic(ask, rate=1000, posts=3)
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
         load.start(tasks)
         await load.more(6)
@@ -48,7 +48,7 @@ async def test_pace_does_not_wait_for_responses():
         await gate.wait()
         return ClientResponse(200, {}, "")
 
-    load = Load(ask, rate=1000)
+    load = SteadyTraffic(ask, rate=1000)
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
         load.start(tasks)
         await load.more(5)

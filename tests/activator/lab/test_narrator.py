@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from activator.lab.cluster import Event, Service
+from activator.lab.cluster import DemoEvent, DemoService
 from activator.lab.narrator import MAX_RESPONSES_PER_SECOND, Narrator
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 7000)
-APP = Service("app", start_after=2)
+APP = DemoService("app", start_after=2)
 
 
 def told(narrator: Narrator, at: float, kind: str, **details: Any) -> list[str]:
-    return narrator.lines(Event(at, APP, kind, "app-1", details), NOON)
+    return narrator.lines(DemoEvent(at, APP, kind, "app-1", details), NOON)
 
 
 def answered(narrator: Narrator, at: float) -> list[str]:

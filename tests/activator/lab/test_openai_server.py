@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from activator.lab.application import Application
-from activator.lab.http1 import Request
-from activator.lab.responses import Response
-from activator.lab.state import Counters, Switches
+from activator.lab.http1 import PodRequest
+from activator.lab.responses import PodResponse
+from activator.lab.state import PodCounters, Switches
 
 
-def ask(target: str, body: object = None) -> Response:
+def ask(target: str, body: object = None) -> PodResponse:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return Application("pod-1", Switches(), Counters()).respond(
-        Request("POST", target, "HTTP/1.1", (), data)
+    return Application("pod-1", Switches(), PodCounters()).respond(
+        PodRequest("POST", target, "HTTP/1.1", (), data)
     )
 
 
-def chat(**more: Any) -> Response:
+def chat(**more: Any) -> PodResponse:
     messages = [{"role": "user", "content": "one two"}]
     return ask("/v1/chat/completions", {"model": "echo", "messages": messages, **more})
 

@@ -5,12 +5,12 @@ import io
 import pytest
 
 from activator.lab.printing import STYLES, Printer
-from activator.lab.report import Row
+from activator.lab.report import ReportRow
 from activator.lab.timeline import Who
 
 ROWS = [
-    Row("title", ("A title",)),
-    Row("failed", ("    0.500", "failed    ", "[red]odd\x1b[2J words[/red]")),
+    ReportRow("title", ("A title",)),
+    ReportRow("failed", ("    0.500", "failed    ", "[red]odd\x1b[2J words[/red]")),
 ]
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.lab.http1 import Request
+from activator.lab.http1 import PodRequest
 from activator.lab.queue_proxy import probe_response, traffic_refusal
 from activator.lab.state import Switches
 
@@ -12,10 +12,10 @@ INVALID = b"unexpected probe header value: other\n"
 HASH_MISSING = b'a probe request must contain a non-empty "K-Network-Hash" header\n'
 
 
-def request(agent: str = "", probe: str = "", hashed: str = "") -> Request:
+def request(agent: str = "", probe: str = "", hashed: str = "") -> PodRequest:
     names = {"User-Agent": agent, "K-Network-Probe": probe, "K-Network-Hash": hashed}
     headers = tuple((name, value) for name, value in names.items() if value)
-    return Request("GET", "/any/path", "HTTP/1.1", headers)
+    return PodRequest("GET", "/any/path", "HTTP/1.1", headers)
 
 
 @pytest.mark.parametrize(

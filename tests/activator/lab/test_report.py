@@ -2,18 +2,18 @@ from __future__ import annotations
 
 from activator.lab import report
 from activator.lab.catalogue import SCENARIOS
-from activator.lab.timeline import Entry, Outcome, Who
+from activator.lab.timeline import ScenarioOutcome, TimelineEntry, Who
 
 
-def outcome(passed: bool = True, error: str = "", number: int = 1) -> Outcome:
+def outcome(passed: bool = True, error: str = "", number: int = 1) -> ScenarioOutcome:
     entries = [
-        Entry(0.5, Who.KUBERNETES, "starts app-1"),
-        Entry(61.25, Who.CHECK, "it is 200", passed),
+        TimelineEntry(0.5, Who.KUBERNETES, "starts app-1"),
+        TimelineEntry(61.25, Who.CHECK, "it is 200", passed),
     ]
-    return Outcome(number, "name", "Title", "k.", "o.", entries, passed, error, 2.34)
+    return ScenarioOutcome(number, "name", "Title", "k.", "o.", entries, passed, error, 2.34)
 
 
-def plain(rows: list[report.Row]) -> list[str]:
+def plain(rows: list[report.ReportRow]) -> list[str]:
     return [row.plain for row in rows]
 
 

@@ -7,11 +7,11 @@ from activator.lab import local_activator
 from activator.lab.environment import Environment
 from activator.lab.runner import run_scenario
 from activator.lab.scenario import Scenario
-from activator.lab.timeline import Entry, Outcome, Who
+from activator.lab.timeline import ScenarioOutcome, TimelineEntry, Who
 from tests.process import addresses
 
 
-async def perform(script, **more) -> Outcome:
+async def perform(script, **more) -> ScenarioOutcome:
     return await run_scenario(Scenario(1, "n", "t", "o", "k", script), addresses(), **more)
 
 
@@ -60,7 +60,7 @@ async def test_activator_that_does_not_start_is_no_crash(monkeypatch):
 
 
 async def test_environment_may_be_used_after_the_script_and_entries_are_passed_on_at_once():
-    live: list[Entry] = []
+    live: list[TimelineEntry] = []
 
     async def script(environment: Environment) -> None:
         environment.note(Who.FAULT, "one")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from activator.lab.state import Counters, Switches
+from activator.lab.state import PodCounters, Switches
 
 
 def test_switch_is_turned_over_and_back():
@@ -11,7 +11,7 @@ def test_switch_is_turned_over_and_back():
 
 
 def test_counters_tell_the_most_at_a_time_and_posts_that_came_twice():
-    counters = Counters()
+    counters = PodCounters()
     for method, request_id in [("GET", "a"), ("POST", "b"), ("GET", "a"), ("POST", "b")]:
         counters.enter(method, request_id)
     counters.leave()

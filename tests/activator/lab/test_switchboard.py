@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import json
 
-from activator.lab.http1 import Request
-from activator.lab.state import Counters, Switches
+from activator.lab.http1 import PodRequest
+from activator.lab.state import PodCounters, Switches
 from activator.lab.switchboard import admin_response
 
 
-def ask(path: str, switches: Switches, counters: Counters | None = None):
-    return admin_response(Request("GET", path, "HTTP/1.1"), switches, counters or Counters())
+def ask(path: str, switches: Switches, counters: PodCounters | None = None):
+    return admin_response(PodRequest("GET", path, "HTTP/1.1"), switches, counters or PodCounters())
 
 
 def test_kubelets_questions_follow_the_switches():
@@ -42,7 +42,7 @@ def test_a_restarted_application_has_no_switch_set():
 
 
 def test_state_and_counters_are_shown():
-    counters = Counters()
+    counters = PodCounters()
     counters.enter("GET", "id-1")
     assert json.loads(ask("/counters", Switches(), counters).body)["seenById"] == {"id-1": 1}
     assert json.loads(ask("/state", Switches(ready=False)).body)["ready"] is False

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from activator.lab.timeline import Outcome, Timeline, Who
+from activator.lab.timeline import ScenarioOutcome, Timeline, Who
 
 
-def outcome(timeline: Timeline, error: str = "") -> Outcome:
-    return Outcome(
+def outcome(timeline: Timeline, error: str = "") -> ScenarioOutcome:
+    return ScenarioOutcome(
         3, "n", "t", "k", "o", timeline.entries, timeline.passed and not error, error, 1.23456
     )
 

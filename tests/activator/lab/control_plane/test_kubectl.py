@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from activator.lab.control_plane.server import Server
+from activator.lab.control_plane.server import PlaneServer
 from tests.activator.lab.control_plane.world import APPS, SERVICES, World, deployment, service
 from tests.manifests.kubectl import PINNED, program_path
 from tests.process import PATIENCE
@@ -24,7 +24,7 @@ def anyio_backend() -> object:
 class Kubectl:
     """Runs kubectl for one server."""
 
-    def __init__(self, program: str, folder: Path, server: Server) -> None:
+    def __init__(self, program: str, folder: Path, server: PlaneServer) -> None:
         config = server.write_kubeconfig(folder)
         self._command = (program, "--kubeconfig", str(config), "--cache-dir", str(folder / "cache"))
 
@@ -40,7 +40,7 @@ class Kubectl:
 @pytest.fixture
 async def kubectl(world: World, tmp_path: Path) -> AsyncIterator[Kubectl]:
     program = program_path(PINNED)
-    server = Server(world.plane)
+    server = PlaneServer(world.plane)
     await server.start()
     yield Kubectl(program, tmp_path, server)
     await server.close()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from activator.lab.control_plane.plane import Call
+from activator.lab.control_plane.plane import PlaneCall
 from tests.activator.lab.control_plane.world import APPS, SERVICES, deployment, service
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -12,7 +12,7 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 async def test_only_granted_rights_work(world):
     await world.send("POST", SERVICES, service())
-    world.plane.faults.grant_only({Call("list", "", "services").right})
+    world.plane.faults.grant_only({PlaneCall("list", "", "services").right})
     await world.send("GET", SERVICES)
     assert (await world.refused("GET", f"{SERVICES}/web"))[0] == 403
 
@@ -22,9 +22,9 @@ async def test_requests_are_recorded_as_rbac_judges_them(world):
     await world.send("GET", f"{APPS}/w/scale")
     (await world.watch("/api/v1/services?watch=true")).close()
     assert world.plane.calls == [
-        Call("create", "apps", "deployments", "shop"),
-        Call("get", "apps", "deployments", "shop", "w", "scale"),
-        Call("watch", "", "services"),
+        PlaneCall("create", "apps", "deployments", "shop"),
+        PlaneCall("get", "apps", "deployments", "shop", "w", "scale"),
+        PlaneCall("watch", "", "services"),
     ]
     assert world.plane.calls[1].right.resource == "deployments/scale"
 

@@ -13,15 +13,15 @@ from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.listing import Resource, pages
 from activator.discovery.wire import ConnectionLostError, Lines
-from activator.lab.control_plane.server import Server
+from activator.lab.control_plane.server import PlaneServer
 from tests.activator.lab.control_plane.world import SERVICES, World, service
 
 LISTED = Resource("Service", "/api/v1/services")
 
 
 @asynccontextmanager
-async def served(world: World, folder) -> AsyncIterator[tuple[Server, ApiServer]]:
-    server = Server(world.plane)
+async def served(world: World, folder) -> AsyncIterator[tuple[PlaneServer, ApiServer]]:
+    server = PlaneServer(world.plane)
     await server.start()
     client = ApiServer(str(server.write_kubeconfig(folder)), Timings(), {})
     await client.connect()

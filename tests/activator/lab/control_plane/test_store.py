@@ -5,12 +5,12 @@ import pytest
 from activator.lab.control_plane import store as module
 from activator.lab.control_plane.resources import SERVICES
 from activator.lab.control_plane.status import ApiError
-from activator.lab.control_plane.store import Store
+from activator.lab.control_plane.store import ObjectStore
 from tests.activator.lab.control_plane.world import service
 
 
 def test_stored_objects_are_separate_from_those_of_callers():
-    store, found = Store(), service()
+    store, found = ObjectStore(), service()
     returned = store.put(SERVICES, found)
     found["spec"] = returned["spec"] = None
     read = store.get(SERVICES, "shop", "web")
@@ -22,7 +22,7 @@ def test_stored_objects_are_separate_from_those_of_callers():
 
 
 def test_each_change_has_a_version_of_its_own():
-    store = Store()
+    store = ObjectStore()
     first = store.put(SERVICES, service())["metadata"]["resourceVersion"]
     second = store.put(SERVICES, service())["metadata"]["resourceVersion"]
     third = store.delete(SERVICES, "shop", "web")["metadata"]["resourceVersion"]
@@ -32,7 +32,7 @@ def test_each_change_has_a_version_of_its_own():
 
 def test_old_versions_are_compacted(monkeypatch):
     monkeypatch.setattr(module, "HISTORY", 3)
-    store = Store()
+    store = ObjectStore()
     for _ in range(5):
         store.put(SERVICES, service())
     assert len(store.since(store.oldest)) == 3

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from activator.lab.addresses import Place
-from activator.lab.checks import Readiness
+from activator.lab.addresses import PodPlace
+from activator.lab.checks import KubeletReadiness
 from activator.lab.plain.node import options_of, probes_of
 from tests.rows import naming
 
@@ -13,9 +13,9 @@ def pod(**container):
 def test_probe_of_the_object_becomes_a_probe_of_the_process():
     page = {"path": "/up", "port": "http", "scheme": "HTTP"}
     for probe, readiness in (
-        ({"httpGet": page, "periodSeconds": 4}, Readiness.HTTP),
-        ({"tcpSocket": {"port": 1}, "periodSeconds": 4}, Readiness.TCP),
-        ({"exec": {"command": ["true"]}, "periodSeconds": 4}, Readiness.NONE),
+        ({"httpGet": page, "periodSeconds": 4}, KubeletReadiness.HTTP),
+        ({"tcpSocket": {"port": 1}, "periodSeconds": 4}, KubeletReadiness.TCP),
+        ({"exec": {"command": ["true"]}, "periodSeconds": 4}, KubeletReadiness.NONE),
     ):
         with naming(probe):
             found = probes_of(pod(readinessProbe=probe), 0.5)
@@ -23,10 +23,10 @@ def test_probe_of_the_object_becomes_a_probe_of_the_process():
             assert found.exec_readiness is ("exec" in probe)
             assert found.while_terminating
     assert probes_of(pod(readinessProbe={"httpGet": page}), 1.0).path == "/up"
-    assert probes_of(pod(), 1.0).readiness is Readiness.NONE
+    assert probes_of(pod(), 1.0).readiness is KubeletReadiness.NONE
 
 
 def test_arguments_of_the_container_are_options_of_the_process():
-    found = options_of(pod(args=["--start-after=0.5"]), Place("127.0.0.9", 8012, 8022))
+    found = options_of(pod(args=["--start-after=0.5"]), PodPlace("127.0.0.9", 8012, 8022))
     assert (found.start_after, found.name, found.plain) == (0.5, "web-1", True)
     assert (found.address, found.port, found.admin_port) == ("127.0.0.9", 8012, 8022)

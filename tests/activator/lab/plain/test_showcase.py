@@ -6,7 +6,7 @@ import pytest
 
 from activator.lab import local_activator
 from activator.lab.client import fetch
-from activator.lab.cluster import Event, Service
+from activator.lab.cluster import DemoEvent, DemoService
 from activator.lab.plain.showcase import Showcase
 from tests.conftest import on_uvloop
 from tests.process import addresses, until
@@ -15,8 +15,8 @@ pytestmark = on_uvloop
 
 
 async def test_scaler_knows_the_service_and_the_folder_has_it(tmp_path):
-    events: list[Event] = []
-    shown = Showcase(tmp_path, Service("web", idle=7.0), events.append, addresses())
+    events: list[DemoEvent] = []
+    shown = Showcase(tmp_path, DemoService("web", idle=7.0), events.append, addresses())
     url = await shown.start()
     assert url.startswith("ws://127.0.0.1:")
     host, _, port = shown.admin.partition(":")
@@ -38,6 +38,6 @@ async def test_scaler_knows_the_service_and_the_folder_has_it(tmp_path):
 
 async def test_scaler_that_does_not_start_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(local_activator, "SCALER_OPTIONS", ("--stat-port", "many"))
-    shown = Showcase(tmp_path, Service("web"), lambda event: None, addresses())
+    shown = Showcase(tmp_path, DemoService("web"), lambda event: None, addresses())
     with pytest.raises(OSError, match=r"the scaler ended: .*many"):
         await shown.start()

@@ -7,7 +7,7 @@ from typing import Any
 
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.resources import DEPLOYMENTS, PODS, SERVICES, SLICES
-from activator.lab.control_plane.validation import Rules
+from activator.lab.control_plane.validation import ValidationRules
 from activator.lab.plain.deployments import Deployments
 from activator.lab.plain.endpoint_slices import EndpointSlices
 from activator.lab.plain.objects import deployment, service
@@ -19,7 +19,7 @@ class World:
     """The service web, in virtual time."""
 
     def __init__(self) -> None:
-        self.plane = ControlPlane(rules=Rules(allows_loopback=True))
+        self.plane = ControlPlane(rules=ValidationRules(allows_loopback=True))
         self.deployments = Deployments(self.plane)
         self.slices = EndpointSlices(self.plane)
 
