@@ -18,9 +18,9 @@ from activator.lab.control_plane.resources import DEPLOYMENTS
 from activator.lab.control_plane.store import ObjectChange
 from activator.lab.environment import Overdue
 from activator.lab.local_activator import DidNotStart
+from activator.lab.objects import HTTP_PROBE, TCP_PROBE, Object
 from activator.lab.plain.environment import PlainEnvironment, set_up
 from activator.lab.plain.handles import ServiceHandle
-from activator.lab.plain.objects import HTTP_PROBE, TCP_PROBE, Object
 from activator.lab.timeline import Timeline, TimelineEntry
 from benchmarks.process import CannotMeasure
 from benchmarks.report import Row, middle, percentile

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 from activator.discovery.wire import ConnectionLostError
 from activator.lab.control_plane.plane import ControlPlane
+from activator.lab.control_plane.reads import PlaneWatch
 from activator.lab.control_plane.status import PlaneResponse
-from activator.lab.control_plane.watch import PlaneWatch
 from activator.scale.cluster.api import ApiResponse, ApiUnreachable
 
 

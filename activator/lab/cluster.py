@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from activator.lab.addresses import AddressPool, PodPlace
-from activator.lab.checks import PERIOD, Probes
 from activator.lab.deployment import Deployment
-from activator.lab.kubelet import PodProcess
+from activator.lab.kubelet import PERIOD, PodProcess, Probes
 from activator.lab.objects import Object, revision
 from activator.lab.pod import PodOptions
 from activator.lab.scaler import ToyScaler

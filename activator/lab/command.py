@@ -17,13 +17,12 @@ from typing import Final, TextIO
 
 from activator.lab import report
 from activator.lab.addresses import AddressPool
-from activator.lab.catalogue import SCENARIOS, find
 from activator.lab.control_plane.server import KUBECONFIG
 from activator.lab.environment import Environment
-from activator.lab.guide import ShownPod, guide
-from activator.lab.printing import Printer
+from activator.lab.report import Printer, ShownPod, guide
 from activator.lab.runner import outcome_of, run_scenario
 from activator.lab.scenario import Scenario
+from activator.lab.scenarios import SCENARIOS, find
 from activator.lab.timeline import ScenarioOutcome, TimelineEntry
 
 #: The version of the JSON document. It grows when a field is removed or changes its meaning.

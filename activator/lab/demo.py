@@ -17,9 +17,9 @@ from types import TracebackType
 
 from activator.lab.addresses import AddressPool
 from activator.lab.cluster import Cluster, DemoEvent, DemoService, Stat
-from activator.lab.guide import own_command
 from activator.lab.narrator import Narrator
 from activator.lab.plain.showcase import Showcase
+from activator.lab.report import own_command
 
 #: A service without a limit, and one with two requests per pod, so that a queue is visible.
 SERVICES = (

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from activator.lab.addresses import AddressPool, PodPlace
-from activator.lab.checks import Probes
-from activator.lab.kubelet import PodProcess
+from activator.lab.kubelet import PodProcess, Probes
 from activator.lab.objects import Object, PodAddress, private_endpoints, write_object
 from activator.lab.pod import PodOptions
 

@@ -19,10 +19,9 @@ from typing import Any, Protocol
 
 from activator.lab import phrases
 from activator.lab.addresses import AddressPool
-from activator.lab.checks import Probes
-from activator.lab.client import ClientResponse, fetch
+from activator.lab.client import ClientResponse, SteadyTraffic, fetch
 from activator.lab.handles import AppHandle, PodHandle, View
-from activator.lab.load import SteadyTraffic
+from activator.lab.kubelet import Probes
 from activator.lab.local_activator import LocalActivator, Where
 from activator.lab.objects import revision
 from activator.lab.timeline import Timeline, TimelineEntry, Who

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from activator.lab import phrases
 from activator.lab.addresses import PodPlace
-from activator.lab.checks import Probes, probed_switches
 from activator.lab.client import ClientResponse, fetch
 from activator.lab.deployment import Deployment
-from activator.lab.kubelet import KubeletStep, PodProcess
+from activator.lab.kubelet import KubeletStep, PodProcess, Probes, probed_switches
 from activator.lab.objects import Object
 from activator.lab.pod import PodOptions
 from activator.lab.timeline import Who
@@ -107,7 +106,7 @@ class PodHandle:
         return await fetch(self.options.address, self.options.admin_port, path)
 
     async def counters(self) -> dict[str, Any]:
-        """Return the pod's counters, as `activator.lab.state.Counters.report` makes them."""
+        """Return the pod's counters, as `activator.lab.switchboard.Counters.report` makes them."""
         found: dict[str, Any] = json.loads((await self.admin("/counters")).body)
         return found
 

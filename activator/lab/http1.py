@@ -7,7 +7,9 @@ It keeps whole bodies in memory.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
@@ -214,3 +216,35 @@ def render_head(status: int, headers: Iterable[tuple[str, str]]) -> bytes:
 def render_chunk(data: bytes) -> bytes:
     """Return one chunk of a body; the empty chunk ends the body."""
     return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class PodResponse:
+    """The response to one request.
+
+    Attributes:
+        delay: seconds to wait before the first byte.
+        pieces: further pieces of the body, sent chunked, ``interval`` seconds apart.
+    """
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = TEXT
+    headers: tuple[tuple[str, str], ...] = ()
+    delay: float = 0.0
+    pieces: tuple[bytes, ...] = ()
+    interval: float = 0.0
+
+
+def text(status: int, body: str, delay: float = 0.0) -> PodResponse:
+    """Return a plain text response that is sent after ``delay`` seconds."""
+    return PodResponse(status, body.encode(), delay=delay)
+
+
+def as_json(value: object) -> PodResponse:
+    """Return ``value`` as indented JSON with a line feed at the end, for terminals."""
+    return PodResponse(200, json.dumps(value, indent=1).encode() + b"\n", JSON)

@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from activator.lab.client import fetch
-from activator.lab.event_stream import ActivatorEvents, Take
+from activator.lab.client import ActivatorEvents, Take, fetch
 
 #: Seconds for the start, on a busy machine.
 START_PATIENCE = 30.0

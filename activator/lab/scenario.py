@@ -1,6 +1,6 @@
 """A scenario: a name, Knative's behaviour, the required behaviour, and a script.
 
-The scripts are in :mod:`activator.lab.scenarios`, by theme. `activator.lab.catalogue` lists
+The scripts are in :mod:`activator.lab.scenarios`, by theme. `activator.lab.scenarios` lists
 them.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import StreamReader, StreamWriter
 
 from websockets.frames import Frame, Opcode
-from websockets.http11 import Request as PodRequest as Handshake
+from websockets.http11 import Request as Handshake
 from websockets.server import ServerProtocol
 
 from activator.lab.http1 import PodRequest

@@ -31,10 +31,9 @@ from activator.lab.control_plane.resources import (
     SLICES,
     ApiKind,
 )
-from activator.lab.objects import Object
+from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
+from activator.lab.objects import TCP_PROBE, Object, deployment, service
 from activator.lab.plain.cluster import PlainCluster
-from activator.lab.plain.endpoint_slices import CONTROLLER, MANAGED_BY, SERVICE_NAME
-from activator.lab.plain.objects import TCP_PROBE, deployment, service
 from benchmarks.mixed.kinds import SCALED
 
 #: The duration of a second in probes of the node's pods: kubelet's 10 s become 1 s.

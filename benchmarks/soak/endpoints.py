@@ -9,8 +9,8 @@ from random import Random
 from typing import Final
 
 from activator.lab.control_plane.resources import ENDPOINTS, REVISIONS, SLICES, ApiKind
+from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
 from activator.lab.objects import Object, PodAddress, private_endpoints, revision
-from activator.lab.plain.endpoint_slices import CONTROLLER, MANAGED_BY, SERVICE_NAME
 from benchmarks.mixed.services import CONTAINER_CONCURRENCY
 from benchmarks.soak.cluster import Cluster
 

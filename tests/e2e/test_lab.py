@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 
 from activator.lab import report
-from activator.lab.catalogue import SCENARIOS
 from activator.lab.client import fetch
 from activator.lab.runner import run_scenario
 from activator.lab.scenario import Scenario
-from activator.lab.scenarios import plain_scaling, plain_takeover
+from activator.lab.scenarios import SCENARIOS, plain_scaling, plain_takeover
 from tests.process import PATIENCE, ROOT, addresses, until
 
 pytestmark = pytest.mark.e2e

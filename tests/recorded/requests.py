@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from activator.lab.control_plane.plane import ControlPlane, PlaneRequest
+from activator.lab.control_plane.reads import PlaneWatch
 from activator.lab.control_plane.resources import (
     BUILT_IN,
     REVISIONS,
@@ -17,7 +18,6 @@ from activator.lab.control_plane.resources import (
     ApiKinds,
 )
 from activator.lab.control_plane.status import PlaneResponse
-from activator.lab.control_plane.watch import PlaneWatch
 from tests.recorded.recording import load
 
 Object = dict[str, Any]

@@ -14,18 +14,16 @@ from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from activator.lab.control_plane.documents import document
 from activator.lab.control_plane.faults import Faults, Right
-from activator.lab.control_plane.garbage import GarbageCollector
-from activator.lab.control_plane.lists import listed, unparsed
+from activator.lab.control_plane.reads import PlaneWatch, listed, unparsed
 from activator.lab.control_plane.resources import (
     ACCESS_REVIEWS,
     BUILT_IN,
     ApiKind,
     ApiKinds,
     ApiPath,
+    document,
 )
-from activator.lab.control_plane.scale import scale_of
 from activator.lab.control_plane.status import (
     JSON,
     ApiError,
@@ -36,10 +34,9 @@ from activator.lab.control_plane.status import (
     no_resource,
     unknown_format,
 )
-from activator.lab.control_plane.store import ObjectStore
+from activator.lab.control_plane.store import GarbageCollector, ObjectStore
 from activator.lab.control_plane.validation import ValidationRules
-from activator.lab.control_plane.watch import PlaneWatch
-from activator.lab.control_plane.writes import MERGE_PATCH, WriteRequest, Writes, decoded
+from activator.lab.control_plane.writes import MERGE_PATCH, WriteRequest, Writes, decoded, scale_of
 
 Object = dict[str, Any]
 

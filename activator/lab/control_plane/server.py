@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from activator.lab.control_plane.plane import ControlPlane
+from activator.lab.control_plane.reads import PlaneWatch
 from activator.lab.control_plane.status import PlaneResponse
-from activator.lab.control_plane.watch import PlaneWatch
 from activator.lab.http1 import BadRequest, PodRequest, RequestParser, render_chunk, render_head
 
 #: The file's name in the folder of `Server.write_kubeconfig`.

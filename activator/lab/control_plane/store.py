@@ -1,21 +1,87 @@
-"""Stores objects with versions, and feeds watches with the changes.
-
-It accepts every object: :mod:`.writes` checks them. Objects are never changed in place.
-Kubernetes' counterpart: staging/src/k8s.io/apiserver/pkg/storage.
-"""
+"""Selects, stores and collects objects; feeds watches with the changes."""
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
 from activator.lab.control_plane.resources import ApiKind
-from activator.lab.control_plane.selectors import Test
-from activator.lab.control_plane.status import expired
+from activator.lab.control_plane.status import bad_request, expired
+
+# Label and field selectors of lists and watches.
+#
+# Kubernetes' counterpart: staging/src/k8s.io/apimachinery/pkg/labels/selector.go.
+
+# Stores objects with versions, and feeds watches with the changes.
+#
+# It accepts every object: :mod:`.writes` checks them. Objects are never changed in place.
+# Kubernetes' counterpart: staging/src/k8s.io/apiserver/pkg/storage.
 
 Object = dict[str, Any]
+Test = Callable[[Object], bool]
+
+_SET = re.compile(r"(\S+)\s+(in|notin)\s+\(([^)]*)\)$")
+#: Splits at commas outside parentheses.
+_COMMA = re.compile(r",(?![^(]*\))")
+_FIELDS = {"metadata.name": "name", "metadata.namespace": "namespace"}
+
+
+def selector(query: Mapping[str, str]) -> Test:
+    """Return the test that a request's query makes of each object.
+
+    Raises:
+        ApiError: a field that the server does not select by.
+    """
+    tests = [_label_test(term.strip()) for term in _terms(query.get("labelSelector", ""))]
+    tests += [_field_test(term) for term in _terms(query.get("fieldSelector", ""))]
+    return lambda found: all(test(found) for test in tests)
+
+
+def matches(labels: Mapping[str, str], found: Object) -> bool:
+    """Return whether an object has all of these labels."""
+    return labels.items() <= _labels(found).items()
+
+
+def _terms(text: str) -> list[str]:
+    return [term for term in _COMMA.split(text) if term.strip()]
+
+
+def _labels(found: Object) -> dict[str, str]:
+    return found["metadata"].get("labels") or {}
+
+
+def _label_test(term: str) -> Test:
+    if in_set := _SET.match(term):
+        key, operator, values = in_set.groups()
+        wanted = {value.strip() for value in values.split(",")}
+        if operator == "in":
+            return lambda found: _labels(found).get(key) in wanted
+        return lambda found: _labels(found).get(key) not in wanted
+    if "!=" in term:
+        key, value = (part.strip() for part in term.split("!=", 1))
+        return lambda found: _labels(found).get(key) != value
+    if "=" in term:
+        key, value = (part.strip() for part in re.split("==?", term, maxsplit=1))
+        return lambda found: _labels(found).get(key) == value
+    if term.startswith("!"):
+        return lambda found: term[1:] not in _labels(found)
+    return lambda found: term in _labels(found)
+
+
+def _field_test(term: str) -> Test:
+    path, is_equal, value = term.replace("==", "=").partition("=")
+    negated = path.endswith("!")
+    path = path.removesuffix("!")
+    if not is_equal or path not in _FIELDS:
+        raise bad_request(f"field label not supported: {path}")
+    key = _FIELDS[path]
+    return lambda found: (found["metadata"].get(key, "") == value) is not negated
+
+
 Key = tuple[str, str]
 
 #: Changes that watches can begin from; older ones are compacted.
@@ -160,3 +226,64 @@ class ObjectStore:
 def _key(found: Object) -> Key:
     metadata = found["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
+
+
+# Deletes objects whose owners are gone, as the garbage collector does.
+#
+# Kubernetes' counterpart: pkg/controller/garbagecollector.
+
+#: Seconds from the deletion of the last owner to the deletion of its dependents.
+AFTER_OWNER: Final = 0.5
+#: Seconds until an object is deleted that was written with an owner that does not exist.
+AFTER_WRITE: Final = 4.0
+
+
+class GarbageCollector:
+    """Watches a store, and deletes dependents. It needs a running loop for its timers."""
+
+    def __init__(self, store: ObjectStore, delete: Callable[[ApiKind, str, str], object]) -> None:
+        """
+        Arguments:
+            delete: deletes an object: resource, namespace, name.
+        """
+        self._store = store
+        self._delete = delete
+        self._timers: set[asyncio.TimerHandle] = set()
+        store.listen(self._on_change)
+
+    def close(self) -> None:
+        """Delete nothing more."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        self._store.remove(self._on_change)
+
+    def _on_change(self, change: ObjectChange) -> None:
+        if change.new is None:
+            self._later(AFTER_OWNER)
+        elif _owners(change.new) != _owners(change.old) and not self._is_owned(change.new):
+            self._later(AFTER_WRITE)
+
+    def _later(self, seconds: float) -> None:
+        def collect() -> None:
+            self._timers.discard(timer)
+            self._collect()
+
+        timer = asyncio.get_running_loop().call_later(seconds, collect)
+        self._timers.add(timer)
+
+    def _collect(self) -> None:
+        for resource, found in self._store.everything():
+            if not self._is_owned(found):
+                metadata = found["metadata"]
+                self._delete(resource, metadata.get("namespace", ""), metadata["name"])
+
+    def _is_owned(self, found: dict[str, Any]) -> bool:
+        """Return whether an object names no owner, or one that exists."""
+        owners = _owners(found)
+        return not owners or not owners.isdisjoint(self._store.uids)
+
+
+def _owners(found: dict[str, Any] | None) -> set[str]:
+    references = found["metadata"].get("ownerReferences") if found else None
+    return {reference["uid"] for reference in references or ()}

@@ -1,8 +1,4 @@
-"""Refuses wrong objects with the API server's own texts.
-
-Kubernetes' counterpart: pkg/apis/*/validation/validation.go. Only rules are here that a program
-which writes these kinds can break.
-"""
+"""Fills in the fields of a written object, and refuses wrong ones, as the API server does."""
 
 from __future__ import annotations
 
@@ -16,14 +12,112 @@ from activator.lab.control_plane.resources import (
     DEPLOYMENTS,
     EVENTS,
     LEASES,
+    PODS,
+    REPLICA_SETS,
     SERVICES,
     SLICES,
     STATEFUL_SETS,
     ApiKind,
 )
-from activator.lab.control_plane.selectors import matches
+from activator.lab.control_plane.store import matches
+
+# Fills in the fields that the API server fills in when an object is written.
+#
+# Kubernetes' counterpart: pkg/apis/core/v1/defaults.go and its siblings. Only fields that the
+# activator reads are here.
+
+# Refuses wrong objects with the API server's own texts.
+#
+# Kubernetes' counterpart: pkg/apis/*/validation/validation.go. Only rules are here that a program
+# which writes these kinds can break.
 
 Object = dict[str, Any]
+
+_PROBES: Final = ("readinessProbe", "livenessProbe", "startupProbe")
+_PROBE: Final = {
+    "timeoutSeconds": 1,
+    "periodSeconds": 10,
+    "successThreshold": 1,
+    "failureThreshold": 3,
+}
+
+
+def fill(resource: ApiKind, found: Object) -> None:
+    """Fill in an object's missing fields, and write empty lists as the server returns them."""
+    if fills := _FILLERS.get(resource):
+        fills(found)
+
+
+def _fill_service(found: Object) -> None:
+    found.setdefault("status", {"loadBalancer": {}})
+    spec = found.setdefault("spec", {})
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    for port in spec.get("ports") or []:
+        port.setdefault("protocol", "TCP")
+        port.setdefault("targetPort", port.get("port"))
+
+
+def _fill_workload(found: Object) -> None:
+    found.setdefault("status", {})
+    spec = found.setdefault("spec", {})
+    if spec.get("replicas") is None:
+        spec["replicas"] = 1
+    _fill_pod_spec(spec.get("template", {}).get("spec", {}))
+
+
+def _fill_stateful_set(found: Object) -> None:
+    found.setdefault("status", {"replicas": 0, "availableReplicas": 0})
+    _fill_workload(found)
+
+
+def _fill_pod(found: Object) -> None:
+    found.setdefault("status", {"phase": "Pending", "qosClass": "BestEffort"})
+    _fill_pod_spec(found.setdefault("spec", {}))
+
+
+def _fill_pod_spec(spec: Object) -> None:
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    for container in spec.get("containers") or []:
+        for port in container.get("ports") or []:
+            port.setdefault("protocol", "TCP")
+        for name in _PROBES:
+            if probe := container.get(name):
+                _fill_probe(probe)
+
+
+def _fill_probe(probe: Object) -> None:
+    for name, value in _PROBE.items():
+        probe.setdefault(name, value)
+    if page := probe.get("httpGet"):
+        page.setdefault("path", "/")
+        page.setdefault("scheme", "HTTP")
+    if "grpc" in probe:
+        probe["grpc"].setdefault("service", "")
+
+
+def _fill_slice(found: Object) -> None:
+    for name in ("endpoints", "ports"):  # an empty list reads back as null
+        found[name] = found.get(name) or None
+    for port in found["ports"] or []:
+        port.setdefault("name", "")
+        port.setdefault("protocol", "TCP")
+
+
+def _fill_lease(found: Object) -> None:
+    found.setdefault("spec", {})
+
+
+_FILLERS: Final[dict[ApiKind, Callable[[Object], None]]] = {
+    SERVICES: _fill_service,
+    PODS: _fill_pod,
+    DEPLOYMENTS: _fill_workload,
+    STATEFUL_SETS: _fill_stateful_set,
+    REPLICA_SETS: _fill_workload,
+    SLICES: _fill_slice,
+    LEASES: _fill_lease,
+}
+
 
 MOST_ENDPOINTS: Final = 1000
 _MOST_ADDRESSES: Final = 100

@@ -13,13 +13,10 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-from activator.lab.control_plane import managers
-from activator.lab.control_plane.defaults import fill
 from activator.lab.control_plane.faults import Faults, Right
-from activator.lab.control_plane.merge_patch import merge
 from activator.lab.control_plane.resources import PODS, SLICES, ApiKind, ApiPath
-from activator.lab.control_plane.scale import replicas_of, scale_of
 from activator.lab.control_plane.status import (
+    ApiError,
     already_exists,
     bad_request,
     conflict,
@@ -33,9 +30,141 @@ from activator.lab.control_plane.status import (
     unsupported,
 )
 from activator.lab.control_plane.store import ObjectStore
-from activator.lab.control_plane.validation import ValidationRules, causes, wrong_type
+from activator.lab.control_plane.validation import (
+    ValidationRules,
+    causes,
+    fill,
+    unmarshal,
+    wrong_type,
+)
+
+# JSON merge patch (RFC 7396).
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """Return the target with a patch applied; neither is changed. Null removes a field."""
+    if not isinstance(patch, dict):
+        return deepcopy(patch)
+    merged = deepcopy(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge(merged.get(key), value)
+    return merged
+
+
+# Records which client set the number of replicas, in ``metadata.managedFields``.
+#
+# Only this field is recorded, and only its last writer. A write of the ``scale`` subresource
+# leaves an entry with its name, unless the Scale lacks replicas, as one of 0 does.
+
+# The ``scale`` subresource: reads and sets the replicas of an object.
+#
+# Kubernetes' counterpart: pkg/registry/apps/deployment/storage/storage.go, and for custom
+# resources staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource/etcd.go.
 
 Object = dict[str, Any]
+
+_REPLICAS: Object = {"f:spec": {"f:replicas": {}}}
+
+
+def record(resource: ApiKind, new: Object, old: Object | None, manager: str, time: str) -> None:
+    """Add the entry of a write of the object, if it changed the number of replicas.
+
+    Arguments:
+        manager: the writer: the query's ``fieldManager``, or the start of the user agent.
+        time: of the write, as in objects.
+    """
+    if not resource.scalable:
+        return
+    if new["spec"].get("replicas") == (old["spec"].get("replicas") if old else None):
+        _keep(new, old)
+        return
+    _set(resource.api_version, new, manager, time)
+
+
+def scaled(resource: ApiKind, new: Object, old: Object, manager: str, time: str) -> None:
+    """Set the entry of a write of the ``scale`` subresource, as `record` does."""
+    if new["spec"].get("replicas") == old["spec"].get("replicas"):
+        _keep(new, old)
+        return
+    _keep(new, None)
+    if resource.is_custom or not new["spec"]["replicas"]:
+        return
+    _set(resource.api_version, new, manager, time)
+    new["metadata"]["managedFields"][0]["subresource"] = "scale"
+
+
+def _set(api_version: str, new: Object, manager: str, time: str) -> None:
+    entry = {
+        "manager": manager,
+        "operation": "Update",
+        "apiVersion": api_version,
+        "time": time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": _REPLICAS,
+    }
+    new["metadata"]["managedFields"] = [entry]
+
+
+def _keep(new: Object, old: Object | None) -> None:
+    new["metadata"].pop("managedFields", None)
+    if old is not None and (entries := old["metadata"].get("managedFields")):
+        new["metadata"]["managedFields"] = entries
+
+
+#: The metadata of an object that its Scale has too.
+_SHARED: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+def scale_of(resource: ApiKind, found: Object, *, for_patch: bool = False) -> Object:
+    """Return an object's Scale. Replicas of 0 are left out, as the API server does.
+
+    Arguments:
+        for_patch: accept a custom resource without replicas.
+
+    Raises:
+        ApiError: a custom resource has no replicas.
+    """
+    spec, status = found.get("spec") or {}, found.get("status") or {}
+    if resource.is_custom and "replicas" not in spec and not for_patch:
+        text = 'the spec replicas field ".spec.replicas" does not exist'
+        details = {"causes": [{"message": text}]}
+        raise ApiError(500, "InternalError", f"Internal error occurred: {text}", details)
+    metadata = found["metadata"]
+    replicas = spec.get("replicas") or 0
+    labels = (spec.get("selector") or {}).get("matchLabels") or {}
+    selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: metadata[name] for name in _SHARED if name in metadata},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": {
+            "replicas": status.get("replicas", 0),
+            **({"selector": selector} if selector else {}),
+        },
+    }
+
+
+def replicas_of(scale: Object) -> int:
+    """Return the replicas that a written Scale requests.
+
+    Raises:
+        ApiError: they are no number, or below 0.
+    """
+    replicas = (scale.get("spec") or {}).get("replicas")
+    if replicas is None:
+        return 0
+    if isinstance(replicas, bool) or not isinstance(replicas, int):
+        raise undecodable_patch(unmarshal(replicas, "ScaleSpec.spec.replicas", "int32"))
+    if replicas < 0:
+        name = scale["metadata"].get("name", "")
+        why = f"spec.replicas: Invalid value: {replicas}: must be greater than or equal to 0"
+        raise invalid_named("Scale", "autoscaling", name, [why])
+    return replicas
+
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 #: Metadata that only the server sets.
@@ -108,7 +237,7 @@ class Writes:
         metadata["creationTimestamp"] = self._now()
         if resource.has_generation:
             metadata["generation"] = 1
-        managers.record(resource, new, None, context.manager, self._now())
+        record(resource, new, None, context.manager, self._now())
         return self._store.put(resource, new)
 
     def update(self, context: WriteRequest, body: bytes) -> tuple[Object, int]:
@@ -231,9 +360,9 @@ class Writes:
         if resource.has_generation and _content(new) != _content(old):
             metadata["generation"] = old["metadata"].get("generation", 0) + 1
         if scales:
-            managers.scaled(resource, new, old, context.manager, self._now())
+            scaled(resource, new, old, context.manager, self._now())
         else:
-            managers.record(resource, new, old, context.manager, self._now())
+            record(resource, new, old, context.manager, self._now())
         metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
         if new == old:
             return old

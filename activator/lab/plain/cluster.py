@@ -18,10 +18,8 @@ from activator.lab.control_plane.resources import (
 )
 from activator.lab.control_plane.server import PlaneServer
 from activator.lab.control_plane.validation import ValidationRules
-from activator.lab.kubelet import PodProcess
-from activator.lab.plain.deployments import Deployments
-from activator.lab.plain.endpoint_slices import SERVICE_NAME, EndpointSlices
-from activator.lab.plain.node import Tell, ToyNode
+from activator.lab.controllers import SERVICE_NAME, Deployments, EndpointSlices
+from activator.lab.kubelet import PodProcess, Tell, ToyNode
 
 Object = dict[str, Any]
 

@@ -21,13 +21,13 @@ from activator.lab.addresses import AddressPool
 from activator.lab.control_plane.resources import DEPLOYMENTS, EVENTS, PODS, SERVICES, SLICES
 from activator.lab.control_plane.server import KUBECONFIG
 from activator.lab.control_plane.store import ObjectChange
+from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
 from activator.lab.environment import Environment
 from activator.lab.handles import View
 from activator.lab.local_activator import LocalActivator, LocalScaler
+from activator.lab.objects import TCP_PROBE, Object, deployment, service
 from activator.lab.plain.cluster import PlainCluster
-from activator.lab.plain.endpoint_slices import CONTROLLER, MANAGED_BY, SERVICE_NAME
 from activator.lab.plain.handles import ServiceHandle
-from activator.lab.plain.objects import TCP_PROBE, Object, deployment, service
 from activator.lab.timeline import Timeline, Who
 
 #: The duration of a second in probes of pods: kubelet's 10 s become 1 s.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from activator.lab.handles import PodHandle, View, view_of
 from activator.lab.local_activator import Where
-from activator.lab.plain.objects import PORT
+from activator.lab.objects import PORT
 from activator.lab.plain.service_proxy import ServiceProxy
 
 if TYPE_CHECKING:  # an environment has handles

@@ -17,7 +17,7 @@ from typing import Any, Final
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.resources import SLICES
 from activator.lab.control_plane.store import ObjectChange
-from activator.lab.plain.endpoint_slices import SERVICE_NAME
+from activator.lab.controllers import SERVICE_NAME
 
 Object = dict[str, Any]
 Address = tuple[str, int]

@@ -18,10 +18,10 @@ from activator.lab.addresses import AddressPool
 from activator.lab.cluster import DemoEvent, DemoService
 from activator.lab.control_plane.resources import DEPLOYMENTS, SERVICES, SLICES
 from activator.lab.control_plane.store import ObjectChange
+from activator.lab.controllers import Mirror
 from activator.lab.local_activator import DidNotStart, LocalScaler
+from activator.lab.objects import TCP_PROBE, deployment, service
 from activator.lab.plain.cluster import PlainCluster
-from activator.lab.plain.mirror import Mirror
-from activator.lab.plain.objects import TCP_PROBE, deployment, service
 
 #: The duration of a second in probes of pods: kubelet's 10 s become 1 s.
 PACE: Final = 0.1

@@ -6,8 +6,8 @@ import asyncio
 
 from activator.lab.handles import View
 from activator.lab.kubelet import KubeletStep
+from activator.lab.objects import HTTP_PROBE
 from activator.lab.plain.environment import PlainEnvironment
-from activator.lab.plain.objects import HTTP_PROBE
 from activator.lab.scenario import Scenario
 from activator.lab.timeline import Who
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 
-from activator.lab.checks import ProbedContainer, Probes
+from activator.lab.client import SteadyTraffic
 from activator.lab.environment import Environment
 from activator.lab.handles import PodHandle, View
-from activator.lab.kubelet import KubeletStep
-from activator.lab.load import SteadyTraffic
+from activator.lab.kubelet import KubeletStep, ProbedContainer, Probes
 from activator.lab.scenario import Scenario
 
 UNKNOWN = 'Error getting active endpoint: revision.serving.knative.dev "nobody" not found'

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from activator.lab.checks import ProbedContainer
+from activator.lab.client import SteadyTraffic
 from activator.lab.environment import QUICK, Environment
 from activator.lab.handles import AppHandle
-from activator.lab.kubelet import KubeletStep
-from activator.lab.load import SteadyTraffic
+from activator.lab.kubelet import KubeletStep, ProbedContainer
 from activator.lab.scenario import Scenario
 
 

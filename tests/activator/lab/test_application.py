@@ -6,7 +6,7 @@ import pytest
 
 from activator.lab.application import Application
 from activator.lab.http1 import PodRequest
-from activator.lab.state import PodCounters, Switches
+from activator.lab.switchboard import PodCounters, Switches
 
 
 def ask(target: str, body: bytes = b"", **headers: str):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from activator.lab import scenarios
-from activator.lab.catalogue import SCENARIOS, find
 from activator.lab.scenario import Scenario
+from activator.lab.scenarios import SCENARIOS, find
 
 
 def test_each_scenario_of_the_folder_is_in_it_once():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from activator.lab.checks import (
+from activator.lab.kubelet import (
     Checks,
     KubeletReadiness,
     ProbedContainer,

@@ -8,8 +8,8 @@ import signal
 import pytest
 
 from activator.lab import command
-from activator.lab.catalogue import SCENARIOS
 from activator.lab.command import Misuse, run, show_list
+from activator.lab.scenarios import SCENARIOS
 from activator.lab.timeline import ScenarioOutcome, TimelineEntry, Who
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from activator.lab.addresses import PodPlace
-from activator.lab.checks import Probes
 from activator.lab.deployment import Deployment
+from activator.lab.kubelet import Probes
 from activator.lab.objects import revision
 from activator.lab.pod import PodOptions
 from tests.process import PATIENCE, addresses

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from activator.lab.event_stream import ActivatorEvents
+from activator.lab.client import ActivatorEvents
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 HELLO = b'3a\r\nretry: 2000\nid: x-0\nevent: hello\ndata: {"version":"1"}\n\n\r\n'

@@ -4,7 +4,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from activator.lab.guide import SWITCHES, ShownPod, guide
+from activator.lab.report import SWITCHES, ShownPod, guide
 from activator.lab.switchboard import ALL_SWITCHES
 
 

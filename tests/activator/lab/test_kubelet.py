@@ -3,9 +3,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from activator.lab.checks import ProbedContainer, Probes, ask
 from activator.lab.client import fetch
-from activator.lab.kubelet import KubeletStep, PodProcess
+from activator.lab.kubelet import KubeletStep, PodProcess, ProbedContainer, Probes, ask
 from activator.lab.pod import PodOptions
 from tests.process import PATIENCE, addresses
 

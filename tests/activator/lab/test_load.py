@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from activator.lab.client import ClientResponse
-from activator.lab.load import SteadyTraffic
+from activator.lab.client import ClientResponse, SteadyTraffic
 from tests.process import PATIENCE
 
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from activator.lab.application import Application
-from activator.lab.http1 import PodRequest
-from activator.lab.responses import PodResponse
-from activator.lab.state import PodCounters, Switches
+from activator.lab.http1 import PodRequest, PodResponse
+from activator.lab.switchboard import PodCounters, Switches
 
 
 def ask(target: str, body: object = None) -> PodResponse:

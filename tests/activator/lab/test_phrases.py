@@ -13,7 +13,7 @@ from activator.lab.phrases import (
     of_value,
     of_view,
 )
-from activator.lab.state import Switches
+from activator.lab.switchboard import Switches
 from activator.lab.timeline import Who
 
 

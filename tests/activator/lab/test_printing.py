@@ -4,8 +4,7 @@ import io
 
 import pytest
 
-from activator.lab.printing import STYLES, Printer
-from activator.lab.report import ReportRow
+from activator.lab.report import STYLES, Printer, ReportRow
 from activator.lab.timeline import Who
 
 ROWS = [

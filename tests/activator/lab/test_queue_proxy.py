@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from activator.lab.http1 import PodRequest
-from activator.lab.queue_proxy import probe_response, traffic_refusal
-from activator.lab.state import Switches
+from activator.lab.pod import probe_response, traffic_refusal
+from activator.lab.switchboard import Switches
 
 READY, UNREADY, DOWN = Switches(), Switches(ready=False), Switches(running=False)
 DRAINING, EXEC = Switches(draining=True), Switches(exec_ready=False)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from activator.lab import report
-from activator.lab.catalogue import SCENARIOS
+from activator.lab.scenarios import SCENARIOS
 from activator.lab.timeline import ScenarioOutcome, TimelineEntry, Who
 
 

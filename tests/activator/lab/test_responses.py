@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from activator.lab.responses import as_json, text
+from activator.lab.http1 import as_json, text
 
 
 def test_text_says_its_type_and_its_delay():

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from activator.lab.catalogue import SCENARIOS
 from activator.lab.scenario import Scenario
+from activator.lab.scenarios import SCENARIOS
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from activator.lab.state import PodCounters, Switches
+from activator.lab.switchboard import PodCounters, Switches
 
 
 def test_switch_is_turned_over_and_back():

@@ -3,8 +3,7 @@ from __future__ import annotations
 import json
 
 from activator.lab.http1 import PodRequest
-from activator.lab.state import PodCounters, Switches
-from activator.lab.switchboard import admin_response
+from activator.lab.switchboard import PodCounters, Switches, admin_response
 
 
 def ask(path: str, switches: Switches, counters: PodCounters | None = None):

@@ -4,8 +4,8 @@ from websockets.client import ClientProtocol
 from websockets.frames import Frame, Opcode
 from websockets.uri import parse_uri
 
+from activator.lab.application import Echo, asks_for_websocket
 from activator.lab.http1 import RequestParser
-from activator.lab.websocket import Echo, asks_for_websocket
 
 
 def opened() -> tuple[ClientProtocol, Echo]:

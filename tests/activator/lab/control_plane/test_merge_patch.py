@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from activator.lab.control_plane.merge_patch import merge
+from activator.lab.control_plane.writes import merge
 from tests.rows import naming
 
 

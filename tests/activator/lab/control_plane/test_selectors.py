@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from activator.lab.control_plane.selectors import matches, selector
 from activator.lab.control_plane.status import ApiError
+from activator.lab.control_plane.store import matches, selector
 from tests.rows import naming
 
 FOUND = {"metadata": {"name": "n", "namespace": "s", "labels": {"a": "1", "b": "2"}}}

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from activator.lab import checks
-from activator.lab.checks import ask
+from activator.lab import kubelet
 from activator.lab.client import fetch
 from activator.lab.control_plane.resources import DEPLOYMENTS, SERVICES
+from activator.lab.kubelet import ask
+from activator.lab.objects import HTTP_PROBE, TCP_PROBE, deployment, service
 from activator.lab.plain.cluster import PlainCluster
-from activator.lab.plain.objects import HTTP_PROBE, TCP_PROBE, deployment, service
 from tests.conftest import on_uvloop
 from tests.process import PATIENCE, addresses
 
@@ -23,7 +23,7 @@ pytestmark = on_uvloop
 
 @pytest.fixture(autouse=True)
 def patient_kubelet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "TIMEOUT", PATIENCE)
+    monkeypatch.setattr(kubelet, "TIMEOUT", PATIENCE)
 
 
 class Town:

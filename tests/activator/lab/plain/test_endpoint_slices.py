@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from activator.lab.control_plane.resources import SERVICES, SLICES
-from activator.lab.plain.endpoint_slices import slices_of
-from activator.lab.plain.objects import service
+from activator.lab.controllers import slices_of
+from activator.lab.objects import service
 
 
 async def test_conditions_over_the_life_of_a_pod(world):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 
+from activator.lab.objects import HTTP_PROBE
 from activator.lab.plain.environment import set_up
-from activator.lab.plain.objects import HTTP_PROBE
 from activator.lab.timeline import Timeline, Who
 from tests.conftest import on_uvloop
 from tests.process import addresses

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from activator.lab.control_plane.resources import DEPLOYMENTS, PODS, SERVICES
-from activator.lab.plain.mirror import Mirror
+from activator.lab.controllers import Mirror
 
 
 async def test_folder_has_the_objects_of_these_kinds(world, tmp_path):

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from activator.lab.addresses import PodPlace
-from activator.lab.checks import KubeletReadiness
-from activator.lab.plain.node import options_of, probes_of
+from activator.lab.kubelet import KubeletReadiness, options_of, probes_of
 from tests.rows import naming
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from activator.lab.plain.objects import TCP_PROBE, deployment, service
+from activator.lab.objects import TCP_PROBE, deployment, service
 
 
 def test_service_selects_the_pods_of_its_deployment():

@@ -8,9 +8,8 @@ from typing import Any
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.resources import DEPLOYMENTS, PODS, SERVICES, SLICES
 from activator.lab.control_plane.validation import ValidationRules
-from activator.lab.plain.deployments import Deployments
-from activator.lab.plain.endpoint_slices import EndpointSlices
-from activator.lab.plain.objects import deployment, service
+from activator.lab.controllers import Deployments, EndpointSlices
+from activator.lab.objects import deployment, service
 
 Object = dict[str, Any]
 
