@@ -303,8 +303,6 @@ PRIVATE: Final[dict[str, int]] = {
     "tests/activator/discovery/test_api_server.py": 1,
     "tests/activator/discovery/test_inventory.py": 4,
     "tests/activator/discovery/test_manifests.py": 5,
-    "tests/activator/lab/test_environment.py": 4,
-    "tests/activator/lab/test_scaler.py": 1,
     "tests/activator/plain/test_matches.py": 1,
     "tests/activator/plain/test_state.py": 3,
     "tests/activator/probing/test_prober.py": 1,

@@ -20,8 +20,7 @@ from activator.lab.addresses import AddressPool
 from activator.lab.control_plane.server import KUBECONFIG
 from activator.lab.environment import Environment
 from activator.lab.report import Printer, ShownPod, guide
-from activator.lab.runner import outcome_of, run_scenario
-from activator.lab.scenario import Scenario
+from activator.lab.scenario import Scenario, outcome_of, run_scenario
 from activator.lab.scenarios import SCENARIOS, find
 from activator.lab.timeline import ScenarioOutcome, TimelineEntry
 

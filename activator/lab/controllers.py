@@ -1,88 +1,157 @@
-"""The controllers of the toy cluster."""
+"""The controllers of the toy cluster: each keeps objects of one kind in accord with others."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
 from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.resources import DEPLOYMENTS, PODS, SERVICES, SLICES, ApiKind
+from activator.lab.control_plane.resources import (
+    DEPLOYMENTS,
+    ENDPOINTS,
+    PODS,
+    REVISIONS,
+    SERVICES,
+    SLICES,
+    ApiKind,
+)
 from activator.lab.control_plane.status import ApiError
 from activator.lab.control_plane.store import ObjectChange, ObjectStore, matches
-from activator.lab.objects import file_of, write_object
-
-# Create and delete the pods of Deployments, and roll out changed templates.
-#
-# A rollout starts one pod more than wanted, and deletes an old pod only when enough pods are
-# ready: the defaults of Kubernetes for up to three replicas. There are no ReplicaSets in between.
-# Kubernetes' counterpart: pkg/controller/deployment/rolling.go.
-
-# List the pods of each Service in EndpointSlices.
-#
-# Conditions of a pod (ready, serving, terminating): true true false while it is ready, and false
-# false false while it is not. After its deletion false true true, then false false true.
-# Kubernetes' counterpart: staging/src/k8s.io/endpointslice/reconciler.go.
+from activator.lab.objects import (
+    PodAddress,
+    file_of,
+    is_live,
+    is_ready,
+    private_endpoints,
+    revision_of,
+    write_object,
+)
 
 Object = dict[str, Any]
+Key = tuple[str, str]
 
 HASH_LABEL: Final = "pod-template-hash"
 #: The only node.
 NODE: Final = "laptop"
+MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
+CONTROLLER: Final = "endpointslice-controller.k8s.io"
+SERVICE_NAME: Final = "kubernetes.io/service-name"
+#: Seconds from a change of a pod to the change of its slice: the median of a real control plane.
+LAG: Final = 0.009
+#: Most seconds between two attempts to write an object that the API server refuses.
+_LONGEST_PAUSE: Final = 1.0
 
 
-class Deployments:
-    """The deployment controller and the scheduler. They need a running loop."""
+class _Controller(ABC):
+    """Reconciles the objects that a change concerns. It needs a running loop for its timer.
 
-    def __init__(self, plane: ControlPlane) -> None:
+    Attributes:
+        lag: seconds from a change to its effect.
+    """
+
+    def __init__(self, plane: ControlPlane, lag: float = 0.0) -> None:
+        self.lag = lag
         self._plane = plane
-        self._started: Counter[str] = Counter()
-        self._dirty: set[tuple[str, str]] = set()
-        self._soon: asyncio.Handle | None = None
+        self._is_held = False
+        self._dirty: set[Key] = set()
+        self._pause = LAG
+        self._timer: asyncio.TimerHandle | None = None
         plane.store.listen(self._on_change)
 
     def close(self) -> None:
-        """Change nothing more."""
+        """Write nothing more."""
         self._plane.store.remove(self._on_change)
-        if self._soon is not None:
-            self._soon.cancel()
+        self.hold()
+
+    def hold(self) -> None:
+        """Write no object until `resume`."""
+        self._is_held = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def resume(self) -> None:
+        """Write the objects of all changes since `hold`."""
+        self._is_held = False
+        self._schedule(self.lag)
+
+    @abstractmethod
+    def _concerned(self, change: ObjectChange) -> Iterable[Key]:
+        """Return namespaces and names of the objects that a change concerns."""
+
+    @abstractmethod
+    def reconcile(self, namespace: str, name: str) -> None:
+        """Bring an object, which may be gone, in accord with the others.
+
+        Raises:
+            ApiError: the API server refuses a write, as with 409 after a change by another.
+        """
 
     def _on_change(self, change: ObjectChange) -> None:
-        metadata = change.last["metadata"]
-        if change.resource == DEPLOYMENTS:
-            self._dirty.add((metadata["namespace"], metadata["name"]))
-        elif change.resource == PODS:
-            self._dirty |= {
-                (metadata["namespace"], owner["name"])
-                for owner in metadata.get("ownerReferences") or ()
-                if owner["kind"] == DEPLOYMENTS.kind
-            }
-        if self._dirty and self._soon is None:
-            self._soon = asyncio.get_running_loop().call_soon(self._reconcile_all)
+        self._dirty |= set(self._concerned(change))
+        self._schedule(self.lag)
 
-    def _reconcile_all(self) -> None:
-        self._soon = None
+    def _schedule(self, delay: float) -> None:
+        if self._dirty and self._timer is None and not self._is_held:
+            self._timer = asyncio.get_running_loop().call_later(delay, self._write)
+
+    def _write(self) -> None:
+        self._timer = None
         dirty, self._dirty = self._dirty, set()
-        for namespace, name in sorted(dirty):
-            found = self._plane.store.get(DEPLOYMENTS, namespace, name)
-            if found is not None:
-                self._reconcile(found)
+        refused = set()
+        for key in sorted(dirty):
+            try:
+                self.reconcile(*key)
+            except ApiError:
+                refused.add(key)
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE) if refused else LAG
+        self._dirty |= refused
+        self._schedule(self._pause if refused else self.lag)
 
-    def _reconcile(self, found: Object) -> None:
-        metadata, wanted = found["metadata"], found["spec"]["replicas"]
-        namespace, version = metadata["namespace"], template_hash(found)
-        pods = self._plane.store.select(PODS, namespace, lambda pod: _is_owned(pod, metadata))
-        live = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
-        missing, surplus = changes(live, wanted, version)
+
+class Deployments(_Controller):
+    """The deployment controller and the scheduler: creates and deletes pods, rolls out templates.
+
+    A rollout starts one pod more than wanted, and deletes an old pod only when enough pods are
+    ready: the defaults of Kubernetes for up to three replicas. There are no ReplicaSets in between.
+    Kubernetes' counterpart: pkg/controller/deployment/rolling.go.
+    """
+
+    def __init__(self, plane: ControlPlane) -> None:
+        super().__init__(plane)
+        self._started: Counter[str] = Counter()
+
+    def _concerned(self, change: ObjectChange) -> Iterable[Key]:
+        metadata, kind = change.last["metadata"], DEPLOYMENTS.kind
+        if change.resource == DEPLOYMENTS:
+            return {(metadata["namespace"], metadata["name"])}
+        owners = metadata.get("ownerReferences") or () if change.resource == PODS else ()
+        return {(metadata["namespace"], each["name"]) for each in owners if each["kind"] == kind}
+
+    def reconcile(self, namespace: str, name: str) -> None:
+        found = self._plane.store.get(DEPLOYMENTS, namespace, name)
+        if found is None:
+            return
+        version = template_hash(found)
+        missing, surplus = changes(self._live(found), found["spec"]["replicas"], version)
         for _ in range(missing):
             self._create(found, version)
         for pod in surplus:
             self._plane.act("delete", PODS, namespace, pod["metadata"]["name"])
         self._write_status(found, version)
+
+    def _live(self, found: Object) -> list[Object]:
+        """Return the pods of a Deployment that do not terminate."""
+        uid, namespace = found["metadata"]["uid"], found["metadata"]["namespace"]
+        return self._plane.store.select(
+            PODS, namespace, lambda pod: is_live(pod) and uid in _owners(pod)
+        )
 
     def _create(self, found: Object, version: str) -> None:
         metadata, template = found["metadata"], found["spec"]["template"]
@@ -108,8 +177,7 @@ class Deployments:
     def _write_status(self, found: Object, version: str) -> None:
         metadata = found["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
-        pods = self._plane.store.select(PODS, namespace, lambda pod: _is_owned(pod, metadata))
-        live = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        live = self._live(found)
         ready = sum(map(is_ready, live))
         status = {
             "observedGeneration": metadata.get("generation", 1),
@@ -166,29 +234,19 @@ def _hash_of(pod: Object) -> str:
     return str(pod["metadata"]["labels"].get(HASH_LABEL))
 
 
-def _is_owned(pod: Object, owner: Object) -> bool:
-    references = pod["metadata"].get("ownerReferences") or ()
-    return any(each["uid"] == owner["uid"] for each in references)
+def _owners(pod: Object) -> set[str]:
+    return {each["uid"] for each in pod["metadata"].get("ownerReferences") or ()}
 
-
-Key = tuple[str, str]
-
-MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
-CONTROLLER: Final = "endpointslice-controller.k8s.io"
-SERVICE_NAME: Final = "kubernetes.io/service-name"
-#: Seconds from a change of a pod to the change of its slice: the median of a real control plane.
-LAG: Final = 0.009
-#: Most seconds between two attempts to write a slice that the API server refuses.
-_LONGEST_PAUSE: Final = 1.0
 
 Tell = Callable[[str, Object], object]
 
 
-class EndpointSlices:
-    """The endpointslice controller. It needs a running loop for its timers.
+class EndpointSlices(_Controller):
+    """The endpointslice controller: lists the pods of each Service in EndpointSlices.
 
-    Attributes:
-        lag: seconds from a change of a pod to the change of its slice.
+    Conditions of a pod (ready, serving, terminating): true true false while it is ready, and false
+    false false while it is not. After its deletion false true true, then false false true.
+    Kubernetes' counterpart: staging/src/k8s.io/endpointslice/reconciler.go.
     """
 
     def __init__(self, plane: ControlPlane, tell: Tell = lambda service, slice_: None) -> None:
@@ -196,86 +254,46 @@ class EndpointSlices:
         Arguments:
             tell: called with the name of a Service and its written slice; must return at once.
         """
-        self.lag = LAG
-        self._plane = plane
+        super().__init__(plane, LAG)
         self._tell = tell
-        self._is_held = False
-        self._dirty: set[Key] = set()
-        self._pause = LAG
-        self._timer: asyncio.TimerHandle | None = None
-        plane.store.listen(self._on_change)
 
-    def close(self) -> None:
-        """Write nothing more."""
-        self._plane.store.remove(self._on_change)
-        self._is_held = True
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def hold(self) -> None:
-        """Write no slice until `resume`."""
-        self._is_held = True
-
-    def resume(self) -> None:
-        """Write the slices of all changes since `hold`."""
-        self._is_held = False
-        self._schedule()
-
-    def _on_change(self, change: ObjectChange) -> None:
+    def _concerned(self, change: ObjectChange) -> Iterable[Key]:
         metadata = change.last["metadata"]
         namespace = metadata.get("namespace", "")
         if change.resource == SERVICES:
-            self._dirty.add((namespace, metadata["name"]))
-        elif change.resource == PODS:
-            self._dirty |= {
-                (namespace, found["metadata"]["name"])
-                for found in self._plane.store.select(SERVICES, namespace, _any)
-                if _selects(found, change.last)
-            }
-        elif change.resource == SLICES and _is_ours(change.last) and change.new is None:
-            self._dirty.add((namespace, metadata["labels"][SERVICE_NAME]))
-        self._schedule()
+            return {(namespace, metadata["name"])}
+        if change.resource == SLICES and _is_ours(change.last) and change.new is None:
+            return {(namespace, metadata["labels"][SERVICE_NAME])}
+        if change.resource != PODS:
+            return ()
+        services = self._plane.store.select(
+            SERVICES, namespace, lambda each: _selects(each, change.last)
+        )
+        return {(namespace, each["metadata"]["name"]) for each in services}
 
-    def _schedule(self, delay: float | None = None) -> None:
-        if self._dirty and self._timer is None and not self._is_held:
-            delay = self.lag if delay is None else delay
-            self._timer = asyncio.get_running_loop().call_later(delay, self._write)
-
-    def _write(self) -> None:
-        self._timer = None
-        if self._is_held:
+    def reconcile(self, namespace: str, name: str) -> None:
+        store = self._plane.store
+        service = store.get(SERVICES, namespace, name)
+        if service is None or not service["spec"].get("selector"):
             return
-        dirty, self._dirty = self._dirty, set()
-        refused = set()
-        for namespace, name in sorted(dirty):
-            found = self._plane.store.get(SERVICES, namespace, name)
-            if found is not None and found["spec"].get("selector"):
-                try:
-                    self._reconcile(found)
-                except ApiError:  # as 409: another component has changed or made the object
-                    refused.add((namespace, name))
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE) if refused else self.lag
-        self._dirty |= refused
-        self._schedule(self._pause)
-
-    def _reconcile(self, service: Object) -> None:
-        metadata, store = service["metadata"], self._plane.store
-        namespace = metadata["namespace"]
         pods = store.select(PODS, namespace, lambda pod: _selects(service, pod))
         wanted = {made["metadata"]["name"]: made for made in slices_of(service, pods)}
         known = {
             found["metadata"]["name"]: found
-            for found in store.select(SLICES, namespace, lambda each: _belongs(each, metadata))
+            for found in store.select(
+                SLICES, namespace, lambda each: _is_ours(each) and service_of(each) == name
+            )
         }
-        for name, made in wanted.items():
-            if name not in known:
-                self._tell(metadata["name"], self._plane.act("create", SLICES, namespace, "", made))
-            elif any(known[name][part] != made[part] for part in ("endpoints", "ports")):
-                merged = {**known[name], "endpoints": made["endpoints"], "ports": made["ports"]}
-                written = self._plane.act("update", SLICES, namespace, name, merged)
-                self._tell(metadata["name"], written)
-        for name in known.keys() - wanted.keys():
-            store.delete(SLICES, namespace, name)
+        for slice_name, made in wanted.items():
+            if slice_name not in known:
+                self._tell(name, self._plane.act("create", SLICES, namespace, "", made))
+                continue
+            old, parts = known[slice_name], ("endpoints", "ports")
+            if any(old[part] != made[part] for part in parts):
+                merged = {**old, **{part: made[part] for part in parts}}
+                self._tell(name, self._plane.act("update", SLICES, namespace, slice_name, merged))
+        for slice_name in known.keys() - wanted.keys():
+            store.delete(SLICES, namespace, slice_name)
 
 
 def slices_of(service: Object, pods: Iterable[Object]) -> list[Object]:
@@ -318,10 +336,9 @@ def endpoint(service: Object, pod: Object) -> Object:
     }
 
 
-def is_ready(pod: Object) -> bool:
-    """Return whether a pod's condition Ready is true."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+def service_of(slice_: Object) -> str:
+    """Return the name of a slice's Service; empty for none."""
+    return str((slice_["metadata"].get("labels") or {}).get(SERVICE_NAME, ""))
 
 
 def _slice(
@@ -376,15 +393,59 @@ def _is_ours(slice_: Object) -> bool:
     return labels.get(MANAGED_BY) == CONTROLLER
 
 
-def _belongs(slice_: Object, service: Object) -> bool:
-    return _is_ours(slice_) and slice_["metadata"]["labels"].get(SERVICE_NAME) == service["name"]
+class RevisionEndpoints(_Controller):
+    """Lists the pods of each Revision in the Endpoints of its private Service.
+
+    Knative's counterpart: pkg/reconciler/serverlessservice.
+    """
+
+    def __init__(self, plane: ControlPlane, tell: Callable[..., object]) -> None:
+        """
+        Arguments:
+            tell: called with the event "listed", an empty name of a pod, and the names of the
+                Revision and of its pods; must return at once.
+        """
+        super().__init__(plane)
+        self._tell = tell
+
+    def _concerned(self, change: ObjectChange) -> Iterable[Key]:
+        pod = change.last
+        if change.resource != PODS or not revision_of(pod) or not _ip(pod):
+            return ()
+        return {(pod["metadata"]["namespace"], revision_of(pod))}
+
+    def reconcile(self, namespace: str, name: str) -> None:
+        store = self._plane.store
+        revision = store.get(REVISIONS, namespace, name)
+        if revision is None:
+            return
+        pods = store.select(
+            PODS,
+            namespace,
+            lambda pod: is_live(pod) and revision_of(pod) == name and _ip(pod) != "",
+        )
+        listed = [_address(pod) for pod in pods if _ip(pod)]
+        uid = revision["metadata"]["uid"]
+        made = private_endpoints(name, listed, namespace=namespace, revision_uid=uid)
+        old = store.get(ENDPOINTS, namespace, made["metadata"]["name"])
+        if old is not None and old.get("subsets") == made.get("subsets"):
+            return
+        self._plane.act("update", ENDPOINTS, namespace, made["metadata"]["name"], made)
+        ready, not_ready = (
+            [pod.name for pod in listed if pod.ready is is_so] for is_so in (True, False)
+        )
+        self._tell("listed", "", revision=name, ready=ready, not_ready=not_ready)
 
 
-def _any(found: Object) -> bool:
-    return True
+def _ip(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("podIP", ""))
 
 
-# Copy objects of an API server into a folder of manifests, for ``activator local``.
+def _address(pod: Object) -> PodAddress:
+    metadata, (port,) = pod["metadata"], pod["spec"]["containers"][0]["ports"]
+    return PodAddress(
+        _ip(pod), port["containerPort"], metadata["uid"], metadata["name"], is_ready(pod)
+    )
 
 
 class Mirror:

@@ -18,6 +18,7 @@ from activator.lab.addresses import AddressPool, PodPlace
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.resources import PODS
 from activator.lab.control_plane.store import ObjectChange
+from activator.lab.objects import revision_of
 from activator.lab.pod import PodOptions, parse_options
 
 # The probes of the toy kubelet: whether a pod is ready, and whether its containers are alive.
@@ -230,6 +231,7 @@ class PodProcess:
         self._free = {step: asyncio.Event() for step in KubeletStep}
         self._process: Process | None = None
         self._comes_back: asyncio.Event | None = None
+        self._is_over = False
         for step in KubeletStep:
             self.resume(step)
 
@@ -260,6 +262,7 @@ class PodProcess:
 
     async def run(self) -> None:
         """Run the pod until it ends; cancelling ends it within `SHUTDOWN_GRACE` seconds."""
+        self._is_over = False
         async with asyncio.TaskGroup() as tasks:
             checking = tasks.create_task(self._check_until_stopped())
             while await self._run_once():
@@ -285,6 +288,7 @@ class PodProcess:
             return again
         finally:
             self._listening.clear()
+            self._is_over = not again
             self.ready = self.ready and again
             await _end(process, SHUTDOWN_GRACE)
 
@@ -333,7 +337,9 @@ class PodProcess:
                 await self._restart()
 
     def _is_probed(self) -> bool:
-        return not self.stopping or self._probes.while_terminating
+        if self.stopping and not self._probes.while_terminating:
+            return False
+        return not self._is_over
 
     def _set_ready(self, ready: bool) -> None:
         if ready != self.ready:
@@ -441,6 +447,7 @@ class ToyNode:
 
     Attributes:
         restart_after: seconds before a container is started again that ended by itself.
+        probes: the probes of pods of Knative, by the name of the Revision. Its objects have fewer.
     """
 
     def __init__(
@@ -463,6 +470,7 @@ class ToyNode:
         self._tell = tell
         self._pace = pace
         self.restart_after = RESTART_AFTER
+        self.probes: dict[str, Probes] = {}
         self._pods: dict[str, _Pod] = {}
         self._running: set[Task[None]] = set()
         plane.store.listen(self._on_change)
@@ -494,7 +502,7 @@ class ToyNode:
         process = PodProcess(
             options_of(found, place),
             self._on_event,
-            probes=probes_of(found, self._pace),
+            probes=self.probes.get(revision_of(found)) or probes_of(found, self._pace),
             uid=metadata["uid"],
         )
         pod = _Pod(metadata["namespace"], metadata["name"], process, place)
@@ -502,12 +510,12 @@ class ToyNode:
         task = self._tasks.create_task(self._run(pod))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        self._tell("started", pod.name, address=str(place), switches=place.switches)
 
     async def _run(self, pod: _Pod) -> None:
         place = pod.place
         try:
             self._write(pod, place=place)
-            self._tell("started", pod.name, address=str(place), switches=place.switches)
             while not pod.process.stopping:
                 await pod.process.run()
                 self._write(pod)
@@ -559,7 +567,7 @@ def options_of(pod: Object, place: PodPlace) -> PodOptions:
         address=place.ip,
         port=place.port,
         admin_port=place.admin_port,
-        plain=True,
+        plain=not revision_of(pod),
         report_requests=True,
     )
 

@@ -116,7 +116,7 @@ def private_endpoints(
         "app": name,
         "networking.internal.knative.dev/serverlessservice": name,
         "networking.internal.knative.dev/serviceType": "Private",
-        "serving.knative.dev/revision": name,
+        REVISION: name,
         "serving.knative.dev/revisionUID": revision_uid or f"uid-of-{name}",
         "serving.knative.dev/service": name,
     }
@@ -177,6 +177,8 @@ def file_of(folder: Path, found: Object) -> Path:
 PORT = "http"
 #: The prefix of the activator's annotations.
 PREFIX = "activator.dev/"
+#: The label of a pod, and of Endpoints, with the name of their Revision.
+REVISION = "serving.knative.dev/revision"
 
 #: A readiness probe of the sample application's health page.
 HTTP_PROBE: Object = {"httpGet": {"path": "/healthz", "port": PORT}}
@@ -244,3 +246,19 @@ def service(
             "ports": [{"name": PORT, "port": 80, "targetPort": PORT}],
         },
     }
+
+
+def is_ready(pod: Object) -> bool:
+    """Return whether a pod's condition Ready is true."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def is_live(pod: Object) -> bool:
+    """Return whether a pod does not terminate."""
+    return "deletionTimestamp" not in pod["metadata"]
+
+
+def revision_of(pod: Object) -> str:
+    """Return the name of a pod's Revision; empty for none."""
+    return str((pod["metadata"].get("labels") or {}).get(REVISION, ""))

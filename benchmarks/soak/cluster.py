@@ -20,6 +20,7 @@ from websockets.exceptions import ConnectionClosed
 
 from activator.autoscaler import wire
 from activator.lab.addresses import AddressPool
+from activator.lab.cluster import ToyCluster
 from activator.lab.control_plane.resources import (
     BUILT_IN,
     CONFIG_MAPS,
@@ -33,7 +34,6 @@ from activator.lab.control_plane.resources import (
 )
 from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
 from activator.lab.objects import TCP_PROBE, Object, deployment, service
-from activator.lab.plain.cluster import PlainCluster
 from benchmarks.mixed.kinds import SCALED
 
 #: The duration of a second in probes of the node's pods: kubelet's 10 s become 1 s.
@@ -103,7 +103,7 @@ class Cluster:
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._end = asyncio.Event()
-        self._plain: PlainCluster
+        self._plain: ToyCluster
         self.thread = threading.Thread(target=self._run, name="cluster", daemon=True)
 
     def _run(self) -> None:
@@ -113,7 +113,7 @@ class Cluster:
 
     async def _live(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            self._plain = PlainCluster(
+            self._plain = ToyCluster(
                 AddressPool(), tasks, self._on_event, PACE, (*BUILT_IN, REVISIONS)
             )
             await self._plain.start()

@@ -7,50 +7,27 @@ from typing import Final
 
 from activator.lab.scenario import Scenario
 from activator.lab.scenarios import (
-    foreign_probes,
-    plain_away,
     plain_pods,
     plain_scaling,
-    plain_takeover,
-    pod_life,
+    pods,
     readiness,
-    restarts,
     sharing,
     waking,
 )
 
-SCENARIOS: Final[tuple[Scenario, ...]] = (
-    readiness.EXEC_READINESS,
-    restarts.LIVENESS,
-    restarts.SERVING_CONTAINER,
-    restarts.SIDECAR_LIVENESS,
-    readiness.READINESS,
-    readiness.SIDECAR_READINESS,
-    pod_life.FIRST_START,
-    readiness.OTHER_PORT,
-    pod_life.STALE_ENDPOINTS,
-    foreign_probes.PROBES_OF_OTHERS,
-    foreign_probes.INGRESS_PROBE,
-    pod_life.DRAIN,
-    plain_scaling.COLD_START,
-    plain_pods.LATE_PROBE,
-    plain_pods.KILL,
-    plain_pods.ROLLOUT,
-    plain_pods.SCALE_DOWN,
-    plain_scaling.TWO_OWNERS,
-    plain_away.API_SERVER_AWAY,
-    plain_away.SCALER_AWAY,
-    plain_scaling.TEN_TIMES,
-    plain_takeover.TAKEOVER,
-    plain_takeover.SLEEP,
-    sharing.STICKY_SESSIONS,
-    sharing.FAIR_QUEUE,
-    waking.WAITING_PAGE,
-    waking.WAKE_RULES,
-    waking.ADMISSION,
-    waking.EVENT_STREAM,
-    sharing.ADAPTIVE_LIMIT,
-    plain_takeover.FRONT,
+_MODULES: Final = (readiness, pods, plain_scaling, plain_pods, sharing, waking)
+
+#: All scenarios, by number.
+SCENARIOS: Final[tuple[Scenario, ...]] = tuple(
+    sorted(
+        (
+            each
+            for module in _MODULES
+            for each in vars(module).values()
+            if isinstance(each, Scenario)
+        ),
+        key=lambda each: each.number,
+    )
 )
 
 

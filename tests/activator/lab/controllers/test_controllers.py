@@ -1,8 +1,92 @@
+"""The controllers of the toy cluster, in virtual time."""
+
 from __future__ import annotations
 
-from activator.lab.control_plane.resources import SERVICES, SLICES
-from activator.lab.controllers import slices_of
+import json
+
+from activator.lab.control_plane.resources import DEPLOYMENTS, PODS, SERVICES, SLICES
+from activator.lab.controllers import Mirror, slices_of
 from activator.lab.objects import service
+
+
+async def test_replicas_become_pods_and_go_again(world):
+    world.create(replicas=0)
+    await world.settle()
+    assert world.pods == []
+    world.scale(2)
+    await world.settle()
+    assert world.pods == ["web-1", "web-2"]
+    world.report("web-1", ready=True)
+    await world.settle()
+    assert (world.status["replicas"], world.status["readyReplicas"]) == (2, 1)
+    world.scale(1)
+    await world.settle()
+    assert world.pods == ["web-1"], "the pod that is not ready goes first"
+    world.scale(0)
+    await world.settle()
+    assert world.pods == []
+    assert "replicas" not in world.status
+
+
+async def test_newest_of_ready_pods_goes_first(world):
+    world.create(replicas=3)
+    await world.settle()
+    for name in world.pods:
+        world.report(name, ready=True)
+    world.scale(1)
+    await world.settle()
+    assert world.pods == ["web-1"]
+
+
+async def test_deleted_pod_is_replaced(world):
+    world.create(replicas=1)
+    await world.settle()
+    world.end("web-1")
+    await world.settle()
+    assert world.pods == ["web-2"]
+
+
+async def test_rollout_keeps_the_wanted_number_ready(world):
+    world.create(replicas=2)
+    await world.settle()
+    for name in world.pods:
+        world.report(name, ready=True)
+    world.roll_out("b")
+    await world.settle()
+    assert world.pods == ["web-1", "web-2", "web-3"], "one more than wanted"
+    world.report("web-3", ready=True)
+    await world.settle()
+    assert world.pods == ["web-1", "web-3", "web-4"]
+    world.report("web-4", ready=True)
+    await world.settle()
+    assert world.pods == ["web-3", "web-4"]
+    assert world.status["updatedReplicas"] == 2
+
+
+async def test_old_pod_that_is_not_ready_stays_until_the_new_one_is(world):
+    world.create(replicas=1)
+    await world.settle()
+    world.roll_out("b")
+    await world.settle()
+    assert world.pods == ["web-1", "web-2"]
+    world.report("web-2", ready=True)
+    await world.settle()
+    assert world.pods == ["web-2"]
+
+
+async def test_rollout_at_zero_starts_nothing(world):
+    world.create(replicas=0)
+    world.roll_out("b")
+    await world.settle()
+    assert world.pods == []
+
+
+async def test_pods_of_a_deleted_deployment_terminate(world):
+    world.create(replicas=1)
+    await world.settle()
+    world.plane.act("delete", DEPLOYMENTS, "default", "web")
+    await world.settle(10)
+    assert world.pods == []
 
 
 async def test_conditions_over_the_life_of_a_pod(world):
@@ -138,3 +222,22 @@ def test_pods_with_different_numbers_of_a_port_are_in_different_slices():
         (8001, 2),
         (8002, 1),
     ]
+
+
+async def test_folder_has_the_objects_of_these_kinds(world, tmp_path):
+    mirror = Mirror(world.plane.store, tmp_path, (DEPLOYMENTS, SERVICES))
+    world.create(replicas=1)
+    await world.settle()
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "default.web.deployment.json",
+        "default.web.service.json",
+    }
+    assert world.plane.store.select(PODS, "", lambda each: True)
+    world.scale(3)
+    found = json.loads((tmp_path / "default.web.deployment.json").read_text())
+    assert found["spec"]["replicas"] == 3
+    world.plane.act("delete", SERVICES, "default", "web")
+    assert not (tmp_path / "default.web.service.json").exists()
+    mirror.close()
+    world.plane.act("delete", DEPLOYMENTS, "default", "web")
+    assert (tmp_path / "default.web.deployment.json").exists()

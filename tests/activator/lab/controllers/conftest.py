@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.activator.lab.plain.world import World
+from tests.activator.lab.controllers.world import World
 from tests.conftest import VIRTUAL
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activator.lab.control_plane.resources import SLICES
-from activator.lab.plain.service_proxy import ServiceProxy, endpoints_of
+from activator.lab.service_proxy import ServiceProxy, endpoints_of
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from typing import Any, Final
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.resources import SLICES
 from activator.lab.control_plane.store import ObjectChange
-from activator.lab.controllers import SERVICE_NAME
+from activator.lab.controllers import service_of
 
 Object = dict[str, Any]
 Address = tuple[str, int]
@@ -80,19 +80,24 @@ class ServiceProxy:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
+    def where(self) -> Address:
+        """Host and port for clients."""
+        return self.host, self.port
+
+    @property
     def endpoints(self) -> list[Address]:
         """The addresses to which connections go now."""
         return list(self._endpoints)
 
     def _on_change(self, change: ObjectChange) -> None:
-        is_seen = change.resource == SLICES and _is_of(change.last, self._service)
+        is_seen = change.resource == SLICES and service_of(change.last) == self._service
         if is_seen and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self.delay, self._sync)
 
     def _sync(self) -> None:
         self._timer = None
         slices = self._plane.store.select(
-            SLICES, self._namespace, lambda found: _is_of(found, self._service)
+            SLICES, self._namespace, lambda found: service_of(found) == self._service
         )
         self._endpoints = endpoints_of(slices, self._port_name)
 
@@ -170,7 +175,3 @@ def _number(slice_: Object, port_name: str) -> int:
         if port["name"] == port_name:
             return int(port["port"])
     return 0
-
-
-def _is_of(slice_: Object, service: str) -> bool:
-    return (slice_["metadata"].get("labels") or {}).get(SERVICE_NAME) == service
