@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from activator.discovery import endpoints
-from activator.discovery.destinations import PrivateEndpoints
+from activator.discovery.endpoints import PrivateEndpoints
 from activator.knative import revisions
 from activator.lab.objects import (
     TCP_PROBE,

@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from typing import cast
+
 import pytest
 import uvloop
 
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.listing import Resource, pages
-from activator.discovery.wire import ConnectionLostError, Lines
+from activator.discovery.wire import ConnectionLostError, LineSplitter, WatchedResource, pages
 from activator.lab.control_plane.server import PlaneServer
 from activator.scale.cluster.api import ApiUnreachable
 from tests.activator.lab.control_plane.world import APPS, SERVICES, World, deployment, service
@@ -23,7 +24,7 @@ from tests.control_plane import InProcessClient
 from tests.manifests.kubectl import PINNED, program_path
 from tests.process import PATIENCE
 
-LISTED = Resource("Service", "/api/v1/services")
+LISTED = WatchedResource("Service", "/api/v1/services")
 
 
 @asynccontextmanager
@@ -55,7 +56,7 @@ async def test_activator_lists_and_watches(world, tmp_path):
         async with client.get("/api/v1/services", params, 1e4) as response:
             assert response.status == 200
             await world.send("POST", SERVICES, service("b"))
-            lines, found = Lines(), list[bytes]()
+            lines, found = LineSplitter(), list[bytes]()
             async for chunk in response.chunks():
                 if found := list(lines.feed(chunk)):
                     break
@@ -127,7 +128,8 @@ async def test_requests_follow_each_other_on_one_connection(world, tmp_path):
 async def test_lists_and_watches_work_without_a_socket(world):
     await world.send("POST", SERVICES, service("a"))
     client = InProcessClient(world.plane)
-    found = [page async for page in pages(client, Resource("Service", SERVICES), Timings())]
+    resource, server = WatchedResource("Service", SERVICES), cast(ApiServer, client)
+    found = [page async for page in pages(server, resource, Timings())]
     assert len(found[0].items or ()) == 1
     async with client.get(SERVICES, {"watch": "1"}, 60.0) as response:
         async for chunk in response.chunks():
