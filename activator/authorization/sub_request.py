@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.response import Response
-from activator.proxy.pods.response_reader import ResponseReader
+from activator.proxy.pods.http1 import ResponseReader
 from throttler.request_policies import DENIALS, Verdict
 
 if TYPE_CHECKING:  # they hold each other

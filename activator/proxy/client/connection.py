@@ -13,7 +13,7 @@ from typing import Final, Protocol, cast, final
 from activator.proxy.client.eviction import Evictable, EvictableQueue
 from activator.proxy.client.linger import MAX_SECONDS, Linger
 from activator.proxy.client.proxy import Proxy
-from activator.proxy.exchange.port import Port
+from activator.proxy.exchange.lookup import ClientPort
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.unread import Peer
 
@@ -145,7 +145,7 @@ class ClientConnection:
         "turned_away",
     )
 
-    def __init__(self, proxy: Proxy, handler: HttpHandler, port: Port) -> None:
+    def __init__(self, proxy: Proxy, handler: HttpHandler, port: ClientPort) -> None:
         self.proxy = proxy
         self.handler = handler
         self.port = port

@@ -30,10 +30,8 @@ from activator.proxy.client.states import (
     READING_HEAD,
     RESPONDING,
 )
-from activator.proxy.exchange import early_response, ending, entering, responding
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.port import SHARED, Port
-from activator.proxy.exchange.probe_responses import probe_response
+from activator.proxy.exchange.lookup import SHARED, ClientPort, probe_response
 from activator.proxy.exchange.states import TUNNEL
 from activator.proxy.message import own_responses
 from activator.proxy.message.grammar import FramingError
@@ -68,7 +66,7 @@ class Http1Client(Http1Connection):
     )
     __deletable__ = ("_reader", "_side")  # read by mypyc
 
-    def __init__(self, proxy: Proxy, port: Port = SHARED) -> None:
+    def __init__(self, proxy: Proxy, port: ClientPort = SHARED) -> None:
         self.base = ClientConnection(proxy, self, port)
         self._reader = Http1Reader(self, self.base)
         self._side = Http1Side(self, self.base)
@@ -142,14 +140,14 @@ class Http1Client(Http1Connection):
         self.full = True
         self.base.proxy.unread.hold(self, peer_socket.count_held(self.base.transport))
         if self.exchange is not None:
-            responding.on_client_room(self.exchange, True)
+            self.exchange.on_client_room(True)
 
     def resume_writing(self) -> None:
         """See asyncio.Protocol."""
         self.full = False
         self.base.proxy.unread.hold(self, 0)
         if self.exchange is not None:
-            responding.on_client_room(self.exchange, False)
+            self.exchange.on_client_room(False)
         elif self._reader.state is READING_HEAD:
             self.regulate()
             self._read_ahead()
@@ -164,7 +162,7 @@ class Http1Client(Http1Connection):
         """Cancel the current exchange, if any, because its client has left."""
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
-            ending.leave(exchange)
+            exchange.leave()
 
     # -- for the reader -------------------------------------------------------------------------
 
@@ -199,7 +197,7 @@ class Http1Client(Http1Connection):
             reader.read_body(ahead)
             if reader.state is not BEGINNING:
                 return
-        entering.begin(exchange)
+        exchange.begin()
         if reader.state is not BEGINNING:
             return
         if reader.body is None:
@@ -222,9 +220,9 @@ class Http1Client(Http1Connection):
         exchange, self.exchange = self.exchange, None
         block = error.block
         if exchange is not None:
-            has_begun = early_response.has_begun(exchange)
+            has_begun = exchange.has_begun()
             block = exchange.request.lines
-            ending.leave(exchange)
+            exchange.leave()
             if has_begun:
                 self.abort()
                 return
@@ -349,7 +347,7 @@ class Http1Client(Http1Connection):
         exchange = self.exchange
         if exchange is not None:
             self._side.keep_alive = False
-            ending.drain(exchange)
+            exchange.drain()
         elif self._reader.state is HEAD_IN_PROGRESS:
             self.refuse_head(own_responses.draining("the request had not arrived completely"))
 
@@ -361,7 +359,7 @@ class Http1Client(Http1Connection):
             return
         self._side.keep_alive = False
         if exchange.state is not TUNNEL:
-            ending.force(exchange)
+            exchange.force()
             return
         # A tunnel without unsent bytes gets an orderly end; a reset would look like an error.
         transport.abort() if transport.get_write_buffer_size() else transport.close()
@@ -431,7 +429,7 @@ class Http1Client(Http1Connection):
         exchange = self.exchange
         if exchange is None or self.base.transport.is_closing():
             return inf
-        no_interim = early_response.has_begun(exchange) or self._side.version is HTTP_1_0
+        no_interim = exchange.has_begun() or self._side.version is HTTP_1_0
         send_interim = None if no_interim else self._side.send_continue
         when = self._client_check().check(exchange, self._reader.missing(), send_interim, now)
         self.base.arm(when)

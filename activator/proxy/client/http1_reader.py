@@ -21,7 +21,6 @@ from activator.proxy.client.states import (
     RESPONDING,
     Http1State,
 )
-from activator.proxy.exchange import sending
 from activator.proxy.http2.frames import PREFACE
 from activator.proxy.message.body import Body, LengthBody
 from activator.proxy.message.grammar import FramingError
@@ -184,7 +183,7 @@ class Http1Reader:
             self.ahead = left or b""
             if self.state is READING_BODY:
                 self.state = RESPONDING
-        sending.on_request_body(exchange, payload, complete, body.trailers)
+        exchange.on_request_body(payload, complete, body.trailers)
         self.regulate()
 
     def missing(self) -> int:
@@ -202,7 +201,7 @@ class Http1Reader:
         """Pause or resume reading, by whether the input can be used."""
         state, exchange = self.state, self._connection.exchange
         if state is READING_BODY:
-            wanted = exchange is not None and sending.wants_body(exchange)
+            wanted = exchange is not None and exchange.wants_body()
         elif state is RESPONDING:
             wanted = len(self.ahead) < MAX_AHEAD
         elif state is READING_HEAD:

@@ -11,8 +11,8 @@ from activator.proxy.client.connection import ClientConnection
 from activator.proxy.client.http1_connection import Http1Connection
 from activator.proxy.client.http1_switch import Http1Switch
 from activator.proxy.exchange.client_side import ClientSide
-from activator.proxy.exchange.port import Port
-from activator.proxy.exchange.switching_side import SwitchingSide
+from activator.proxy.exchange.lookup import ClientPort
+from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message import own_responses
 from activator.proxy.message.client_head import interim_head
@@ -59,7 +59,7 @@ class Http1Side(ClientSide):
 
     # -- the client -----------------------------------------------------------------------------
 
-    def port(self) -> Port:
+    def port(self) -> ClientPort:
         """See ClientSide."""
         return self._base.port
 

@@ -18,9 +18,8 @@ from activator.proxy.client.head_budget import HeadCharge
 from activator.proxy.client.http2_end import Http2End
 from activator.proxy.client.http2_own_responses import send_own_response, send_refusal
 from activator.proxy.client.stream import ClientStream, StreamContext, request_of
-from activator.proxy.exchange import ending, entering, responding
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.probe_responses import probe_response
+from activator.proxy.exchange.lookup import probe_response
 from activator.proxy.http2 import frames
 from activator.proxy.http2.budget import Budget
 from activator.proxy.http2.connection import Connection
@@ -147,7 +146,7 @@ class Http2Client(ConnectionSide):
             if not self.link.transport.is_closing():
                 self.link.transport.resume_reading()
         for exchange in self._exchanges():
-            responding.touch(exchange)
+            exchange.touch()
 
     def end_unread(self) -> tuple[Peer, str]:
         """See ConnectionSide."""
@@ -265,7 +264,7 @@ class Http2Client(ConnectionSide):
         if request.has_body:
             stream.missing = request.length
         exchange = side.exchange = Exchange(self.proxy.services, side, request, client_timeout)
-        entering.begin(exchange)
+        exchange.begin()
 
     def _respond_early(self, stream: Stream, request: Request) -> bool:
         """Respond to a probe, or to a client beyond the limit of connections.
@@ -450,11 +449,11 @@ class Http2Client(ConnectionSide):
     def drain(self) -> None:
         """See HttpHandler."""
         for exchange in self._exchanges():
-            ending.drain(exchange)
+            exchange.drain()
 
     def force_end(self) -> None:
         """See HttpHandler."""
         for exchange in self._exchanges():
-            ending.force(exchange)
+            exchange.force()
         self._end.send_last()
         self._end.flush_and_close()

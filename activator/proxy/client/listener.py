@@ -20,7 +20,7 @@ from activator.process.tasks import Tasks
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.client.tls_listener import Gate, Listener
-from activator.proxy.exchange.port import Port
+from activator.proxy.exchange.lookup import ClientPort
 
 #: Connections that the kernel queues until they are accepted.
 BACKLOG = 4096
@@ -111,7 +111,7 @@ def data_server(proxy: Proxy) -> GatedServer:
     return GatedServer(config, proxy, proxy.arrivals, pausing=pausing)
 
 
-def service_listener(proxy: Proxy, sock: socket.socket, port: Port) -> Listener:
+def service_listener(proxy: Proxy, sock: socket.socket, port: ClientPort) -> Listener:
     """Return the listener of a port that belongs to one Service, or of the admission port.
 
     It accepts clients at once.

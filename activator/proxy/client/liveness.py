@@ -11,7 +11,6 @@ from collections.abc import Callable
 from math import inf
 from typing import final
 
-from activator.proxy.exchange import waiting
 from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.transport.peer_socket import ACKNOWLEDGE_WITHIN, ClientCheck, ClientState
 
@@ -80,5 +79,5 @@ class Liveness:
         if self.send_by < inf and (now >= self.send_by or inquiry.is_acknowledged(transport)):
             self.send_by = inf
             inquiry.restart()
-            waiting.resume(exchange, now)
+            exchange.resume(now)
         return inquiry.next(now)

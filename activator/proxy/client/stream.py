@@ -6,11 +6,10 @@ from typing import Final, final
 
 from activator.proxy.client.blocked import BlockedStreams
 from activator.proxy.client.connection import ClientConnection
-from activator.proxy.exchange import early_response, ending, sending
 from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.port import Port
-from activator.proxy.exchange.switching_side import SwitchingSide
+from activator.proxy.exchange.lookup import ClientPort
+from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2 import section
 from activator.proxy.http2.connection import Connection
 from activator.proxy.http2.errors import ErrorCode
@@ -121,7 +120,7 @@ class ClientStream(ClientSide):
 
     # -- the client -----------------------------------------------------------------------------
 
-    def port(self) -> Port:
+    def port(self) -> ClientPort:
         """See ClientSide."""
         return self._context.base.port
 
@@ -174,7 +173,7 @@ class ClientStream(ClientSide):
         """
         self._uncredited += len(payload)
         ended = trailers is not None
-        sending.on_request_body(self.exchange, [payload] if payload else [], ended, trailers or b"")
+        self.exchange.on_request_body([payload] if payload else [], ended, trailers or b"")
 
     def took(self, size: int) -> None:
         """See ClientSide."""
@@ -205,7 +204,7 @@ class ClientStream(ClientSide):
             block += section.block_of(exchange.added_lines)
         bare = ended and not (payload or trailers)
         if not ended:
-            stream.on_sent = early_response.on_taken(exchange)
+            stream.on_sent = exchange.on_taken()
         self._context.link.write_headers(stream, block, ended=bare)
         if payload or (ended and not bare):
             data = payload[0] if len(payload) == 1 else b"".join(payload)
@@ -276,7 +275,7 @@ class ClientStream(ClientSide):
         exchange = self.exchange
         del self.exchange  # breaks the cycle: nothing is left for the garbage collector
         self._stream.on_sent = None
-        ending.leave(exchange)
+        exchange.leave()
 
     def _done(self) -> None:
         stream = self._stream
