@@ -26,22 +26,22 @@ from activator.driver import Driver
 from activator.knative.configmaps import network, pages
 from activator.knative.configmaps.cluster import ClusterConfig, Listeners, Names
 from activator.knative.configmaps.following import ConfigMapError, Followed
-from activator.knative.configmaps.log_changes import LogChanges
 from activator.knative.configmaps.network import NetworkConfig
 from activator.knative.configmaps.observability import ObservabilityConfig
-from activator.knative.names import CERTIFICATE_SECRET
+from activator.knative.configmaps.process_log import LogChanges
 from activator.knative.system_objects import SystemObjects
-from activator.plain.hosts import Hosts
+from activator.knative.words import CERTIFICATE_SECRET
+from activator.plain.hosts import HostClaims
 from activator.probing.prober import PodProber
 from activator.process.outputs import Outputs
 from activator.process.tasks import Tasks
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.exchange.placement import ClientAddresses
-from activator.proxy.message.page_template import Template
 from activator.proxy.message.request import RequestLimits
+from activator.proxy.message.waiting_page import Template
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.pods.probes import ProbePools as ProbePools
-from activator.proxy.transport.unread import UnreadBytes
+from activator.proxy.transport.peer_socket import UnreadBytes
 from activator.records.source_status import SourceStatus
 from activator.settings.config import Settings
 from activator.settings.tls_parameters import TlsParameters
@@ -156,7 +156,7 @@ class Runtime:
             self._clock,
             cluster_domain=settings.cluster_domain,
             remove_load=self._reporter.remove,
-            hosts=Hosts() if "services" in settings.dialect else None,
+            hosts=HostClaims() if "services" in settings.dialect else None,
             knative="knative" in settings.dialect,
         )
 

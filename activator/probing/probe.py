@@ -17,7 +17,7 @@ from http import HTTPStatus
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from activator.knative.probes import KUBELET_AGENT
+from activator.knative.words import KUBELET_AGENT
 from throttler.model import ProbeKind, ProbeSpec
 from throttler.pod import PodTracker
 

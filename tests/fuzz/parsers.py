@@ -17,25 +17,28 @@ from activator.proxy.exchange.lookup import contradiction
 from activator.proxy.exchange.observers import lines_to_send
 from activator.proxy.exchange.retry import claim_of, own_failure
 from activator.proxy.http2 import fields as http2_fields
-from activator.proxy.http2 import huffman, section
-from activator.proxy.http2.errors import ConnectionFault
-from activator.proxy.http2.frame_reader import FrameReader
+from activator.proxy.http2 import hpack, section
+from activator.proxy.http2.frame_reader import FrameReader, read_settings
+from activator.proxy.http2.frames import ConnectionFault
 from activator.proxy.http2.hpack import Decoder
-from activator.proxy.http2.recurring import Recurring
-from activator.proxy.http2.settings import read_settings
+from activator.proxy.http2.section import Recurring
 from activator.proxy.message import fields as http1_fields
 from activator.proxy.message import grpc
-from activator.proxy.message.accept import prefers_json
 from activator.proxy.message.body import ChunkedBody, LengthBody, PodChunkedBody
-from activator.proxy.message.client_head import client_head, interim_head, switching_head
+from activator.proxy.message.error_forms import prefers_json
+from activator.proxy.message.fields import Version
 from activator.proxy.message.grammar import FramingError
-from activator.proxy.message.head import Head
-from activator.proxy.message.lines import REQUEST_LINES, RESPONSE_LINES
+from activator.proxy.message.head import REQUEST_LINES, RESPONSE_LINES, Head
 from activator.proxy.message.own_responses import unexpected_probe
-from activator.proxy.message.pod_head import pod_head, wants_trailers
-from activator.proxy.message.request import RequestLimits, read_request
-from activator.proxy.message.response import Response, read_response, with_crlf
-from activator.proxy.message.version import Version
+from activator.proxy.message.request import RequestLimits, pod_head, read_request, wants_trailers
+from activator.proxy.message.response import (
+    Response,
+    client_head,
+    interim_head,
+    read_response,
+    switching_head,
+    with_crlf,
+)
 
 
 class Parser(NamedTuple):
@@ -220,7 +223,7 @@ def recurring_block(pieces: Sequence[bytes]) -> Any:
 
 def huffman_string(pieces: Sequence[bytes]) -> Any:
     """Decode a string of HPACK."""
-    return huffman.decode(pieces[0])
+    return hpack.huffman_decode(pieces[0])
 
 
 class _Log:

@@ -15,7 +15,7 @@ from activator.proxy.client.linger import MAX_SECONDS, Linger
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.exchange.lookup import ClientPort
 from activator.proxy.transport import peer_socket
-from activator.proxy.transport.unread import Peer
+from activator.proxy.transport.peer_socket import Peer
 
 #: Seconds for the first request of a new connection after the ports close (Go: the same). The
 #: request may be on its way.

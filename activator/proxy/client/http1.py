@@ -12,7 +12,7 @@ import asyncio
 from math import inf
 from typing import cast, final
 
-from activator.knative.probes import KUBELET_AGENT
+from activator.knative.words import KUBELET_AGENT
 from activator.proxy.client.connection import ClientConnection
 from activator.proxy.client.http1_connection import Http1Connection
 from activator.proxy.client.http1_reader import Http1Reader
@@ -34,12 +34,12 @@ from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.exchange.lookup import SHARED, ClientPort, probe_response
 from activator.proxy.exchange.states import TUNNEL
 from activator.proxy.message import own_responses
+from activator.proxy.message.error_forms import negotiate
+from activator.proxy.message.fields import HTTP_1_0
 from activator.proxy.message.grammar import FramingError
-from activator.proxy.message.problem import negotiate
 from activator.proxy.message.request import Request, body_of
-from activator.proxy.message.version import HTTP_1_0
 from activator.proxy.transport import peer_socket
-from activator.proxy.transport.unread import Peer
+from activator.proxy.transport.peer_socket import Peer
 from activator.tls import negotiated as agreed
 
 

@@ -15,10 +15,8 @@ from activator.proxy.exchange.lookup import ClientPort
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message import own_responses
-from activator.proxy.message.client_head import interim_head
-from activator.proxy.message.response import Response
-from activator.proxy.message.response_writer import ResponseWriter
-from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, Version
+from activator.proxy.message.fields import HTTP_1_0, HTTP_1_1, Version
+from activator.proxy.message.response import Response, ResponseWriter, interim_head
 from activator.proxy.transport import peer_socket
 
 

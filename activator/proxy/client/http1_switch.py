@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol, final
 
-from activator.proxy.message.client_head import switching_head
-from activator.proxy.message.response import Response
-from activator.proxy.transport.unread import Peer, UnreadBytes
+from activator.proxy.message.response import Response, switching_head
+from activator.proxy.transport.peer_socket import Peer, UnreadBytes
 
 
 class Switched(Protocol):

@@ -21,19 +21,16 @@ from activator.proxy.client.stream import ClientStream, StreamContext, request_o
 from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.exchange.lookup import probe_response
 from activator.proxy.http2 import frames
-from activator.proxy.http2.budget import Budget
-from activator.proxy.http2.connection import Connection
-from activator.proxy.http2.errors import ConnectionFault, ErrorCode
+from activator.proxy.http2.connection import ENDING, Budget, Connection, ConnectionSide
 from activator.proxy.http2.fields import read_request, read_trailers
-from activator.proxy.http2.recurring import Recurring
-from activator.proxy.http2.settings import Setting
-from activator.proxy.http2.side import ConnectionSide
-from activator.proxy.http2.states import ENDING
+from activator.proxy.http2.frame_reader import Setting
+from activator.proxy.http2.frames import ConnectionFault, ErrorCode
+from activator.proxy.http2.section import Recurring
 from activator.proxy.http2.stream import STREAM_WINDOW, Stream
 from activator.proxy.message import grpc
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import Request
-from activator.proxy.transport.unread import Peer
+from activator.proxy.transport.peer_socket import Peer
 from activator.tls import negotiated as agreed
 
 #: Streams that a client may have open (Go: 250).

@@ -12,9 +12,8 @@ from typing import final
 from activator.proxy.client.connection import ClientConnection
 from activator.proxy.client.goaway import ANNOUNCED, CLOSE_PLANNED, LAST_SENT, GoawaySteps
 from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import CLOSE_SECONDS, Connection
-from activator.proxy.http2.errors import ConnectionFault, ErrorCode
-from activator.proxy.http2.states import ENDING, GOAWAY_DUE, OPEN
+from activator.proxy.http2.connection import CLOSE_SECONDS, ENDING, GOAWAY_DUE, OPEN, Connection
+from activator.proxy.http2.frames import ConnectionFault, ErrorCode
 from activator.proxy.transport import peer_socket
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from activator.proxy.client.stream import StreamContext
-from activator.proxy.http2.errors import ErrorCode
+from activator.proxy.http2.frames import ErrorCode
 from activator.proxy.http2.section import own_response_block
 from activator.proxy.http2.stream import Stream
 from activator.proxy.message import own_responses
+from activator.proxy.message.error_forms import negotiate
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.own_responses import OwnResponse
-from activator.proxy.message.problem import negotiate
 from activator.proxy.message.request import Request
 
 

@@ -18,7 +18,7 @@ from activator.proxy.exchange.services import ProxyCounters, ProxyServices
 from activator.proxy.exchange.wait import WARM
 from activator.proxy.message.own_responses import OwnResponse, too_many_connections, too_many_heads
 from activator.proxy.message.request import RequestLimits
-from activator.proxy.transport.unread import Peer
+from activator.proxy.transport.peer_socket import Peer
 
 if TYPE_CHECKING:
     from activator.proxy.pods.pool import ConnectionPools

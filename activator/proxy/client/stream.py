@@ -12,16 +12,16 @@ from activator.proxy.exchange.lookup import ClientPort
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2 import section
 from activator.proxy.http2.connection import Connection
-from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.fields import RequestFields, ResponseFields, about
+from activator.proxy.http2.frames import ErrorCode
 from activator.proxy.http2.hpack import line, name_prefix, string
 from activator.proxy.http2.stream import Stream
 from activator.proxy.message import grpc
+from activator.proxy.message.fields import HTTP_2
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
-from activator.proxy.message.version import HTTP_2
 
 _CONTINUE: Final = line(b":status", b"100")
 _DATE: Final = name_prefix(b"date")

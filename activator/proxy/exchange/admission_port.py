@@ -15,9 +15,9 @@ from activator.proxy.exchange.lookup import Admission
 from activator.proxy.exchange.states import DONE
 from activator.proxy.message import own_responses
 from activator.proxy.message.described import described, without_body
+from activator.proxy.message.error_forms import negotiate
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.own_responses import OwnResponse
-from activator.proxy.message.problem import negotiate
 from throttler.pod import PodTracker
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.passing_side import PassingSide
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.message.fields import HTTP_2, Version
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.response import Response
-from activator.proxy.message.version import HTTP_2, Version
 
 
 @final

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from activator.proxy.exchange.observers import Trace, record_of
 from activator.proxy.http2.fields import ResponseFields
-from activator.proxy.message import openai, own_responses
+from activator.proxy.message import error_forms, own_responses
+from activator.proxy.message.error_forms import negotiate_for_revision, negotiate_not_found
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.own_responses import OwnResponse, printable
-from activator.proxy.message.problem import negotiate_for_revision, negotiate_not_found
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from activator.records.failures import Failed
@@ -143,9 +143,13 @@ def in_form(
     request, revision = exchange.request, exchange.entry.throttler.revision
     policies = revision.policies.requests
     if exchange.early_stream() is not None:
-        return openai.as_error(response, b"", revision.id.kind)
-    if policies is not None and policies.profile is Profile.OPENAI and openai.wants_json(request):
-        return openai.as_error(response, added_lines, revision.id.kind)
+        return error_forms.as_error(response, b"", revision.id.kind)
+    if (
+        policies is not None
+        and policies.profile is Profile.OPENAI
+        and error_forms.wants_json(request)
+    ):
+        return error_forms.as_error(response, added_lines, revision.id.kind)
     return negotiate_for_revision(
         response, request.lines, added_lines, revision.id, waited, attempts
     )
@@ -256,7 +260,7 @@ def no_event_stream(
     coding = response.value_of(b"content-encoding").decode("latin-1")
     what = f"{status} {kind or 'without a content type'}{f', {coding}' if coding else ''}"
     code = Reason.NO_EVENT_STREAM.value
-    error = openai.error_in(b"".join(body), status, code) if complete else b""
+    error = error_forms.error_in(b"".join(body), status, code) if complete else b""
     ended = (
         "served" if complete and status < HTTPStatus.INTERNAL_SERVER_ERROR else "upstream-failed"
     )

@@ -60,12 +60,11 @@ from activator.proxy.exchange.translation import Translation, trailers_of
 from activator.proxy.exchange.wait import PodWait, begin_wait, step
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message import own_responses
-from activator.proxy.message.fields import PRIORITY
+from activator.proxy.message.fields import HTTP_1_0, HTTP_1_1, HTTP_2, PRIORITY
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
-from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, HTTP_2
 from activator.records.entries import Entry
 from throttler.errors import FlowFull, RequestQueueFull, RevisionNotFound, WaitTooLong
 from throttler.model import QueueOrder

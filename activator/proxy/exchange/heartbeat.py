@@ -18,8 +18,8 @@ from activator.proxy.exchange.request_copies import with_identity_coding
 from activator.proxy.exchange.retry import WithheldResponse
 from activator.proxy.exchange.states import RESPONSE_BEGUN
 from activator.proxy.http2.fields import ResponseFields
-from activator.proxy.message import grpc, json_member, openai
-from activator.proxy.message.accept import prefers_event_stream
+from activator.proxy.message import error_forms, grpc, json_member
+from activator.proxy.message.error_forms import prefers_event_stream
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from throttler.request_policies import HEARTBEAT_EVERY
@@ -65,7 +65,7 @@ def _is_grpc(request: Request) -> bool:
 def _may_be_json(exchange: Exchange) -> bool:
     request = exchange.request
     return request.has_body and (
-        openai.sends_json(request) or not request.value_of(b"content-type")
+        error_forms.sends_json(request) or not request.value_of(b"content-type")
     )
 
 

@@ -13,14 +13,16 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, final
 
-from activator.knative.control_fields import (
+from activator.knative.words import (
+    AUTOSCALER,
+    INGRESS,
+    KUBELET_AGENT,
     KUBELET_PROBE,
     NAMESPACE,
     NETWORK_HASH,
     NETWORK_PROBE,
     REVISION,
 )
-from activator.knative.probes import AUTOSCALER, INGRESS, KUBELET_AGENT
 from activator.proxy.message import own_responses
 from activator.proxy.message.fields import SERVICE
 from activator.proxy.message.request import Request

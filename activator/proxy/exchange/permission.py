@@ -13,16 +13,15 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from activator.knative import control_fields
+from activator.knative import words
 from activator.proxy.exchange import end, model_list, peek
 from activator.proxy.exchange.request_copies import with_fields
 from activator.proxy.exchange.states import AUTHORIZING, DONE
 from activator.proxy.http2.stream import STREAM_WINDOW
 from activator.proxy.message import grpc, own_responses
-from activator.proxy.message.fields import is_lookalike
+from activator.proxy.message.fields import HTTP_2, is_lookalike
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
-from activator.proxy.message.version import HTTP_2
 from throttler.errors import RevisionNotFound
 from throttler.reason import Reason
 from throttler.request_policies import (
@@ -319,7 +318,7 @@ def _asleep(exchange: Exchange, status: int) -> OwnResponse:
 #: a condition or a range. The sub-request has no body, and the body of its response is not used. A
 #: client must not choose the fields that describe its request, in any of the usual spellings.
 _LEFT_OUT_PREFIXES: Final = (
-    *control_fields.PREFIXES,
+    *words.PREFIXES,
     *(b"activator-", b"content-", b"if-", b"x-original-"),
 )
 _LEFT_OUT: Final = frozenset(

@@ -7,9 +7,8 @@ from typing import Final
 
 from activator.proxy.http2.hpack import Decoder, line
 from activator.proxy.http2.section import SENSITIVE, block_of, forwarded
-from activator.proxy.message.fields import PRIORITY, folded
+from activator.proxy.message.fields import HTTP_2, PRIORITY, folded
 from activator.proxy.message.request import Request
-from activator.proxy.message.version import HTTP_2
 
 _LINE_START: Final = b"\r\nActivator-Priority: "
 

@@ -26,8 +26,8 @@ from activator.knative.queue_proxy import (
 from activator.proxy.exchange import end
 from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.exchange.states import DONE, RESPONSE_BEGUN
-from activator.proxy.http2.errors import ErrorCode, name_of_code
 from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.http2.frames import ErrorCode, name_of_code
 from activator.proxy.message.grpc import is_grpc
 from activator.proxy.message.request import IDEMPOTENT, Request
 from activator.proxy.message.response import Response

@@ -14,7 +14,7 @@ from activator.process.logs import Repeats
 from activator.process.timers import Timers
 from activator.proxy.exchange.placement import ClientAddresses
 from activator.proxy.message.own_responses import OwnResponse
-from activator.proxy.message.page_template import DEFAULT, Template
+from activator.proxy.message.waiting_page import DEFAULT, Template
 from activator.records.change_log import identity
 from activator.records.entries import Entry
 from throttler.model import RevisionID

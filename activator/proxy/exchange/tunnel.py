@@ -14,8 +14,7 @@ from activator.proxy.exchange import end
 from activator.proxy.exchange.states import DONE, TUNNEL
 from activator.proxy.message.response import Response
 from activator.proxy.transport import peer_socket
-from activator.proxy.transport.buffer import BUFFER, SMALL_BUFFER, received
-from activator.proxy.transport.unread import Peer, UnreadBytes
+from activator.proxy.transport.peer_socket import BUFFER, SMALL_BUFFER, Peer, UnreadBytes, received
 
 if TYPE_CHECKING:
     from activator.proxy.exchange.exchange import Exchange

@@ -20,8 +20,8 @@ from activator.proxy.exchange.peek import PAGE_LEASE, start_of
 from activator.proxy.exchange.permission import is_awake
 from activator.proxy.exchange.states import WAITING
 from activator.proxy.message import own_responses, waiting_page
-from activator.proxy.message.accept import prefers_html
-from activator.proxy.message.version import HTTP_1_0
+from activator.proxy.message.error_forms import prefers_html
+from activator.proxy.message.fields import HTTP_1_0
 from activator.records.cold_starts import ColdStart, ColdStarts, Phase
 from throttler.pod import PodTracker
 from throttler.request_policies import WaitMode, WhileWaiting

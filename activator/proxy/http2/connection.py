@@ -1,36 +1,260 @@
-"""One HTTP/2 connection, of a client or to a pod: the loop's protocol object, frames and states.
+"""One HTTP/2 connection, of a client or to a pod: its protocol object and its states."""
 
-``stream.SendQueue`` holds the payload that streams have to send. The connection writes all frames
-of one turn of the loop at once. Its side (``side.ConnectionSide``) handles the meaning of frames.
-"""
-
+# ruff: noqa: B027 # methods without a body are for the other kind of connection
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from enum import Enum
 from functools import partial
 from math import inf
 from typing import Final, cast, final
 
 from activator.proxy.http2 import frames
-from activator.proxy.http2.budget import Budget
-from activator.proxy.http2.errors import ConnectionFault, ErrorCode
-from activator.proxy.http2.flow import CONNECTION_WINDOW, LOW_WINDOW, Flow
-from activator.proxy.http2.frame_reader import FrameReader
+from activator.proxy.http2.frame_reader import FrameReader, Setting, write_settings
+from activator.proxy.http2.frames import ConnectionFault, ErrorCode
 from activator.proxy.http2.hpack import MAX_LIST_BYTES, NO_TABLE, Decoder
-from activator.proxy.http2.settings import Setting, write_settings
-from activator.proxy.http2.side import GONE, ConnectionSide
-from activator.proxy.http2.states import (
-    CLOSED,
-    ENDING,
-    FOLLOWS,
-    GOAWAY_DUE,
-    OPEN,
-    ConnectionState,
+from activator.proxy.http2.stream import (
+    CONNECTION_WINDOW,
+    LOW_WINDOW,
+    STREAM_WINDOW,
+    Flow,
+    SendQueue,
+    Stream,
 )
-from activator.proxy.http2.stream import STREAM_WINDOW, SendQueue, Stream
 from activator.proxy.transport import peer_socket
-from activator.proxy.transport.unread import Peer, UnreadBytes
+from activator.proxy.transport.peer_socket import Peer, UnreadBytes
+
+# The states of an HTTP/2 connection, and the changes between them.
+
+
+class ConnectionState(Enum):
+    """The state of a connection.
+
+    OPEN: streams may begin. GOAWAY_DUE: the next write ends with GOAWAY, unless a stream begins
+    before. ENDING: the activator reads no more; written frames still go out. CLOSED: it is lost.
+    """
+
+    OPEN = "open"
+    GOAWAY_DUE = "goaway-due"
+    ENDING = "ending"
+    CLOSED = "closed"
+
+
+#: The members as plain names: an attribute of an enum class costs a function call.
+OPEN: Final = ConnectionState.OPEN
+GOAWAY_DUE: Final = ConnectionState.GOAWAY_DUE
+ENDING: Final = ConnectionState.ENDING
+CLOSED: Final = ConnectionState.CLOSED
+
+#: The states that may follow each state.
+FOLLOWS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
+    OPEN: frozenset((GOAWAY_DUE, ENDING, CLOSED)),
+    GOAWAY_DUE: frozenset((OPEN, ENDING, CLOSED)),
+    ENDING: frozenset((CLOSED,)),
+    CLOSED: frozenset(),
+}
+
+
+# Limits how often a peer does one thing: by a burst, a rate, and its other work. Pure.
+
+
+class Budget:
+    """A token bucket that fills with time, and with other work of the peer.
+
+    Arguments:
+        most: tokens in a full bucket; rate: new tokens per second.
+        share: new tokens per unit of other work.
+    """
+
+    __slots__ = ("_done", "_left", "_most", "_rate", "_share", "_since")
+
+    def __init__(self, most: int, rate: float, share: float = 0.0) -> None:
+        self._most = self._left = float(most)
+        self._rate = rate
+        self._share = share
+        self._since: float | None = None
+        self._done = 0
+
+    def take(self, now: float, done: int = 0) -> bool:
+        """Take one token; return whether there was one.
+
+        Arguments:
+            now: seconds, monotonic.
+            done: units of other work that the peer has done so far.
+        """
+        if self._since is not None:
+            back = (now - self._since) * self._rate + (done - self._done) * self._share
+            self._left = min(self._most, self._left + back)
+        self._since = now
+        self._done = done
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+# Declares the methods that differ between HTTP/2 connections of clients and to pods.
+
+
+class ConnectionSide(ABC):
+    """One kind of connection. Methods without ``abstractmethod`` are for one kind only."""
+
+    __slots__ = ()
+
+    # -- the connection -------------------------------------------------------------------------
+
+    @abstractmethod
+    def lost(self, exc: Exception | None) -> None:
+        """Handle the end of the connection."""
+
+    @abstractmethod
+    def on_full(self) -> None:
+        """Handle a peer that does not read payload: the transport is full."""
+
+    @abstractmethod
+    def on_backlog(self) -> None:
+        """Handle a peer that does not read even control frames."""
+
+    @abstractmethod
+    def on_failed(self, fault: ConnectionFault) -> None:
+        """Close: the peer broke a rule, and GOAWAY is written."""
+
+    @abstractmethod
+    def end_unread(self) -> tuple[Peer, str]:
+        """See unread.Reader: the peer reads no bytes of the connection."""
+
+    # -- its streams ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def is_idle(self, stream: int) -> bool:
+        """Return whether a stream has never begun."""
+
+    @abstractmethod
+    def on_headers(self, stream: int, block: bytes, ended: bool) -> None:
+        """Handle a whole header block."""
+
+    @abstractmethod
+    def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
+        """Handle payload.
+
+        Arguments:
+            trailers: None unless the payload is the last; then the header block of trailers.
+        """
+
+    @abstractmethod
+    def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
+        """Handle RST_STREAM of the peer; ``owner`` had the stream, which has ended."""
+
+    @abstractmethod
+    def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
+        """See FrameHandler.stream_error."""
+
+    @abstractmethod
+    def on_stream_removed(self, stream: Stream) -> None:
+        """Handle the removal of a stream, however it ended."""
+
+    @abstractmethod
+    def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
+        """See unread.Reader: the peer reads no bytes of a stream."""
+
+    # -- connections of clients -----------------------------------------------------------------
+
+    def on_room(self) -> None:
+        """Continue: the transport accepts payload again."""
+
+    def on_incomplete_head(self, size: int) -> None:
+        """Handle a header block in progress, of ``size`` bytes so far, or an incomplete preface."""
+
+    def on_complete_head(self) -> None:
+        """Handle the end of a header block that was in progress."""
+
+    def on_goaway_due(self) -> None:
+        """Add GOAWAY to the frames of this turn, if it still applies."""
+
+    def on_half_closed(self, stream: Stream) -> None:
+        """Handle a stream that this side has ended and the peer has not."""
+
+    def on_stray(self, stream: int) -> None:
+        """Handle DATA or a header block for a stream that has ended."""
+
+    # -- connections to pods --------------------------------------------------------------------
+
+    def made(self) -> None:
+        """Send the first frames: the connection is open."""
+
+    def on_broken(self) -> None:
+        """Read the bytes that the peer sent before it broke the connection."""
+
+    def on_settings(self) -> None:
+        """Record that the peer speaks HTTP/2."""
+
+    def on_max_streams(self, count: int) -> None:
+        """Limit the streams that are open at a time."""
+
+    def on_max_header_list(self, size: int) -> None:
+        """Limit header sections to ``size`` bytes, counted as in RFC 9113 section 6.5.2."""
+
+    def on_goaway(self, last_stream: int) -> None:
+        """Open no more streams; requeue requests on streams after ``last_stream``."""
+
+
+@final
+class _Gone(ConnectionSide):
+    """The side of a lost connection: does nothing."""
+
+    __slots__ = ()
+
+    def lost(self, exc: Exception | None) -> None:
+        """See ConnectionSide."""
+
+    def on_full(self) -> None:
+        """See ConnectionSide."""
+
+    def on_backlog(self) -> None:
+        """See ConnectionSide."""
+
+    def on_failed(self, fault: ConnectionFault) -> None:
+        """See ConnectionSide."""
+
+    def end_unread(self) -> tuple[Peer, str]:
+        """See ConnectionSide."""
+        return Peer.CLIENT, ""
+
+    def is_idle(self, stream: int) -> bool:
+        """See ConnectionSide."""
+        return False
+
+    def on_headers(self, stream: int, block: bytes, ended: bool) -> None:
+        """See ConnectionSide."""
+
+    def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
+        """See ConnectionSide."""
+
+    def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
+        """See ConnectionSide."""
+
+    def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
+        """See ConnectionSide."""
+
+    def on_stream_removed(self, stream: Stream) -> None:
+        """See ConnectionSide."""
+
+    def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
+        """See ConnectionSide."""
+        return Peer.CLIENT, ""
+
+
+#: The side of each lost connection.
+GONE: Final[ConnectionSide] = _Gone()
+
+
+# One HTTP/2 connection, of a client or to a pod: the loop's protocol object, frames and states.
+#
+# ``stream.SendQueue`` holds the payload that streams have to send. The connection writes all
+# frames of one turn of the loop at once. Its side (``side.ConnectionSide``) handles the meaning
+# of frames.
 
 #: Acknowledgements of PING and SETTINGS that a peer may leave unread (CVE-2019-9512).
 _MAX_UNREAD_ACKS: Final = 1000

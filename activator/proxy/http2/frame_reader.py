@@ -1,22 +1,12 @@
-"""Parses a connection's bytes to frames, and checks each by RFC 9113 sections 4 and 6.
-
-The reader checks each frame by itself: its position, length and values. The handler decides what
-the frame means for its stream. The reader joins header blocks, so the handler sees no CONTINUATION.
-"""
+"""Parses the bytes of a connection to frames, and checks each by RFC 9113 sections 4 and 6."""
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, final
 
-from activator.proxy.http2.errors import ConnectionFault, ErrorCode
-from activator.proxy.http2.frame_payload import (
-    ITS_OWN_PARENT,
-    PRIORITY_BYTES,
-    fragment,
-    parent,
-    without_padding,
-)
 from activator.proxy.http2.frames import (
     ACK,
     DEFAULT_MAX_FRAME,
@@ -28,19 +18,186 @@ from activator.proxy.http2.frames import (
     PADDED,
     PREFACE,
     PRIORITY,
+    ConnectionFault,
+    ErrorCode,
     FrameType,
 )
-from activator.proxy.http2.header_block import HeaderBlock
-from activator.proxy.http2.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+# Removes padding and priority from the payload of a frame (RFC 9113 section 6).
+
+#: Bytes of a priority.
+PRIORITY_BYTES: Final = 5
+#: The error text of a priority that names its own stream.
+ITS_OWN_PARENT: Final = "a stream depends on itself"
+_NUMBER: Final = struct.Struct(">L")
+
+
+def parent(priority: bytes) -> int:
+    """Return the stream that a priority depends on (RFC 7540 section 6.3)."""
+    return int(_NUMBER.unpack_from(priority)[0]) & MAX_31_BITS
+
+
+def fragment(flags: int, stream: int, payload: bytes) -> bytes:
+    """Return the payload of HEADERS without padding and priority (section 6.2).
+
+    A stream that depends on itself ends the connection. RFC 7540 section 5.3.1 would end only the
+    stream. No client does that by mistake, and its request must not reach a pod.
+
+    Raises:
+        ConnectionFault: the payload is malformed.
+    """
+    priority = PRIORITY_BYTES if flags & PRIORITY else 0
+    if len(payload) < priority + (1 if flags & PADDED else 0):
+        raise ConnectionFault(
+            ErrorCode.FRAME_SIZE_ERROR, "HEADERS without padding length or priority"
+        )
+    if flags & PADDED:
+        payload = without_padding(payload)
+    if len(payload) < priority:
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "more padding than payload")
+    if priority and parent(payload) == stream:
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, ITS_OWN_PARENT)
+    return payload[priority:]
+
+
+def without_padding(payload: bytes) -> bytes:
+    """Return a payload without its padding (section 6.1).
+
+    Raises:
+        ConnectionFault: the padding is longer than the payload.
+    """
+    if not payload:
+        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "padding without a length")
+    padding = payload[0]
+    if padding >= len(payload):
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "more padding than payload")
+    return payload[1 : len(payload) - padding]  # ordered: checked above
+
+
+# Collects a header block from HEADERS and CONTINUATION frames (RFC 9113 section 4.3).
+
+#: Most bytes and most frames of a header block (VU#421644: a flood of CONTINUATION). The bytes are
+#: four times the limit of its fields (hpack.MAX_LIST_BYTES). A block above that limit is still
+#: decoded, at 1 ms for 64 KiB, and gets a response.
+MAX_BLOCK: Final = 256 << 10
+MAX_BLOCK_FRAMES: Final = 64
+
+
+@final
+class HeaderBlock:
+    """The header block in progress on a connection.
+
+    Attributes:
+        stream: its stream; 0 while no block is in progress.
+        ended: whether the block ends its stream.
+    """
+
+    __slots__ = ("_pieces", "_size", "ended", "stream")
+
+    def __init__(self) -> None:
+        self.stream = 0
+        self.ended = False
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def size(self) -> int:
+        """Return the bytes so far; 0 while no block is in progress."""
+        return self._size if self.stream else 0
+
+    def begin(self, stream: int, piece: bytes, ended: bool) -> None:
+        """Begin a block with its first piece."""
+        self.stream = stream
+        self.ended = ended
+        self._pieces = [piece]
+        self._size = len(piece)
+
+    def add(self, stream: int, piece: bytes) -> None:
+        """Add a piece.
+
+        Raises:
+            ConnectionFault: the piece belongs to another stream, or the block is too large.
+        """
+        if stream != self.stream:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
+        self._pieces.append(piece)
+        self._size += len(piece)
+        if self._size > MAX_BLOCK or len(self._pieces) > MAX_BLOCK_FRAMES:
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "the header block is too large")
+
+    def end(self) -> bytes:
+        """Return the whole block, and reset this object for the next one."""
+        whole = b"".join(self._pieces)
+        self.stream = 0
+        self._pieces = []
+        return whole
+
+
+# Reads and writes the settings of an HTTP/2 connection (RFC 9113 section 6.5).
+
+_SETTING: Final = struct.Struct(">HL")
+
+
+class Setting(IntEnum):
+    """The settings of RFC 9113 section 6.5.2 and RFC 8441 section 3."""
+
+    HEADER_TABLE_SIZE = 1
+    ENABLE_PUSH = 2
+    MAX_CONCURRENT_STREAMS = 3
+    INITIAL_WINDOW_SIZE = 4
+    MAX_FRAME_SIZE = 5
+    MAX_HEADER_LIST_SIZE = 6
+    ENABLE_CONNECT_PROTOCOL = 8
+
+
+_ANY_VALUE: Final = (0, (1 << 32) - 1, ErrorCode.PROTOCOL_ERROR)
+#: The range of a setting's values, and the error for other values (section 6.5.2).
+_SETTING_VALUES: Final[Mapping[int, tuple[int, int, ErrorCode]]] = {
+    Setting.ENABLE_PUSH: (0, 1, ErrorCode.PROTOCOL_ERROR),
+    Setting.INITIAL_WINDOW_SIZE: (0, MAX_31_BITS, ErrorCode.FLOW_CONTROL_ERROR),
+    Setting.MAX_FRAME_SIZE: (DEFAULT_MAX_FRAME, (1 << 24) - 1, ErrorCode.PROTOCOL_ERROR),
+    Setting.ENABLE_CONNECT_PROTOCOL: (0, 1, ErrorCode.PROTOCOL_ERROR),
+}
+
+
+def read_settings(payload: bytes) -> list[tuple[int, int]]:
+    """Return the identifiers and values of a SETTINGS frame in order, also unknown ones.
+
+    Raises:
+        ConnectionFault: a value is out of range, or the payload is malformed.
+    """
+    if len(payload) % _SETTING.size:
+        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "an incomplete setting")
+    values = list(_SETTING.iter_unpack(payload))
+    for identifier, value in values:
+        _check(identifier, value)
+    return values
+
+
+def write_settings(values: Iterable[tuple[int, int]]) -> bytes:
+    """Return the payload of a SETTINGS frame with these identifiers and values, in order."""
+    return b"".join(_SETTING.pack(*each) for each in values)
+
+
+def _check(identifier: int, value: int) -> None:
+    lowest, highest, code = _SETTING_VALUES.get(identifier, _ANY_VALUE)
+    if not lowest <= value <= highest:
+        raise ConnectionFault(code, f"setting {identifier} of {value}")
+
+
+# Parses a connection's bytes to frames, and checks each by RFC 9113 sections 4 and 6.
+#
+# The reader checks each frame by itself: its position, length and values. The handler decides
+# what the frame means for its stream. The reader joins header blocks, so the handler sees no
+# CONTINUATION.
 
 #: Frame types, as in a frame's head, of header blocks and of the connection's beginning.
 _INCOMPLETE_TYPES: Final = tuple(
     bytes((kind,)) for kind in (FrameType.HEADERS, FrameType.SETTINGS, FrameType.CONTINUATION)
 )
-_NUMBER: Final = struct.Struct(">L")
 _TWO_NUMBERS: Final = struct.Struct(">LL")
 _DATA: Final = int(FrameType.DATA)
 _HEADERS: Final = int(FrameType.HEADERS)

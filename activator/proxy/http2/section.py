@@ -1,19 +1,127 @@
-"""Converts fields from lines of HTTP/1 to a header block of HTTP/2.
-
-Responses of the activator itself, traced requests and translated requests use it.
-"""
+"""Converts fields between lines of HTTP/1 and header blocks, and remembers what recurs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, Generic, TypeVar, final
 
-from activator.knative.control_fields import ORIGINAL_HOST
-from activator.proxy.http2.hpack import Decoder, line, name_prefix, string
+from activator.knative.words import ORIGINAL_HOST
+from activator.proxy.http2.hpack import Decoder, Field, line, name_prefix, string
+from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.message import grpc
 from activator.proxy.message.fields import PRIORITY, is_handled, is_lookalike, tokens
+from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
+
+# Checks and encodes each recurring field line once: most lines repeat in the next request.
+#
+# A forwarded line is a literal with the same bytes on every connection (``hpack``). So one lookup
+# in a dict returns the encoded form of a line that was valid before. Lines that are new in each
+# request (``:path``, a request id) are checked and encoded each time.
+
+#: Most lines in the dict, and most bytes of one line: the dict stays below 1 MiB.
+MEMO_LINES: Final = 1024
+MEMO_LINE_BYTES: Final = 512
+
+_NAME_CHARACTERS: Final = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
+_SPACE: Final = b" \t"
+#: Maps each invalid byte of a value to another one: CPython deletes bytes only with a new table.
+_VISIBLE: Final = bytes(
+    byte if byte == 0x09 or (byte >= 0x20 and byte != 0x7F) else ord("?") for byte in range(256)
+)
+
+
+@final
+class Treatment:
+    """How lines of one name are forwarded.
+
+    Attributes:
+        prefix: the line up to its value; empty if the line is not forwarded.
+        check: returns the value to forward, or raises FramingError; None accepts any value.
+        kept: whether the dict may keep lines.
+    """
+
+    __slots__ = ("check", "kept", "prefix")
+
+    def __init__(
+        self, prefix: bytes, check: Callable[[bytes], bytes] | None = None, kept: bool = True
+    ) -> None:
+        self.prefix = prefix
+        self.check = check
+        self.kept = kept
+
+
+@final
+class Lines:
+    """The field lines of one kind of section.
+
+    Attributes:
+        known: the encoded form of each valid line; empty for a line that is not forwarded.
+    """
+
+    __slots__ = ("_names", "_treatment_of", "known")
+
+    def __init__(self, treatment_of: Callable[[bytes], Treatment]) -> None:
+        """Arguments: treatment_of: returns the treatment of a well-formed name, pseudo or not."""
+        self._treatment_of = treatment_of
+        self._names: dict[bytes, Treatment] = {}
+        # The type is Any, not Field: compiled code would copy each pair, and lose NeverIndexed.
+        self.known: dict[Any, bytes] = {}
+
+    def read(self, fields: list[Any]) -> bytes:
+        """Return the forwarded lines as a header block.
+
+        Arguments:
+            fields: the fields of the section, each a Field.
+
+        Raises:
+            FramingError: a line is malformed.
+        """
+        lines: list[Any] = list(map(self.known.get, fields))
+        for at, known in enumerate(lines):
+            if known is None:
+                lines[at] = self._write(fields[at])
+        return b"".join(lines)
+
+    def _write(self, field: Any) -> bytes:
+        """Check a line, and return its encoded form; keep it if it may recur."""
+        name: bytes = field[0]
+        value: bytes = field[1]
+        treatment = self._names.get(name)
+        if treatment is None:
+            treatment = self._learn_name(name)
+        if value.translate(_VISIBLE).strip(_SPACE) != value:
+            raise FramingError(f"malformed value of {name.decode()}")
+        if treatment.check is not None:
+            value = treatment.check(value)
+        if isinstance(field, NeverIndexed):
+            prefix = treatment.prefix
+            return name_prefix(name, never_indexed=True) + string(value) if prefix else b""
+        if not treatment.kept:
+            return treatment.prefix + string(value) if treatment.prefix else b""
+        # ``line`` needs one byte if the static table has the field.
+        written = line(name, value) if treatment.prefix else b""
+        if len(name) + len(value) <= MEMO_LINE_BYTES:
+            if len(self.known) >= MEMO_LINES:
+                self.known.clear()
+            self.known[field] = written
+        return written
+
+    def _learn_name(self, name: bytes) -> Treatment:
+        if not name or name.removeprefix(b":").translate(None, _NAME_CHARACTERS):
+            raise FramingError("malformed field name")
+        treatment = self._treatment_of(name)
+        if len(name) <= MEMO_LINE_BYTES:
+            if len(self._names) >= MEMO_LINES:
+                self._names.clear()
+            self._names[name] = treatment
+        return treatment
+
+
+# Converts fields from lines of HTTP/1 to a header block of HTTP/2.
+#
+# Responses of the activator itself, traced requests and translated requests use it.
 
 _CONTEXT: Final = frozenset((b"traceparent", b"tracestate"))
 #: Fields that the activator handles and still forwards.
@@ -158,3 +266,64 @@ def without_context(fields: Mapping[bytes, bytes]) -> bytes:
         and name[:1] != b":"
         and not is_lookalike(name)
     )
+
+
+# Remembers recurring header blocks with the objects that were read from them.
+#
+# A block of table references only has the same fields while the tables are the same. That saves
+# half of the cost of a request whose client sends the same head again. gRPC responses and
+# trailers nearly always repeat. Requests through an ingress do not, because of their ids.
+
+_Meaning = TypeVar("_Meaning")
+
+#: Most blocks of a connection, most bytes of one block, and most bytes of its fields: 64 KiB in
+#: total. The connection's table has the same fields.
+MOST: Final = 16
+MOST_REFERENCES: Final = 64
+MOST_BYTES: Final = 4096
+
+
+class Recurring(Generic[_Meaning]):
+    """Reads one kind of section on one connection.
+
+    Arguments:
+        decoder: the decoder of the connection, which other readers share.
+        read: returns an object for fields; callers share it and never change it.
+    """
+
+    __slots__ = ("_decoder", "_generation", "_known", "_read")
+
+    def __init__(self, decoder: Decoder, read: Callable[[list[Field]], _Meaning]) -> None:
+        self._decoder = decoder
+        self._generation = decoder.generation
+        self._known: dict[bytes, _Meaning] = {}
+        self._read = read
+
+    def read(self, block: bytes) -> _Meaning:
+        """Return the object for a whole header block.
+
+        Raises:
+            ConnectionFault, FramingError: see Decoder.decode.
+            FramingError: see the argument ``read``.
+        """
+        generation = self._decoder.generation
+        if generation != self._generation:
+            self._generation = generation
+            self._known.clear()
+        elif (known := self._known.get(block)) is not None:
+            return known
+        fields = self._decoder.decode(block)
+        meaning = self._read(fields)
+        # One byte per field: each is an indexed reference, so the table is unchanged.
+        if len(block) == len(fields) <= MOST_REFERENCES:
+            self._remember(block, fields, meaning)
+        return meaning
+
+    def _remember(self, block: bytes, fields: list[Field], meaning: _Meaning) -> None:
+        if sum(len(name) + len(value) for name, value in fields) > MOST_BYTES:
+            return
+        if not SENSITIVE.isdisjoint(name for name, _ in fields):
+            return
+        if len(self._known) >= MOST:
+            self._known.clear()
+        self._known[block] = meaning

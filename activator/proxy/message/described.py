@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from activator.proxy.message.fields import HTTP_2
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import HOST, METHOD, Request
-from activator.proxy.message.version import HTTP_2
 
 _ORIGINAL_URL: Final = b"x-original-url"
 _ORIGINAL_METHOD: Final = b"x-original-method"

@@ -1,15 +1,37 @@
-"""Lists header field names: which the activator handles, protects, or keeps out of trailers.
-
-Pure. Sources: RFC 9110 section 7.6.1 (hop-by-hop fields), RFC 9110 section 6.5.1 (trailers).
-``knative.control_fields`` has Knative's control fields.
-"""
+"""Versions of HTTP, and names of header fields: handled, protected, or kept out of trailers."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from enum import IntEnum
 from typing import Final
 
-from activator.knative import control_fields
+from activator.knative import words
+
+# Defines the versions of HTTP that the activator supports.
+
+
+class Version(IntEnum):
+    """A version of HTTP. Its number is the value of a label in metrics.
+
+    The activator treats HTTP/1.2 to HTTP/1.9 as HTTP/1.1 (RFC 9110 section 2.5).
+    """
+
+    HTTP_1_0 = 0
+    HTTP_1_1 = 1
+    HTTP_2 = 2
+
+
+#: Module names for the members, for speed: Python calls a function to look up ``Version.HTTP_2``.
+HTTP_1_0: Final = Version.HTTP_1_0
+HTTP_1_1: Final = Version.HTTP_1_1
+HTTP_2: Final = Version.HTTP_2
+
+
+# Lists header field names: which the activator handles, protects, or keeps out of trailers.
+#
+# Pure. Sources: RFC 9110 section 7.6.1 (hop-by-hop fields), RFC 9110 section 6.5.1 (trailers).
+# ``knative.control_fields`` has Knative's control fields.
 
 #: The plain Service of a request, ``namespace/name``; the ingress sets it.
 SERVICE: Final = b"activator-service"
@@ -17,7 +39,7 @@ SERVICE: Final = b"activator-service"
 PRIORITY: Final = b"activator-priority"
 
 #: Protected fields: a client's Connection header cannot remove them from the request to a pod.
-_PROTECTED_PREFIXES: Final = (*control_fields.PREFIXES, b"x-forwarded-")
+_PROTECTED_PREFIXES: Final = (*words.PREFIXES, b"x-forwarded-")
 _PROTECTED: Final = frozenset(
     (b"host", b"content-length", b"transfer-encoding", b"forwarded", SERVICE, PRIORITY)
 )
@@ -53,7 +75,7 @@ _NOT_IN_TRAILERS: Final = frozenset(
 REQUEST_FIELDS: Final = frozenset(
     (
         *(b"connection", b"content-length", b"expect", b"host", b"http2-settings", b"keep-alive"),
-        *control_fields.OWN,
+        *words.OWN,
         *(b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer"),
         *(b"transfer-encoding", b"upgrade", b"x-forwarded-for", SERVICE, PRIORITY),
     )
@@ -79,7 +101,7 @@ RECURRING: Final = frozenset(
         *(b"accept", b"accept-charset", b"accept-encoding", b"accept-language", b"accept-ranges"),
         *(b"access-control-allow-origin", b"alt-svc", b"cache-control", b"connection", b"date"),
         *(b"content-encoding", b"content-language", b"content-length", b"content-type", b"dnt"),
-        *control_fields.RECURRING,
+        *words.RECURRING,
         *(SERVICE, PRIORITY),
         *(b"expect", b"expires", b"host", b"keep-alive", b"pragma", b"priority"),
         *(b"referrer-policy", b"sec-ch-ua", b"sec-ch-ua-mobile", b"sec-ch-ua-platform"),

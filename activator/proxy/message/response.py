@@ -1,18 +1,26 @@
-"""Parses a response head of a pod in HTTP/1. Pure.
-
-The activator does not trust pods, since several tenants share it. Sources: RFC 9110, RFC 9112.
-"""
+"""Parses the head of a pod in HTTP/1, and writes the response with the framing of its client."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from activator.proxy.message.body import Body, CloseBody, LengthBody, PodChunkedBody
-from activator.proxy.message.fields import tokens, values_in, without_named
+from activator.proxy.message.body import Body, CloseBody, LengthBody, PodChunkedBody, chunk
+from activator.proxy.message.fields import (
+    HTTP_1_0,
+    HTTP_1_1,
+    Version,
+    clean_trailers,
+    tokens,
+    values_in,
+    without_named,
+)
 from activator.proxy.message.grammar import FramingError, check_response, is_good_part
-from activator.proxy.message.head import Head
-from activator.proxy.message.lines import RESPONSE_LINES
+from activator.proxy.message.head import RESPONSE_LINES, Head
+
+# Parses a response head of a pod in HTTP/1. Pure.
+#
+# The activator does not trust pods, since several tenants share it. Sources: RFC 9110, RFC 9112.
 
 #: A start line for llhttp, which checks fields of requests and responses by the same rules.
 _ANY_START: Final = b"GET / HTTP/1.1"
@@ -259,3 +267,122 @@ def _framing(response: Response) -> None:
     elif response.length < 0:
         response.body = CloseBody()
         response.keep_alive = False
+
+
+# Writes the head of a pod's response in HTTP/1, as the client gets it. Pure.
+#
+# Sources: RFC 9110, RFC 9112.
+
+
+def client_head(
+    response: Response,
+    *,
+    version: Version,
+    chunk: bool,
+    close: bool,
+    date: bytes,
+    added_lines: bytes = b"",
+) -> bytes:
+    """Return the head of a response for the client.
+
+    Arguments:
+        response: the pod's response.
+        version: the HTTP version of the client.
+        chunk: whether the client gets the body in chunks.
+        close: whether the activator closes the client's connection after this response.
+        date: the current date, for a response without a Date field.
+        added_lines: field lines that the activator adds, each preceded by its CRLF.
+    """
+    lines = added_lines + b"\r\nDate: " + (response.date or date)
+    if response.length >= 0 and response.status != 204:
+        lines += b"\r\nContent-Length: %d" % response.length
+    if chunk:
+        lines += b"\r\nTransfer-Encoding: chunked"
+    if close:
+        lines += b"\r\nConnection: close"
+    elif version is HTTP_1_0:
+        lines += b"\r\nConnection: keep-alive"
+    return b"HTTP/1.1 %d%b%b%b\r\n\r\n" % (
+        response.status,
+        response.reason,
+        response.block,
+        lines,
+    )
+
+
+def interim_head(response: Response) -> bytes:
+    """Return a 1xx head for the client (RFC 9110 section 15.2)."""
+    return b"HTTP/1.1 %d%b%b\r\n\r\n" % (response.status, response.reason, response.block)
+
+
+def switching_head(response: Response, added_lines: bytes = b"") -> bytes:
+    """Return the 101 head for the client; ``added_lines`` as for ``client_head``."""
+    return b"HTTP/1.1 101%b%b%b\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % (
+        response.reason,
+        response.block,
+        added_lines,
+        response.upgrade,
+    )
+
+
+# Writes a pod's response in HTTP/1 with the framing that its client needs. Pure.
+#
+# Most responses pass unchanged, and need no writer.
+
+
+class ResponseWriter:
+    """The writer of one response.
+
+    Arguments:
+        response: the head of the pod's response.
+        version: the HTTP version of the client.
+        added_lines: field lines that the activator adds, each preceded by its CRLF.
+
+    Attributes:
+        ends_connection: the caller closes the connection to end the body. A client of HTTP/1.0
+            cannot see otherwise where a response of unknown length ends.
+        size: bytes of the body so far, if its length is unknown.
+    """
+
+    __slots__ = ("_added_lines", "_chunk", "_response", "_version", "ends_connection", "size")
+
+    def __init__(self, response: Response, version: Version, added_lines: bytes = b"") -> None:
+        unframed = response.body is not None and response.length < 0
+        self._response = response
+        self._version = version
+        self._added_lines = added_lines
+        self._chunk = unframed and version is HTTP_1_1
+        self.ends_connection = unframed and version is HTTP_1_0
+        self.size = 0
+
+    def head(self, *, close: bool, date: bytes) -> bytes:
+        """Return the head for the client.
+
+        Arguments:
+            close: whether the activator closes the client's connection after this response.
+            date: the current date, for a response without a Date field.
+        """
+        return client_head(
+            self._response,
+            version=self._version,
+            chunk=self._chunk,
+            close=close,
+            date=date,
+            added_lines=self._added_lines,
+        )
+
+    def payload(self, payload: list[bytes]) -> bytes:
+        """Return payload with the framing for the client; empty for no payload."""
+        if self._response.length < 0:
+            self.size += sum(map(len, payload))
+        if self._chunk:
+            return chunk(payload) if any(payload) else b""
+        return b"".join(payload)
+
+    def end(self, trailers: bytes) -> bytes:
+        """Return the bytes behind the last payload.
+
+        Arguments:
+            trailers: the pod's trailer lines, each with its CRLF.
+        """
+        return b"0\r\n" + clean_trailers(trailers) + b"\r\n" if self._chunk else b""

@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final, cast, final
 
 from activator.proxy.exchange.pod_side import Requester
-from activator.proxy.message.version import HTTP_1_1, HTTP_2
+from activator.proxy.message.fields import HTTP_1_1, HTTP_2
 from activator.proxy.pods.dial import (
     CLOSED_AT_ONCE,
     LOCAL_SHORTAGE,

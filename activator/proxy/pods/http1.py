@@ -21,15 +21,12 @@ from activator.proxy.exchange.translation import as_lines
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.frames import HEAD_BYTES
 from activator.proxy.message.body import Body, CloseBody, chunk
-from activator.proxy.message.fields import clean_trailers
+from activator.proxy.message.fields import HTTP_2, clean_trailers
 from activator.proxy.message.grammar import FramingError
-from activator.proxy.message.pod_head import pod_head, wants_trailers
-from activator.proxy.message.request import Request
+from activator.proxy.message.request import Request, pod_head, wants_trailers
 from activator.proxy.message.response import Response, read_response, with_crlf
-from activator.proxy.message.version import HTTP_2
 from activator.proxy.transport import peer_socket
-from activator.proxy.transport.buffer import BUFFER, SMALL_BUFFER, read_left
-from activator.proxy.transport.unread import Peer, UnreadBytes
+from activator.proxy.transport.peer_socket import BUFFER, SMALL_BUFFER, Peer, UnreadBytes, read_left
 
 if TYPE_CHECKING:
     from activator.proxy.pods.pool import Pool

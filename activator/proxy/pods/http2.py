@@ -18,22 +18,24 @@ from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.exchange.translation import as_block
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import CLOSE_SECONDS, Connection
-from activator.proxy.http2.errors import ConnectionFault, ErrorCode
+from activator.proxy.http2.connection import CLOSE_SECONDS, ENDING, Connection, ConnectionSide
 from activator.proxy.http2.fields import ResponseFields, read_response, read_trailers
+from activator.proxy.http2.frame_reader import Setting
+from activator.proxy.http2.frames import ConnectionFault, ErrorCode
 from activator.proxy.http2.hpack import MAX_EXPANSION, line, list_size
-from activator.proxy.http2.recurring import Recurring
-from activator.proxy.http2.section import block_of, plain_section, section_of, traced_section
-from activator.proxy.http2.settings import Setting
-from activator.proxy.http2.side import ConnectionSide
-from activator.proxy.http2.states import ENDING
+from activator.proxy.http2.section import (
+    Recurring,
+    block_of,
+    plain_section,
+    section_of,
+    traced_section,
+)
 from activator.proxy.http2.stream import Stream
+from activator.proxy.message.fields import HTTP_1_1
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import Request
-from activator.proxy.message.version import HTTP_1_1
 from activator.proxy.pods.http1 import MAX_INTERIM, lost_error
-from activator.proxy.transport.buffer import read_left
-from activator.proxy.transport.unread import Peer
+from activator.proxy.transport.peer_socket import Peer, read_left
 
 if TYPE_CHECKING:
     from activator.proxy.pods.pool import Pool

@@ -20,15 +20,15 @@ from typing import Final, final
 
 from activator.process.keepalive import SocketKind, find_dead
 from activator.proxy.exchange.pod_side import PodSide, Requester
+from activator.proxy.message.fields import HTTP_1_1, HTTP_2, Version
 from activator.proxy.message.grpc import is_grpc
 from activator.proxy.message.request import IDEMPOTENT, Request
-from activator.proxy.message.version import HTTP_1_1, HTTP_2, Version
 from activator.proxy.pods.dialing import Dial, SharedDial
 from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.http2 import OPEN, Capacity, Http2Pod, PodStream
 from activator.proxy.pods.target import PodTarget
 from activator.proxy.transport.files import FileBudget
-from activator.proxy.transport.unread import UnreadBytes
+from activator.proxy.transport.peer_socket import UnreadBytes
 from activator.tls.internal_encryption import PodTls
 from activator.tls.unverified import UnverifiedTls
 from throttler.model import AppProtocol, Revision

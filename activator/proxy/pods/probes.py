@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, final
 
 from activator.proxy.exchange.pod_side import PodSide, Requester
-from activator.proxy.http2.errors import name_of_code
 from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.http2.frames import name_of_code
 from activator.proxy.http2.hpack import Decoder, line
 from activator.proxy.message.response import Response
 from activator.proxy.pods.http1 import Http1Pod

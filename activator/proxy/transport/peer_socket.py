@@ -1,8 +1,4 @@
-"""Reads from the kernel whether a peer is connected, and how many bytes it has not received.
-
-Linux gives exact results. On other systems (macOS), a half-closed client with unread bytes counts
-as open. This module uses no HTTP and no protocol object.
-"""
+"""Reads from a peer, and from the kernel whether it is connected; limits unread bytes."""
 
 from __future__ import annotations
 
@@ -14,13 +10,107 @@ import socket
 import struct
 import sys
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from enum import Enum
 from math import inf
-from typing import Final
+from typing import Final, Protocol
 
 from activator.process.keepalive import SocketKind, find_dead
+
+# Limits the bytes in memory that clients and pods do not read, of all of them together.
+#
+# A response waits in memory while its client does not read it, a request while its pod does not.
+# Each alone is small, but nothing else limits their number. Above half of the limit, each new one
+# gets a smaller window. At the limit, the one without progress for longest is ended. A peer that
+# reads has no bytes here, and is never ended. Knative has no counterpart.
+
+#: The budget is scarce above the limit divided by this; then each peer gets a quarter.
+_SCARCE: Final = 2
+#: The limit if none is set. It is an integer, because the metrics print limits as integers.
+UNLIMITED: Final = sys.maxsize
+#: Bytes that may wait for one peer, usually and while the budget is scarce.
+WINDOW: Final = 64 << 10
+SMALL_WINDOW: Final = WINDOW // 4
+
+
+class Peer(Enum):
+    """Which side does not read."""
+
+    CLIENT = "client"
+    POD = "pod"
+
+
+class Reader(Protocol):
+    """A connection or a stream whose peer does not read."""
+
+    def end_unread(self) -> tuple[Peer, str]:
+        """End it to free its bytes; return the side and the address of its peer."""
+
+
+class UnreadBytes:
+    """The budget of unread bytes.
+
+    Arguments:
+        most: the limit, in bytes.
+
+    Attributes:
+        bytes: bytes in use; most: see the argument.
+        scarce: whether more than half of the limit is in use.
+        ended: number of connections and streams that ended at the limit, by side.
+        on_ended: called with the side and the address of each peer whose connection or stream
+            ended.
+    """
+
+    __slots__ = ("_ending", "_held", "bytes", "ended", "most", "on_ended", "scarce")
+
+    def __init__(self, most: int = UNLIMITED) -> None:
+        self.bytes = 0
+        self.most = most
+        self.scarce = False
+        self.ended = dict.fromkeys((peer.value for peer in Peer), 0)
+        self.on_ended: Callable[[Peer, str], None] = _ignore
+        self._held: dict[Reader, int] = {}  # the one without progress for longest is first
+        self._ending = False
+
+    def hold(self, reader: Reader, size: int) -> None:
+        """Record how many bytes wait for a peer now; O(1).
+
+        Arguments:
+            reader: the connection or stream of the peer.
+            size: bytes; fewer than before are progress, and 0 ends the wait.
+        """
+        held = self._held
+        before = held.get(reader, 0)
+        if size < before:
+            del held[reader]
+        if size:
+            held[reader] = size
+        self.bytes += size - before
+        self.scarce = self.bytes * _SCARCE > self.most
+        if self.bytes > self.most and not self._ending:
+            # Not at once, because the caller is inside a write.
+            self._ending = True
+            asyncio.get_running_loop().call_soon(self._end_oldest)
+
+    def _end_oldest(self) -> None:
+        while self.bytes > self.most:
+            reader = next(iter(self._held))
+            self.hold(reader, 0)
+            peer, address = reader.end_unread()
+            self.ended[peer.value] += 1
+            self.on_ended(peer, address)
+        self._ending = False
+
+
+def _ignore(_peer: Peer, _address: str) -> None:
+    """Do nothing."""
+
+
+# Reads from the kernel whether a peer is connected, and how many bytes it has not received.
+#
+# Linux gives exact results. On other systems (macOS), a half-closed client with unread bytes
+# counts as open. This module uses no HTTP and no protocol object.
 
 #: Bytes that may wait for encryption for a pod (asyncio's limit for plain connections).
 _TLS_BUFFER: Final = 64 << 10
@@ -267,3 +357,40 @@ def _unacknowledged(sock: socket.socket) -> int:
     with suppress(OSError):
         return sock.getsockopt(socket.SOL_SOCKET, _SO_NWRITE)
     return 0
+
+
+# Holds the buffer for reads from pods, and reads the rest of a broken connection.
+#
+# Each connection copies the bytes out of the buffer before the next read. A loop's own buffer
+# takes 250 KiB at a time, and all of it stays in memory while a client does not read. Large
+# pieces also cost more than small ones, because the memory of small ones is still in the
+# processor's cache.
+
+_BYTES: Final = bytearray(WINDOW)
+BUFFER: Final = memoryview(_BYTES)
+#: The part of it that is in use while the budget of unread bytes is scarce.
+SMALL_BUFFER: Final = BUFFER[:SMALL_WINDOW]
+#: Most reads from a broken connection: more than its client could accept at once.
+_MOST_LEFT: Final = 64
+
+
+def received(nbytes: int) -> bytes:
+    """Return a copy of the first ``nbytes`` bytes, which the loop has just read."""
+    return BUFFER[:nbytes].tobytes()
+
+
+def read_left(transport: asyncio.Transport) -> Iterator[bytes]:
+    """Yield the bytes that the peer sent before it broke the connection.
+
+    A write fails as soon as the peer has reset the connection. Then the loop reads no more, but
+    the kernel still has bytes from before the reset. They may be a GOAWAY, or the response of a pod
+    that did not read its request to the end. Over TLS, only the loop could decrypt them.
+    """
+    if is_tls(transport):
+        return
+    with suppress(OSError):
+        for _ in range(_MOST_LEFT):
+            data = os.read(transport.get_extra_info("socket").fileno(), WINDOW)
+            if not data:
+                return
+            yield data

@@ -10,7 +10,7 @@ from math import inf
 from typing import Any, cast
 
 from activator.driver import Driver
-from activator.knative.probes import QUEUE_PROXY
+from activator.knative.words import QUEUE_PROXY
 from activator.probing.probe import Probe
 from activator.probing.prober import PodProber
 from activator.proxy.pods.probes import ProbePools

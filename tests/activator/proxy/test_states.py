@@ -10,7 +10,7 @@ import pytest
 from activator.proxy.client import states as client
 from activator.proxy.exchange import states as exchange
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.http2 import states as http2
+from activator.proxy.http2 import connection as http2
 from activator.proxy.pods import http1 as pods
 from activator.proxy.pods import http2 as pods_http2
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import trustme
 
-from activator.knative.names import DATA_PLANE
+from activator.knative.words import DATA_PLANE
 from activator.proxy.client.listener import listen
 from activator.proxy.client.tls_listener import Listener
 from activator.settings.tls_parameters import TlsParameters

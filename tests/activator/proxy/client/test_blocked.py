@@ -6,9 +6,8 @@ from math import inf
 
 from activator.proxy.client.blocked import BlockedStreams
 from activator.proxy.client.linger import MAX_SECONDS
-from activator.proxy.http2.flow import Flow
-from activator.proxy.http2.stream import SendQueue, Stream
-from activator.proxy.transport.unread import Peer, UnreadBytes
+from activator.proxy.http2.stream import Flow, SendQueue, Stream
+from activator.proxy.transport.peer_socket import Peer, UnreadBytes
 
 NOW = 1000.0
 PATIENCE = 10.0

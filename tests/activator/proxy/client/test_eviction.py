@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from activator.proxy.client.eviction import Evictable, EvictableQueue, Eviction
 from activator.proxy.http2 import frames
-from activator.proxy.http2.errors import ErrorCode
+from activator.proxy.http2.frames import ErrorCode
 from tests.activator.proxy.client.test_http2 import BEGIN, goaways
 from tests.activator.proxy.world import Client, World, request, turns, until
 

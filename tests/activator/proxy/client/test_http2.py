@@ -6,8 +6,7 @@ import pytest
 
 from activator.proxy.client.http2 import MAX_STREAMS
 from activator.proxy.http2 import frames
-from activator.proxy.http2.errors import ErrorCode
-from activator.proxy.http2.frames import FrameType
+from activator.proxy.http2.frames import ErrorCode, FrameType
 from activator.proxy.http2.hpack import line
 from tests.activator.proxy.http2.peers import TO_REVISION, Message, Peer, answer_hello
 from tests.activator.proxy.world import ok, request, turns, until

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from activator.proxy.http2.errors import ErrorCode
+from activator.proxy.http2.frames import ErrorCode
 from activator.proxy.http2.stream import STREAM_WINDOW
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer, answer_hello, echo
 from tests.activator.proxy.world import turns, until

@@ -19,8 +19,8 @@ from activator.proxy.exchange.retry import (
     may_repeat,
     refused,
 )
+from activator.proxy.message.fields import HTTP_1_1
 from activator.proxy.message.request import Request
-from activator.proxy.message.version import HTTP_1_1
 from activator.proxy.pods.pool import may_be_lost
 
 F, T, B = Failure, Then, Blame

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from activator.proxy.http2.errors import ErrorCode
-from activator.proxy.message.version import HTTP_1_1
+from activator.proxy.http2.frames import ErrorCode
+from activator.proxy.message.fields import HTTP_1_1
 from tests.activator.proxy.http2.peers import (
     Http2Pod,
     Http2World,

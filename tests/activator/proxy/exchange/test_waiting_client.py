@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from activator.proxy.message.page_template import Template
+from activator.proxy.message.waiting_page import Template
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.world import Client, World, about, answer_whole, ok, request, until
 from tests.conftest import in_virtual_time

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from activator.proxy.exchange.permission import may_wake
+from activator.proxy.message.fields import HTTP_2
 from activator.proxy.message.request import Request, RequestLimits, read_request
-from activator.proxy.message.version import HTTP_2
 from throttler.request_policies import WakeRules
 
 METHODS = WakeRules(methods=(b"GET", b"POST"))

@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from activator.proxy.http2 import frames
-from activator.proxy.http2.errors import ErrorCode
-from activator.proxy.http2.frames import FrameType
+from activator.proxy.http2.frame_reader import Setting, write_settings
+from activator.proxy.http2.frames import ErrorCode, FrameType
 from activator.proxy.http2.hpack import line
-from activator.proxy.http2.settings import Setting, write_settings
 from tests.activator.proxy.http2.peers import TO_REVISION
 
 ACK = END_STREAM = 0x1

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pytest
 
 from activator.proxy.http2 import frames
-from activator.proxy.http2.errors import ErrorCode
+from activator.proxy.http2.frame_reader import Setting, write_settings
+from activator.proxy.http2.frames import ErrorCode
 from activator.proxy.http2.hpack import line
-from activator.proxy.http2.settings import Setting, write_settings
 from tests.activator.proxy.client.test_http2 import (
     BEGIN,
     asked,

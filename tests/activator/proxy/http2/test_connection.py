@@ -10,8 +10,8 @@ import pytest
 from activator.proxy.client.stream import ClientStream
 from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.http2 import frames
-from activator.proxy.http2.errors import ErrorCode
-from activator.proxy.http2.settings import Setting, write_settings
+from activator.proxy.http2.frame_reader import Setting, write_settings
+from activator.proxy.http2.frames import ErrorCode
 from tests.activator.proxy.client.test_http2 import asked, goaways, raw
 from tests.activator.proxy.http2.peers import Message, Peer, echo
 from tests.activator.proxy.world import until

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activator.proxy.http2.field_rules import REQUEST_LINES
-from activator.proxy.http2.fields import read_request, read_response, read_trailers
+from activator.proxy.http2.fields import REQUEST_LINES, read_request, read_response, read_trailers
 from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.message.fields import REQUEST_FIELDS
 from activator.proxy.message.grammar import FramingError

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from activator.proxy.http2.budget import Budget
-from activator.proxy.http2.errors import ConnectionFault
-from activator.proxy.http2.flow import CONNECTION_WINDOW, LOW_WINDOW, Flow
-from activator.proxy.http2.frames import DEFAULT_WINDOW, MAX_31_BITS
+from activator.proxy.http2.connection import Budget
+from activator.proxy.http2.frames import DEFAULT_WINDOW, MAX_31_BITS, ConnectionFault
+from activator.proxy.http2.stream import CONNECTION_WINDOW, LOW_WINDOW, Flow
 
 
 def test_a_peer_gets_all_of_its_window_again():

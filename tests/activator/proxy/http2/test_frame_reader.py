@@ -12,10 +12,8 @@ from hyperframe import frame as library
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from activator.proxy.http2.errors import ConnectionFault, ErrorCode
-from activator.proxy.http2.frame_reader import RULES, FrameReader
-from activator.proxy.http2.frames import HEAD, PREFACE, FrameType
-from activator.proxy.http2.header_block import MAX_BLOCK, MAX_BLOCK_FRAMES
+from activator.proxy.http2.frame_reader import MAX_BLOCK, MAX_BLOCK_FRAMES, RULES, FrameReader
+from activator.proxy.http2.frames import HEAD, PREFACE, ConnectionFault, ErrorCode, FrameType
 from activator.proxy.http2.hpack import Decoder
 from tests.rows import naming
 

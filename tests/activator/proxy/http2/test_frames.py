@@ -11,8 +11,8 @@ import pytest
 from hyperframe import frame as library
 
 from activator.proxy.http2 import frames
+from activator.proxy.http2.frame_reader import Setting, write_settings
 from activator.proxy.http2.hpack import NO_TABLE, line
-from activator.proxy.http2.settings import Setting, write_settings
 from tests.rows import naming
 
 

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from activator.proxy.http2.errors import ConnectionFault, ErrorCode
+from activator.proxy.http2.frames import ConnectionFault, ErrorCode
 from activator.proxy.http2.hpack import (
     MAX_LIST_BYTES,
     NO_TABLE,
+    STATIC_TABLE,
     Decoder,
     line,
     name_prefix,
     string,
 )
 from activator.proxy.http2.never_indexed import NeverIndexed
-from activator.proxy.http2.static_table import STATIC_TABLE
 from activator.proxy.message.grammar import FramingError
 
 #: RFC 7541 appendix C: blocks of one connection in order, their fields, and the final dynamic

@@ -6,8 +6,8 @@ import hpack
 import pytest
 
 from activator.proxy.http2.hpack import name_prefix
-from activator.proxy.http2.lines import MEMO_LINE_BYTES, MEMO_LINES, Lines, Treatment
 from activator.proxy.http2.never_indexed import NeverIndexed
+from activator.proxy.http2.section import MEMO_LINE_BYTES, MEMO_LINES, Lines, Treatment
 from activator.proxy.message.grammar import FramingError
 
 

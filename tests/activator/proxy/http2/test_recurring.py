@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activator.proxy.http2.errors import ConnectionFault
+from activator.proxy.http2.frames import ConnectionFault
 from activator.proxy.http2.hpack import Decoder
-from activator.proxy.http2.recurring import MOST, MOST_BYTES, MOST_REFERENCES, Recurring
+from activator.proxy.http2.section import MOST, MOST_BYTES, MOST_REFERENCES, Recurring
 from activator.proxy.message.grammar import FramingError
 
 #: The newest entry of the dynamic table, by reference.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activator.proxy.exchange.retry import MAX_REFUSALS, MAX_REPEATS, Failure
-from activator.proxy.http2.errors import ErrorCode
+from activator.proxy.http2.frames import ErrorCode
 from tests.activator.proxy.exchange.test_attempts import states
 from tests.activator.proxy.http2.peers import (
     Http2Pod,

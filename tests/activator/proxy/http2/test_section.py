@@ -6,9 +6,8 @@ from activator.proxy.exchange.request_copies import with_priority
 from activator.proxy.http2.hpack import Decoder, line
 from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.http2.section import block_of, forwarded, traced_section, without_context
-from activator.proxy.message.fields import is_handled, lines_of
+from activator.proxy.message.fields import HTTP_2, is_handled, lines_of
 from activator.proxy.message.request import Request
-from activator.proxy.message.version import HTTP_2
 
 
 def test_lines_become_a_block():

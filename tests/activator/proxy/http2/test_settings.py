@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from h2.errors import ErrorCodes
 
-from activator.proxy.http2.errors import ConnectionFault, ErrorCode
-from activator.proxy.http2.settings import Setting, read_settings, write_settings
+from activator.proxy.http2.frame_reader import Setting, read_settings, write_settings
+from activator.proxy.http2.frames import ConnectionFault, ErrorCode
 
 
 def test_what_is_written_is_read_in_order_and_unknown_ones_too():

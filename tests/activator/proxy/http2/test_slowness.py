@@ -10,8 +10,7 @@ import pytest
 from activator.proxy.client.linger import LONGEST_SECONDS, MAX_BYTES, MAX_SECONDS
 from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import MAX_BACKLOG
-from activator.proxy.http2.errors import ErrorCode
-from activator.proxy.http2.frames import FrameType
+from activator.proxy.http2.frames import ErrorCode, FrameType
 from activator.proxy.http2.hpack import line
 from activator.proxy.http2.stream import STREAM_WINDOW
 from tests.activator.proxy.client.test_http2 import (

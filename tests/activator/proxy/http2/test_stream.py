@@ -7,10 +7,9 @@ import tracemalloc
 import pytest
 
 from activator.proxy.http2 import frames
-from activator.proxy.http2.errors import ConnectionFault
-from activator.proxy.http2.flow import Flow
-from activator.proxy.http2.stream import STREAM_WINDOW, SendQueue, Stream
-from activator.proxy.transport.unread import Peer, UnreadBytes
+from activator.proxy.http2.frames import ConnectionFault
+from activator.proxy.http2.stream import STREAM_WINDOW, Flow, SendQueue, Stream
+from activator.proxy.transport.peer_socket import Peer, UnreadBytes
 
 
 class Line:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import trustme
 
-from activator.knative.names import DATA_PLANE
+from activator.knative.words import DATA_PLANE
 from activator.proxy.http2 import frames
-from activator.proxy.http2.errors import ErrorCode
+from activator.proxy.http2.frames import ErrorCode
 from activator.tls.internal_encryption import POD_PORT
 from tests.activator.proxy.client.test_http2 import BEGIN, asked, cut, goaways
 from tests.activator.proxy.http2.peers import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activator.proxy.message.accept import prefers_json
+from activator.proxy.message.error_forms import prefers_json
 
 
 def asks(*values: bytes) -> bool:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from activator.proxy.message.client_head import client_head, interim_head, switching_head
-from activator.proxy.message.response import Response, read_response
-from activator.proxy.message.version import HTTP_1_0, HTTP_1_1
+from activator.proxy.message.fields import HTTP_1_0, HTTP_1_1
+from activator.proxy.message.response import (
+    Response,
+    client_head,
+    interim_head,
+    read_response,
+    switching_head,
+)
 
 DATE = b"Thu, 01 Jan 1970 00:00:00 GMT"
 

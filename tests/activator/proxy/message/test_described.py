@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from activator.proxy.message.described import described, without_body
+from activator.proxy.message.fields import HTTP_2
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import Request, RequestLimits, read_request
-from activator.proxy.message.version import HTTP_2
 
 LONGEST = 1000
 

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from activator.proxy.message.fields import clean_trailers, tokens, without_named
-from activator.proxy.message.head import Head
-from activator.proxy.message.lines import REQUEST_LINES, RESPONSE_LINES, KnownLines
+from activator.proxy.message.head import REQUEST_LINES, RESPONSE_LINES, Head, KnownLines
 from tests.rows import naming
 
 READ = (

@@ -15,10 +15,10 @@ from activator.proxy.message.fields import (
     RESPONSE_FIELDS,
 )
 from activator.proxy.message.grammar import FramingError
-from activator.proxy.message.head import Head
-from activator.proxy.message.lines import (
+from activator.proxy.message.head import (
     REQUEST_LINES,
     RESPONSE_LINES,
+    Head,
     KnownLines,
 )
 from activator.proxy.message.request import RequestLimits, read_request

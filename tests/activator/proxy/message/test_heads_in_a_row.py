@@ -15,7 +15,7 @@ from activator.proxy.message.fields import (
     FRAMING,
 )
 from activator.proxy.message.grammar import FramingError, check_request
-from activator.proxy.message.lines import (
+from activator.proxy.message.head import (
     REQUEST_LINES,
     RESPONSE_LINES,
 )

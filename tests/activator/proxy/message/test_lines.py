@@ -12,14 +12,14 @@ from activator.proxy.message.fields import (
     REQUEST_FIELDS,
 )
 from activator.proxy.message.grammar import FramingError
-from activator.proxy.message.head import Head
-from activator.proxy.message.lines import (
+from activator.proxy.message.head import (
     MEMO_LINE_BYTES,
     MEMO_LINES,
     MEMO_NAME_BYTES,
     MEMO_NAMES,
     REQUEST_LINES,
     RESPONSE_LINES,
+    Head,
     KnownLines,
 )
 from activator.proxy.message.request import RequestLimits, read_request

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from activator.proxy.message import own_responses
-from activator.proxy.message.openai import as_error, error_in, wants_json
+from activator.proxy.message.error_forms import as_error, error_in, wants_json
+from activator.proxy.message.fields import HTTP_1_1
 from activator.proxy.message.request import Request
-from activator.proxy.message.version import HTTP_1_1
 from throttler.model import RevisionKind
 from throttler.reason import Reason
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from activator.proxy.message import own_responses
-from activator.proxy.message.version import HTTP_1_0, HTTP_1_1
+from activator.proxy.message.fields import HTTP_1_0, HTTP_1_1
 from throttler.errors import RevisionNotFound, WaitTooLong
 from throttler.reason import Reason
 

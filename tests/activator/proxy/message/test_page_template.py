@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from activator.proxy.message.page_template import DEFAULT, MOST_BYTES, PLACEHOLDERS, Template
+from activator.proxy.message.waiting_page import DEFAULT, MOST_BYTES, PLACEHOLDERS, Template
 
 MANY = "{{polling}}" + "".join(f"<script>{n}</script>" for n in range(17))
 VALUES = dict.fromkeys(PLACEHOLDERS, "x")

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from activator.proxy.message.pod_head import pod_head, wants_trailers
-from activator.proxy.message.request import Request, RequestLimits, read_request
+from activator.proxy.message.request import (
+    Request,
+    RequestLimits,
+    pod_head,
+    read_request,
+    wants_trailers,
+)
 
 
 def read(*lines: bytes, start: bytes = b"GET / HTTP/1.1") -> Request:

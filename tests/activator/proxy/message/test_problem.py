@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activator.proxy.message import own_responses
-from activator.proxy.message.problem import negotiate
+from activator.proxy.message.error_forms import negotiate
 from tests.activator.proxy.world import PodConnection, about, request, until
 from throttler.errors import RevisionNotFound
 from throttler.reason import ROWS, Reason

@@ -7,15 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from activator.proxy.message.body import ChunkedBody, LengthBody
+from activator.proxy.message.fields import HTTP_1_1
 from activator.proxy.message.grammar import FramingError
-from activator.proxy.message.pod_head import pod_head
 from activator.proxy.message.request import (
     Request,
     RequestLimits,
     body_of,
+    pod_head,
     read_request,
 )
-from activator.proxy.message.version import HTTP_1_1
 
 LIMITS = RequestLimits()
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from activator.proxy.message.response import Response, read_response
-from activator.proxy.message.response_writer import ResponseWriter
-from activator.proxy.message.version import HTTP_1_0, HTTP_1_1
+from activator.proxy.message.fields import HTTP_1_0, HTTP_1_1
+from activator.proxy.message.response import Response, ResponseWriter, read_response
 
 
 def of(fields: bytes) -> Response:

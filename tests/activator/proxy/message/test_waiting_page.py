@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from activator.proxy.message.page_template import Template
-from activator.proxy.message.waiting_page import Phase, Start, page, peek, whole_seconds
+from activator.proxy.message.waiting_page import Phase, Start, Template, page, peek, whole_seconds
 from throttler.reason import Reason
 
 EVERYTHING = Template(

@@ -12,8 +12,8 @@ import pytest
 
 from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import Connection
-from activator.proxy.http2.errors import ErrorCode
-from activator.proxy.http2.settings import Setting, write_settings
+from activator.proxy.http2.frame_reader import Setting, write_settings
+from activator.proxy.http2.frames import ErrorCode
 from activator.proxy.pods import target
 from activator.proxy.pods.dial import connect
 from activator.proxy.pods.http1 import Http1Pod

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from activator.proxy.http2 import frames
-from activator.proxy.http2.settings import Setting, write_settings
-from activator.proxy.transport.unread import UnreadBytes
+from activator.proxy.http2.frame_reader import Setting, write_settings
+from activator.proxy.transport.peer_socket import UnreadBytes
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer
 from tests.activator.proxy.world import Pod, PodConnection, request, until
 from tests.conftest import in_virtual_time

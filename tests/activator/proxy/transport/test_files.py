@@ -15,7 +15,7 @@ import pytest
 from activator.proxy.client.listener import data_server, listen
 from activator.proxy.client.tls_listener import Listener
 from activator.proxy.http2 import frames
-from activator.proxy.http2.errors import ErrorCode
+from activator.proxy.http2.frames import ErrorCode
 from activator.proxy.pods.pool import PoolLimits
 from activator.proxy.transport.files import FileBudget, FileShares, file_limit, share_out
 from tests.activator.proxy.client.test_http2 import BEGIN, asked, goaways

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from activator.proxy.transport.unread import SMALL_WINDOW, WINDOW, Peer, UnreadBytes
+from activator.proxy.transport.peer_socket import SMALL_WINDOW, WINDOW, Peer, UnreadBytes
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.world import TO_REVISION, answer_whole, ok, request, turns, until
 from tests.conftest import both_loops, on_uvloop
