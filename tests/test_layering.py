@@ -309,7 +309,6 @@ PRIVATE: Final[dict[str, int]] = {
     "tests/activator/probing/test_prober.py": 1,
     "tests/activator/process/test_logs.py": 2,
     "tests/activator/process/test_outputs.py": 2,
-    "tests/activator/proxy/client/test_listener.py": 1,
     "tests/activator/proxy/client/test_service_ports.py": 2,
     "tests/activator/proxy/client/test_tls_listener.py": 6,
     "tests/activator/proxy/exchange/test_http2_exchange.py": 1,

@@ -20,9 +20,8 @@ from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.exchange.translation import as_lines
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.frames import HEAD_BYTES
-from activator.proxy.message.body import Body, CloseBody, chunk
 from activator.proxy.message.fields import HTTP_2, clean_trailers
-from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.grammar import Body, CloseBody, FramingError, chunk
 from activator.proxy.message.request import Request, pod_head, wants_trailers
 from activator.proxy.message.response import Response, read_response, with_crlf
 from activator.proxy.transport import peer_socket
