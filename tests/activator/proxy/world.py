@@ -24,8 +24,8 @@ from activator.driver import Driver
 from activator.knative.words import QUEUE_PROXY
 from activator.plain.hosts import HostClaims
 from activator.process.tasks import Tasks
+from activator.proxy.client.connection import MAX_SECONDS
 from activator.proxy.client.http1 import Http1Client
-from activator.proxy.client.linger import MAX_SECONDS
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
