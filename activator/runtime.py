@@ -23,12 +23,16 @@ from activator.autoscaler.reporter import Sink, StatReporter
 from activator.discovery.source import Source, SourceError
 from activator.discovery.sources import Wiring, make_source
 from activator.driver import Driver
-from activator.knative.configmaps import network, pages
-from activator.knative.configmaps.cluster import ClusterConfig, Listeners, Names
+from activator.knative.configmaps.cluster import (
+    NETWORK,
+    PAGES,
+    ClusterConfig,
+    NetworkConfig,
+    pages_reader,
+)
 from activator.knative.configmaps.following import ConfigMapError, Followed
-from activator.knative.configmaps.network import NetworkConfig
-from activator.knative.configmaps.observability import ObservabilityConfig
-from activator.knative.configmaps.process_log import LogChanges
+from activator.knative.configmaps.observability import ObservabilityConfig, observability_reader
+from activator.knative.configmaps.process_log import LogChanges, LoggingConfig, logging_reader
 from activator.knative.system_objects import SystemObjects
 from activator.knative.words import CERTIFICATE_SECRET
 from activator.plain.hosts import HostClaims
@@ -168,16 +172,21 @@ class Runtime:
 
     def _make_cluster_config(self) -> ClusterConfig:
         settings = self.settings
-        log_changes = LogChanges(settings.log_level)
         templates: Followed[Mapping[str, Template]] = Followed(
-            pages.NAME, pages.reader_of(Template), {}, self._set_pages
+            PAGES, pages_reader(Template), {}, self._set_pages
         )
+        level, name = settings.log_level, settings.config_observability_name
+        observability = observability_reader(compiled)
         return ClusterConfig(
-            Names(settings.config_logging_name, settings.config_observability_name),
-            Listeners(self._set_network, log_changes.apply, self._set_observability),
-            check_template=compiled,
-            log_level=settings.log_level,
-            more=(templates,),
+            Followed(
+                settings.config_logging_name,
+                logging_reader(level),
+                LoggingConfig(),
+                LogChanges(level).apply,
+            ),
+            Followed(name, observability, ObservabilityConfig(), self._set_observability),
+            self._set_network,
+            (templates,),
         )
 
     def _make_internal_tls(self) -> InternalTls:
@@ -334,7 +343,7 @@ class Runtime:
         except ConfigMapError as error:
             where = source.status(self._clock()).name
             raise StartError(
-                f"ConfigMap {network.NAME} ({where}): {error}. So it is unknown whether traffic "
+                f"ConfigMap {NETWORK} ({where}): {error}. So it is unknown whether traffic "
                 f"must be encrypted; correct the ConfigMap and start again."
             ) from error
 
