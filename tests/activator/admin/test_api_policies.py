@@ -23,7 +23,7 @@ from activator.admin.api import (
     watches_view,
     while_waiting_view,
 )
-from activator.proxy.exchange.request_key import bounded
+from activator.proxy.exchange.placement import bounded
 from activator.records.agents import Agents
 from activator.records.counters import RevisionCounters
 from activator.records.entries import Entry
