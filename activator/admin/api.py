@@ -31,10 +31,7 @@ from throttler.wait_reason import waiting_reason
 if TYPE_CHECKING:
     from activator.runtime import AutoscalerLink
 
-
 _LEAVING = (PodState.DRAINING, PodState.GONE)
-
-
 #: For a revision without requests since the start.
 _NONE = Failures()
 _NO_ROUTE = Route()
@@ -321,6 +318,12 @@ def _whole(seconds: float) -> float:
     return int(seconds) if seconds.is_integer() else seconds
 
 
+# -- the order of the queue
+#
+# Names of flows come from clients and may be secret, so people see them only if an annotation
+# allows it. Otherwise they see hashes, which are the same in all activators and differ between
+# revisions.
+
 #: So many flows are shown: the ones with the most queued requests.
 MOST_FLOWS: Final = 5
 _HASH_BYTES: Final = 6
@@ -372,6 +375,9 @@ def flow_name(name: bytes, order: QueueOrder, salt: bytes) -> str:
     return blake2b(name, digest_size=_HASH_BYTES, key=salt).hexdigest()
 
 
+# -- clients that wait
+
+
 def while_waiting_view(
     throttler: RevisionThrottler, entry: Entry | None, now: float
 ) -> details.WhileWaitingView | None:
@@ -420,6 +426,8 @@ def profile_view(throttler: RevisionThrottler) -> details.ProfileView:
     return {"profile": profile, "waitSeconds": requests.wait_seconds or None}
 
 
+# -- what wakes a revision, and keeps it awake
+
 #: So many clients are shown: the ones with the most requests.
 MOST_AGENTS: Final = 3
 
@@ -458,6 +466,10 @@ def kept_awake_view(agents: Agents, now: float) -> list[details.AgentView]:
 def _texts(values: Iterable[bytes]) -> list[str]:
     return [value.decode("ascii") for value in values]
 
+
+# -- the source of objects, and the links to autoscalers
+#
+# Traffic continues without both, with the last known state; their ages make that visible.
 
 #: Maximum of warnings in the list of all. Each revision has its own, too.
 MOST_WARNINGS: Final = 100

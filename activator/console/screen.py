@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 from activator.console.client import NoResponse, NotKnown, UnexpectedResponse
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported to draw
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Table as RichTable
 

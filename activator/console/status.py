@@ -15,89 +15,6 @@ from typing import Final
 from activator.console.client import Json, printable
 from activator.console.screen import Fact, Page, Table
 
-#: Seconds of silence after which a watch may be stale. A good watch receives something each minute.
-OLD: Final = 120.0
-
-
-def state_of(activator: Json) -> tuple[Fact, ...]:
-    """Return the state of an activator, without its revisions.
-
-    Raises:
-        ValueError: the response does not follow the API; the text names the field.
-    """
-    lines = tuple(chain.from_iterable(part(activator) for part in _PARTS))
-    return (Fact("Activator", lines),) if lines else ()
-
-
-def readiness(activator: Json) -> Iterator[str]:
-    """Yield why an activator is not ready, and its certificates that expire.
-
-    Raises:
-        ValueError: as ``state_of``.
-    """
-    if why := activator.text("notReadyReason", default=""):
-        yield not_ready(why)
-    if "certificateWarnings" in activator:
-        yield from activator.texts("certificateWarnings")
-
-
-#: kubelet gets Knative's texts (pkg/activator/handler, cmd/activator/main.go). They do not name the
-#: connection, and they name kubelet also after a Ctrl-C.
-_NOT_READY: Final = {
-    "connection has not yet been established": "no connection to the autoscaler",
-    "received SIGTERM from kubelet": "it is shutting down, and ends after its requests",
-}
-
-
-def not_ready(why: str) -> str:
-    """Return ``notReadyReason`` in words for people."""
-    return f"not ready: {_NOT_READY.get(why, why)}"
-
-
-def _watches(activator: Json) -> Iterator[str]:
-    watches = activator.node("watches")
-    followed = list(watches.children()) if watches is not None else []
-    old: dict[str, list[tuple[str, float]]] = {}
-    for kind, watch in followed:
-        age, error = watch.number("ageSeconds", default=0.0), watch.text("error", default="")
-        if error or age > OLD:
-            old.setdefault(error, []).append((kind, age))
-    for error, found in old.items():  # usually the API server is away, for all
-        kinds, age = ", ".join(kind for kind, _ in found), max(age for _, age in found)
-        silent = f"{kinds}: nothing received for {age:.1f}s{_because(error)}"
-        yield f"{silent}; the last state is in force"
-    if followed and not old:
-        yield "all watches of the cluster are current"
-
-
-def _folder(activator: Json) -> Iterator[str]:
-    if (folder := activator.node("manifests")) is not None:
-        where, ago = folder.text("folder", default="?"), folder.number("ageSeconds", default=0.0)
-        yield f"objects come from {where}, read {ago:.1f}s ago"
-    if (errors := activator.node("manifestErrors")) is not None:
-        for path, why in errors.items():
-            yield f"{path}: {printable(str(why))}"
-
-
-def _autoscaler(activator: Json) -> Iterator[str]:
-    for name, who in (("autoscaler", "the autoscaler"), ("scaler", "the scaler of Services")):
-        link = activator.node(name)
-        if link is not None and link.flag("connected"):
-            yield f"{who} is connected"
-        elif link is not None:
-            silent = (
-                f"; silent for {link.number('ageSeconds'):.1f}s" if "ageSeconds" in link else ""
-            )
-            why = _because(link.text("lastError", default=""))
-            yield f"{who} is not connected{silent}{why}"
-
-
-_PARTS: Final = (readiness, _watches, _folder, _autoscaler)
-
-
-def _because(error: str) -> str:
-    return f" ({error})" if error else ""
-
 
 @dataclass(frozen=True, slots=True)
 class StatusRow:
@@ -240,3 +157,89 @@ def _style(row: StatusRow) -> str:
     if row.state.startswith("serving"):
         return "green"
     return "yellow" if row.queued != "0" or any(words in row.state for words in _WRONG) else ""
+
+
+# -- the age of an activator's state: of its watches, its folder and its links
+
+#: Seconds of silence after which a watch may be stale. A good watch receives something each minute.
+OLD: Final = 120.0
+
+
+def state_of(activator: Json) -> tuple[Fact, ...]:
+    """Return the state of an activator, without its revisions.
+
+    Raises:
+        ValueError: the response does not follow the API; the text names the field.
+    """
+    lines = tuple(chain.from_iterable(part(activator) for part in _PARTS))
+    return (Fact("Activator", lines),) if lines else ()
+
+
+def readiness(activator: Json) -> Iterator[str]:
+    """Yield why an activator is not ready, and its certificates that expire.
+
+    Raises:
+        ValueError: as ``state_of``.
+    """
+    if why := activator.text("notReadyReason", default=""):
+        yield not_ready(why)
+    if "certificateWarnings" in activator:
+        yield from activator.texts("certificateWarnings")
+
+
+#: kubelet gets Knative's texts (pkg/activator/handler, cmd/activator/main.go). They do not name the
+#: connection, and they name kubelet also after a Ctrl-C.
+_NOT_READY: Final = {
+    "connection has not yet been established": "no connection to the autoscaler",
+    "received SIGTERM from kubelet": "it is shutting down, and ends after its requests",
+}
+
+
+def not_ready(why: str) -> str:
+    """Return ``notReadyReason`` in words for people."""
+    return f"not ready: {_NOT_READY.get(why, why)}"
+
+
+def _watches(activator: Json) -> Iterator[str]:
+    watches = activator.node("watches")
+    followed = list(watches.children()) if watches is not None else []
+    old: dict[str, list[tuple[str, float]]] = {}
+    for kind, watch in followed:
+        age, error = watch.number("ageSeconds", default=0.0), watch.text("error", default="")
+        if error or age > OLD:
+            old.setdefault(error, []).append((kind, age))
+    for error, found in old.items():  # usually the API server is away, for all
+        kinds, age = ", ".join(kind for kind, _ in found), max(age for _, age in found)
+        silent = f"{kinds}: nothing received for {age:.1f}s{_because(error)}"
+        yield f"{silent}; the last state is in force"
+    if followed and not old:
+        yield "all watches of the cluster are current"
+
+
+def _folder(activator: Json) -> Iterator[str]:
+    if (folder := activator.node("manifests")) is not None:
+        where, ago = folder.text("folder", default="?"), folder.number("ageSeconds", default=0.0)
+        yield f"objects come from {where}, read {ago:.1f}s ago"
+    if (errors := activator.node("manifestErrors")) is not None:
+        for path, why in errors.items():
+            yield f"{path}: {printable(str(why))}"
+
+
+def _autoscaler(activator: Json) -> Iterator[str]:
+    for name, who in (("autoscaler", "the autoscaler"), ("scaler", "the scaler of Services")):
+        link = activator.node(name)
+        if link is not None and link.flag("connected"):
+            yield f"{who} is connected"
+        elif link is not None:
+            silent = (
+                f"; silent for {link.number('ageSeconds'):.1f}s" if "ageSeconds" in link else ""
+            )
+            why = _because(link.text("lastError", default=""))
+            yield f"{who} is not connected{silent}{why}"
+
+
+_PARTS: Final = (readiness, _watches, _folder, _autoscaler)
+
+
+def _because(error: str) -> str:
+    return f" ({error})" if error else ""

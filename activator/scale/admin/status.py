@@ -34,7 +34,7 @@ from activator.telemetry.process import ProcessMetrics
 #: Unusable objects in a response, at most.
 MOST_OBJECTS: Final = 100
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
 @final
@@ -83,7 +83,7 @@ class ScalerStatus:
             return f"not the leader; the leader is {self._candidate.holder or 'not known'}"
         return "" if self._watch.synced else "the first lists of objects are not complete"
 
-    def leader(self) -> Json:
+    def leader(self) -> JsonObject:
         """Return the leader, as this process observes it."""
         return {
             "pod": self._settings.pod_name,
@@ -92,7 +92,7 @@ class ScalerStatus:
             "error": self._candidate.error,
         }
 
-    def state(self) -> Json:
+    def state(self) -> JsonObject:
         """Return the response about the scaler itself."""
         now = self._clock()
         ages, errors = self._watch.ages(now), self._watch.errors()
@@ -112,7 +112,7 @@ class ScalerStatus:
             "dashboard": self._settings.dashboard_url or None,
         }
 
-    def _activators(self, now: float) -> list[Json]:
+    def _activators(self, now: float) -> list[JsonObject]:
         """Return the activators that report, and the ones that were just lost."""
 
         def ago(at: float | None) -> float | None:
@@ -130,7 +130,7 @@ class ScalerStatus:
             for one in self._loads.reporting()
         ]
 
-    def services(self, query: Query) -> Json:
+    def services(self, query: Query) -> JsonObject:
         """Return the Services that a query wants, and sums over all Services."""
         now = self._clock()
         found = select(self._engine, self._loads, query, now)
@@ -146,12 +146,12 @@ class ScalerStatus:
             },
         }
 
-    def service(self, name: Name) -> Json | None:
+    def service(self, name: Name) -> JsonObject | None:
         """Return one Service; None if it does not opt in, or if this process does not lead."""
         record = self._engine.get(name)
         return None if record is None else self._service(name, record, self._clock())
 
-    def _service(self, name: Name, record: Record, now: float) -> Json:
+    def _service(self, name: Name, record: Record, now: float) -> JsonObject:
         decided, facts = record.decided, record.facts
         asks, plan = facts.service.asks, decided.plan if decided else None
         why = plan.why if plan else None
@@ -224,7 +224,7 @@ class ScalerStatus:
         }
 
 
-def unusable(rejected: Mapping[ObjectKey, str]) -> list[Json]:
+def unusable(rejected: Mapping[ObjectKey, str]) -> list[JsonObject]:
     """Return the first objects that the scaler cannot use, sorted by kind and name."""
     return [
         {"kind": key.kind, "namespace": key.namespace, "name": key.name, "problem": why}
@@ -232,7 +232,7 @@ def unusable(rejected: Mapping[ObjectKey, str]) -> list[Json]:
     ]
 
 
-def _load(name: Name, loads: Loads, now: float) -> Json:
+def _load(name: Name, loads: Loads, now: float) -> JsonObject:
     """Return the requests in flight or queued: now, as means of 60 s and 6 s, by activator."""
     known = loads.of(name)
     if known is None:
@@ -242,7 +242,7 @@ def _load(name: Name, loads: Loads, now: float) -> Json:
     return {"current": current, "stable": stable, "panic": panic, "byActivator": each}
 
 
-def _change(record: Record) -> Json | None:
+def _change(record: Record) -> JsonObject | None:
     """Return the last change of replicas by this process."""
     change = record.change
     if change is None:

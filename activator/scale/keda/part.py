@@ -67,6 +67,8 @@ def make(context: Context) -> Part:
     return Part(effect=board, listeners=listening)
 
 
+# -- the port before KEDA connects
+
 _READ: Final = 64 << 10
 #: The own address that leads to a listener on all addresses.
 _LOCAL: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}

@@ -26,6 +26,8 @@ from activator.scale.keda import externalscaler_pb2 as wire
 from activator.scale.reports.load import Name
 from activator.tls.files import TlsFileError, TlsFiles
 
+logger = logging.getLogger(__name__)
+
 #: Seconds between two repetitions of ``active`` on a stream.
 REPEAT: Final = 0.5
 #: Seconds in which the scaler itself starts the first pods, until a stream sends ``active``.
@@ -161,7 +163,7 @@ def _encoded(message: Any) -> bytes:
     return bytes(message.SerializeToString())
 
 
-logger = logging.getLogger(__name__)
+# -- the listener
 
 #: Two scalers on one port would both respond. KEDA may send a ping every 10 s (gRPC's least), also
 #: without calls. A peer that is gone must not keep its streams.
