@@ -158,7 +158,7 @@ class Runtime:
         otel = OpenTelemetry(
             self.settings, self._set_tracer, self._tasks.start, lambda: self._metrics.points()
         )
-        return Observers(otel, RequestLog(outputs.stdout, self._clock), outputs)
+        return Observers(otel, RequestLog(outputs.stdout.write, self._clock), outputs)
 
     def _make_cluster_config(self) -> ClusterConfig:
         settings = self.settings

@@ -18,7 +18,7 @@ def test_requests_get_lines_while_the_configmap_enables_them(enabled: bool) -> N
     applied: list[ObservabilityConfig] = []
     otel: Any = SimpleNamespace(apply=applied.append)
     outputs = Outputs()
-    observers = Observers(otel, RequestLog(outputs.stdout, lambda: 0.0), outputs)
+    observers = Observers(otel, RequestLog(outputs.stdout.write, lambda: 0.0), outputs)
     config = ObservabilityConfig(request_log=RequestLogConfig(enabled, "{{.TraceID}}"))
     assert observers.apply(config) is (observers.request_log if enabled else None)
     assert applied == [config]
