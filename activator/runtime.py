@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from activator.admin.history import History
 from activator.authorization.authorizer import Authorizer
-from activator.autoscaler.concurrency import Stat
+from activator.autoscaler.concurrency import Stat as Stat
 from activator.autoscaler.links import Links
 from activator.autoscaler.reporter import Sink, StatReporter
 from activator.discovery.source import Source, SourceError
@@ -45,10 +45,9 @@ from activator.proxy.transport.peer_socket import UnreadBytes
 from activator.records.source_status import SourceStatus
 from activator.settings.config import Settings
 from activator.settings.tls_parameters import TlsParameters
-from activator.telemetry.concurrency import ReportedConcurrency
+from activator.telemetry.collection import ReportedConcurrency
 from activator.telemetry.metrics import Metrics
-from activator.telemetry.observers import Observers
-from activator.telemetry.otel import OpenTelemetry
+from activator.telemetry.otel import Observers, OpenTelemetry
 from activator.telemetry.request_log import RequestLog, compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
 from throttler import outliers

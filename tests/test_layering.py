@@ -188,7 +188,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "JSON, several times as fast as the standard library; schemas of types",
     ),
     "opentelemetry": (
-        frozenset(f"activator/telemetry/{name}.py" for name in ("otlp", "otlp_metrics", "spans")),
+        frozenset(f"activator/telemetry/{name}.py" for name in ("otlp", "spans")),
         "a thread imports it, and only while it sends telemetry",
     ),
     "prometheus_client": (
@@ -279,7 +279,7 @@ KNATIVE_ELSEWHERE: Final[dict[str, str]] = {
     "activator/settings/config.py": "help for people",
     "activator/telemetry/collection.py": "labels of metrics, for Knative's dashboards",
     "activator/telemetry/families.py": "the table of metrics, for Knative's dashboards",
-    "activator/telemetry/otlp_metrics.py": "the prefix of those metrics",
+    "activator/telemetry/otlp.py": "the prefix of those metrics",
     "throttler/reason.py": "commands of kubectl in advice",
     "throttler/pod_rule.py": "sentences in explanations",
 }
@@ -332,7 +332,6 @@ PRIVATE: Final[dict[str, int]] = {
     "tests/activator/scale/owners/test_owners.py": 2,
     "tests/activator/scale/takeover/test_part.py": 2,
     "tests/activator/settings/test_tls_parameters.py": 1,
-    "tests/activator/telemetry/test_concurrency.py": 1,
     "tests/activator/test_app.py": 4,
     "tests/activator/test_build.py": 1,
     "tests/activator/test_runtime.py": 3,
