@@ -27,7 +27,7 @@ from activator.process.log_lines import of_activator
 from activator.process.outputs import Outputs
 from activator.proxy.client.listener import ListenError
 from activator.proxy.transport.files import LOW_LIMIT
-from activator.records.events import EventKind
+from activator.records.narration import EventKind
 from activator.runtime import Runtime, StartError
 from activator.servers import Servers
 from activator.settings.config import Settings

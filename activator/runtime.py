@@ -31,7 +31,7 @@ from activator.knative.configmaps.network import NetworkConfig
 from activator.knative.configmaps.observability import ObservabilityConfig
 from activator.knative.names import CERTIFICATE_SECRET
 from activator.knative.system_objects import SystemObjects
-from activator.plain.hosts import Hosts
+from activator.plain.hosts import Hosts as Hosts
 from activator.probing.prober import PodProber
 from activator.process.outputs import Outputs
 from activator.process.tasks import Tasks
@@ -54,7 +54,8 @@ from throttler import outliers
 from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:
-    # For ``telemetry``, which must not import ``proxy``.
+    # For siblings, which must not import these parts at run time.
+    from activator.autoscaler.concurrency import RevisionLoad as RevisionLoad
     from activator.proxy.exchange.observers import RequestRecord as RequestRecord
 
     # Imported where it is needed: it costs time and memory at start.

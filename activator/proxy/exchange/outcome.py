@@ -17,8 +17,7 @@ from activator.proxy.message import error_forms
 from activator.proxy.message.error_forms import negotiate_for_revision, negotiate_not_found
 from activator.proxy.message.own_responses import OwnResponse, printable
 from activator.proxy.message.request import Request
-from activator.records.entries import Entry
-from activator.records.failures import Failed
+from activator.records.entries import Entry, Failed
 from throttler.errors import RevisionNotFound
 from throttler.reason import Reason
 from throttler.request_policies import Profile

@@ -16,7 +16,7 @@ from activator.console.explain import _READINESS as READINESS
 from activator.console.staleness import OLD, not_ready
 from activator.console.status import _OUT as OUT
 from activator.records.cold_starts import Phase
-from activator.records.events import EventKind
+from activator.records.narration import EventKind
 from tests.guards import expect_none
 
 FOLDER = Path(__file__).parents[3] / "activator" / "admin" / "dashboard"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
+from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.driver import Driver
 from activator.knative.probes import QUEUE_PROXY
 from activator.probing.probe import Connection, Probe
@@ -187,7 +188,9 @@ class World:
     ) -> None:
         self.clock = asyncio.get_running_loop().time
         self.pods: dict[str, FakePod] = defaultdict(FakePod)
-        self.driver = Driver(Throttler(Limits(), random), lambda _: Nobody(), self.clock)
+        self.driver = Driver(
+            Throttler(Limits(), random), ConcurrencyReporter(lambda _: None).load, self.clock
+        )
         self.prober = PodProber(self.driver, self, timeout, max_in_flight, random)
         self.driver.prober = self.prober
         self.driver.pools = self
