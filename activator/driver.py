@@ -33,7 +33,7 @@ from throttler.ticket import SERVED, Changes, Outcome, Ticket
 from throttler.wait_reason import expired_reason, waiting_reason
 
 if TYPE_CHECKING:
-    from activator.runtime import Hosts, RevisionLoad
+    from activator.runtime import HostClaims, RevisionLoad
 
 
 class Prober(Protocol):
@@ -93,7 +93,7 @@ class Driver:
         clock: Callable[[], float] = time.monotonic,
         cluster_domain: str = "cluster.local",
         remove_load: Callable[[RevisionID], None] = lambda _: None,
-        hosts: Hosts[RevisionID] | None = None,
+        hosts: HostClaims[RevisionID] | None = None,
         *,
         knative: bool = True,
     ) -> None:
@@ -300,7 +300,7 @@ class Driver:
         assert throttler is not None
         return throttler
 
-    # -- discovery (activator.discovery.sink.Sink) ----------------------------------------------
+    # -- discovery (activator.discovery.source.Sink) ----------------------------------------------
 
     def set_revision(self, revision: Revision) -> None:
         """Set a new or changed Revision, or a plain Service."""

@@ -40,7 +40,7 @@ class InProcessClient:
     async def get(
         self, path: str, params: Mapping[str, str], silence: float
     ) -> AsyncIterator[InProcessResponse]:
-        """See Cluster."""
+        """See ApiServer."""
         target = f"{path}?{urlencode(params)}" if params else path
         try:
             response = await self._plane.send("GET", target, agent=self._agent)
@@ -53,12 +53,12 @@ class InProcessClient:
                 self._plane.released(response)
 
     def renew_credentials(self) -> None:
-        """See Cluster."""
+        """See ApiServer."""
         self.renewals += 1
 
 
 class InProcessResponse:
-    """A response (discovery.wire.Response)."""
+    """A response (as discovery.api_server.AiohttpResponse)."""
 
     retry_after = 0.0
 

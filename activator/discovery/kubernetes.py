@@ -14,18 +14,17 @@ from types import MappingProxyType
 from typing import Final
 
 from activator.discovery import version
-from activator.discovery.api_server import ApiServer
+from activator.discovery.api_server import ApiServer, ClusterConfigError
 from activator.discovery.backoff import Timings
-from activator.discovery.credentials import ClusterConfigError
-from activator.discovery.destinations import EndpointsSource
+from activator.discovery.endpoints import EndpointsSource
 from activator.discovery.inventory import Inventory
 from activator.discovery.knative_kinds import KNATIVE
-from activator.discovery.listing import Resource
 from activator.discovery.reflector import Reflector
 from activator.discovery.self_check import SelfCheck
 from activator.discovery.service_kinds import SERVICES
 from activator.discovery.version import ClusterVersionError
-from activator.knative.labels import REVISIONS_PATH, SERVICE_TYPE_LABEL
+from activator.discovery.wire import WatchedResource
+from activator.knative.words import REVISIONS_PATH, SERVICE_TYPE_LABEL
 from activator.plain.workloads import KINDS as WORKLOADS
 from activator.records.source_status import SourceStatus, WatchCounters
 
@@ -37,10 +36,10 @@ __all__ = ["ClusterConfigError", "ClusterVersionError", "KubernetesWatch", "reso
 _OF_KNATIVE = MappingProxyType({"labelSelector": SERVICE_TYPE_LABEL})
 
 
-_SERVICES: Final = Resource("Service", "/api/v1/services")
-_SLICES: Final = Resource("EndpointSlice", "/apis/discovery.k8s.io/v1/endpointslices")
+_SERVICES: Final = WatchedResource("Service", "/api/v1/services")
+_SLICES: Final = WatchedResource("EndpointSlice", "/apis/discovery.k8s.io/v1/endpointslices")
 _WORKLOADS: Final = tuple(
-    Resource(kind, f"/apis/apps/v1/{kind.lower()}s", may_lack=True) for kind in WORKLOADS
+    WatchedResource(kind, f"/apis/apps/v1/{kind.lower()}s", may_lack=True) for kind in WORKLOADS
 )
 
 
@@ -48,7 +47,7 @@ def resources(
     system_namespace: str,
     source: EndpointsSource = EndpointsSource.AUTO,
     dialects: Collection[str] = (KNATIVE.name,),
-) -> tuple[Resource, ...]:
+) -> tuple[WatchedResource, ...]:
     """Return the resources of all namespaces, and the ConfigMaps of one.
 
     Arguments:
@@ -57,7 +56,7 @@ def resources(
         dialects: names of the dialects in use. A resource that two of them read is followed once.
     """
     with_services = SERVICES.name in dialects
-    config_maps = Resource("ConfigMap", f"/api/v1/namespaces/{system_namespace}/configmaps")
+    config_maps = WatchedResource("ConfigMap", f"/api/v1/namespaces/{system_namespace}/configmaps")
     if KNATIVE.name not in dialects:
         return (_SERVICES, _SLICES, *_WORKLOADS, config_maps._replace(may_lack=True))
     followed = _of_knative(source, with_services=with_services)
@@ -67,7 +66,7 @@ def resources(
     return (*followed, *(_WORKLOADS if with_services else ()), config_maps)
 
 
-def _of_knative(source: EndpointsSource, *, with_services: bool) -> tuple[Resource, ...]:
+def _of_knative(source: EndpointsSource, *, with_services: bool) -> tuple[WatchedResource, ...]:
     """Return the resources of Knative's dialect.
 
     With ``AUTO`` slices are optional, since Knative's own ClusterRole does not allow to read them.
@@ -76,9 +75,9 @@ def _of_knative(source: EndpointsSource, *, with_services: bool) -> tuple[Resour
     if with_services:
         if_missing = "without Knative Serving only annotated Services count"
     slices = _SLICES._replace(selector=_OF_KNATIVE, optional=source is EndpointsSource.AUTO)
-    endpoints = Resource("Endpoints", "/api/v1/endpoints", _OF_KNATIVE)
+    endpoints = WatchedResource("Endpoints", "/api/v1/endpoints", _OF_KNATIVE)
     return (
-        Resource("Revision", REVISIONS_PATH, may_lack=with_services, if_missing=if_missing),
+        WatchedResource("Revision", REVISIONS_PATH, may_lack=with_services, if_missing=if_missing),
         _SERVICES,
         *((endpoints,) if source is not EndpointsSource.SLICES else ()),
         *((slices,) if source is not EndpointsSource.ENDPOINTS else ()),
@@ -202,7 +201,7 @@ class KubernetesWatch:
         if "Secret" in self._reflectors:
             raise RuntimeError("a Secret is followed already")
         path = f"/api/v1/namespaces/{self._system_namespace}/secrets"
-        resource = Resource("Secret", path, {"fieldSelector": f"metadata.name={name}"})
+        resource = WatchedResource("Secret", path, {"fieldSelector": f"metadata.name={name}"})
         await self._follow(resource).settled.wait()
 
     def ages(self, now: float) -> Mapping[str, float]:
@@ -256,7 +255,7 @@ class KubernetesWatch:
         """See Source: close the connections, which ``run`` does at its end."""
         await self._api.close()
 
-    def _follow(self, resource: Resource) -> Reflector:
+    def _follow(self, resource: WatchedResource) -> Reflector:
         """Add a resource, and follow it at once if ``run`` is in progress."""
         reflector = Reflector(
             resource, self._api, self._inventory, self._timings, self._requests_wait

@@ -17,13 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from activator.discovery.dialect_inventory import INVALID
 from activator.discovery.documents import Document
-from activator.discovery.inventory import Inventory
-from activator.discovery.listener import Listener
-from activator.discovery.manifest_file import Reading, digest_of
-from activator.discovery.manifest_files import File, ManifestFiles
-from activator.discovery.missed_events import MissedEventCounters
+from activator.discovery.inventory import INVALID, Inventory
+from activator.discovery.listener import FolderListener
+from activator.discovery.manifest_file import File, ManifestFiles, Reading, digest_of
+from activator.discovery.self_check import MissedEventCounters
 from activator.discovery.source import SourceError
 from activator.objects.fields import ObjectKey
 from activator.records.source_status import FilesStatus, ObjectWarning, SourceStatus
@@ -39,7 +37,7 @@ class ManifestFolderError(SourceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Timings:
+class FolderTimings:
     """Times between scans, and before a change counts.
 
     Attributes:
@@ -96,12 +94,12 @@ class ManifestFolder:
         self,
         path: str | Path,
         inventory: Inventory,
-        timings: Timings | None = None,
+        timings: FolderTimings | None = None,
         self_check_interval: float = 0.0,
     ) -> None:
         self._path = Path(path)
         self._inventory = inventory
-        self._timings = timings or Timings()
+        self._timings = timings or FolderTimings()
         self._files = ManifestFiles(self._path, self._timings.settle, self._timings.settle_limit)
         self._owners: dict[ObjectKey, str] = {}
         self._applied: dict[ObjectKey, Document] = {}
@@ -181,11 +179,11 @@ class ManifestFolder:
         """
         changed = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            listener = Listener(self._path, self._timings.rescan, changed.set)
+            listener = FolderListener(self._path, self._timings.rescan, changed.set)
             group.create_task(listener.run())
             await self._follow(listener, changed)
 
-    async def _follow(self, listener: Listener, changed: asyncio.Event) -> None:
+    async def _follow(self, listener: FolderListener, changed: asyncio.Event) -> None:
         while True:
             began = time.thread_time()
             must_repeat = await self._scan()

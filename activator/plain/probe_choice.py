@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from activator.plain.annotation_values import ChosenProbe, ProbeWord, ReadinessPolicy
-from activator.plain.probes import ContainerProbe, Handler
-from activator.plain.workloads import Container, Workload
+from activator.plain.annotations import ChosenProbe, ProbeWord, ReadinessPolicy
+from activator.plain.workloads import ContainerProbe, Handler, PodContainer, Workload
 from throttler.model import ReadinessRule
 
 _TCP: Final = ContainerProbe(Handler.TCP)
@@ -81,7 +80,7 @@ def _annotated(annotation: ChosenProbe, *, tls: bool) -> ContainerProbe:
 
 
 def _of_container(
-    workload: Workload | None, container: Container | None, target_port: str | int
+    workload: Workload | None, container: PodContainer | None, target_port: str | int
 ) -> tuple[ContainerProbe, str]:
     """Return the readiness probe of the container if the activator can run it; else TCP."""
     if workload is None:
@@ -101,7 +100,7 @@ def _of_container(
     return probe, f"This is the readiness probe of container {name}."
 
 
-def _unseen(workload: Workload, container: Container | None) -> tuple[ReadinessRule, str]:
+def _unseen(workload: Workload, container: PodContainer | None) -> tuple[ReadinessRule, str]:
     """Return the rule for a check of Kubernetes that the activator cannot make, and a sentence."""
     listed = "Kubernetes must list the pod as ready"
     for each in workload.containers:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
-from activator.knative.probes import KUBELET_AGENT
+from activator.knative.words import KUBELET_AGENT
 from activator.objects.fields import ObjectKey
 from activator.plain.allotments import Allotment
 from activator.plain.hosts import names_of_others
 from activator.plain.probe_choice import choose
-from activator.plain.probes import ContainerProbe, Handler
-from activator.plain.service import PlainService, Port
+from activator.plain.service import BufferedPort, PlainService
 from activator.plain.slices import Condition
-from activator.plain.slices import Endpoint as Pod
-from activator.plain.workloads import Workload
+from activator.plain.slices import ListedPod as Pod
+from activator.plain.workloads import ContainerProbe, Handler, Workload
 from throttler.model import (
     NO_TIMEOUT,
     AppProtocol,
@@ -55,7 +54,7 @@ def revision_id(key: ObjectKey) -> RevisionID:
     return RevisionID(key.namespace, key.name, RevisionKind.SERVICE)
 
 
-def revision_of(service: PlainService, port: Port, workload: Workload | None) -> Revision:
+def revision_of(service: PlainService, port: BufferedPort, workload: Workload | None) -> Revision:
     """Return the throttler's record of a Service.
 
     Arguments:
@@ -115,7 +114,7 @@ def probe_spec(probe: ContainerProbe | None) -> ProbeSpec:
 
 
 def endpoints_of(
-    pods: Mapping[str, Pod], port: Port, own: Container[str] = ()
+    pods: Mapping[str, Pod], port: BufferedPort, own: Container[str] = ()
 ) -> Mapping[AppProtocol, ListedEndpoints]:
     """Return the endpoints behind the buffered port, by the protocol of that port.
 

@@ -23,7 +23,7 @@ from throttler.throttler import Throttler, revision_from_host
 
 if TYPE_CHECKING:
     from activator.records.cold_starts import ColdStart, ColdStarts
-    from activator.runtime import Hosts, RevisionLoad
+    from activator.runtime import HostClaims, RevisionLoad
 
 
 class HttpCounters:
@@ -439,7 +439,7 @@ class Entries:
         throttler: Throttler,
         load_for: Callable[[RevisionID], RevisionLoad],
         cluster_domain: str = "cluster.local",
-        hosts: Hosts[RevisionID] | None = None,
+        hosts: HostClaims[RevisionID] | None = None,
         *,
         knative: bool = True,
     ) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from activator.knative.configmaps import network, observability, process_log
-from activator.knative.configmaps.following import ConfigMapError, Followed, Reader
+from activator.knative.configmaps.following import ConfigMapError, ConfigMapReader, Followed
 from activator.knative.configmaps.network import NetworkConfig
 from activator.knative.configmaps.observability import CheckTemplate, ObservabilityConfig
 from activator.knative.configmaps.process_log import LoggingConfig
@@ -113,7 +113,7 @@ class ClusterConfig:
                 logger.warning("there is no ConfigMap %s: its defaults are in force", followed.name)
         self._frozen = True
 
-    def _read_network(self, reader: Reader, last_good: NetworkConfig) -> NetworkConfig:
+    def _read_network(self, reader: ConfigMapReader, last_good: NetworkConfig) -> NetworkConfig:
         return network.read(reader, last_good, started=self._frozen)
 
     def _set_network(self, config: NetworkConfig) -> None:

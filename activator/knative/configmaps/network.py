@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from activator.knative.configmaps.following import Reader, strictly
+from activator.knative.configmaps.following import ConfigMapReader, strictly
 from activator.settings.values import BOOLEAN, Kind
 from throttler.model import MeshMode
 
@@ -57,7 +57,9 @@ _MESH_MODE: Final = Kind(_mesh_mode, "auto, enabled or disabled", "MODE")
 _ENABLED: Final = Kind(_enabled, "enabled or disabled", "WORD")
 
 
-def read(reader: Reader, last_good: NetworkConfig, *, started: bool = True) -> NetworkConfig:
+def read(
+    reader: ConfigMapReader, last_good: NetworkConfig, *, started: bool = True
+) -> NetworkConfig:
     """Read the ConfigMap's keys (activator.knative.configmaps.following.Read).
 
     Args:

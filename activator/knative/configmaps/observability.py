@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from activator.knative.configmaps.following import Read, Reader, excerpt, strictly
+from activator.knative.configmaps.following import ConfigMapReader, Read, excerpt, strictly
 from activator.settings.values import BOOLEAN, TEXT, Kind, choice, duration
 
 ENABLE_REQUEST_LOG: Final = "logging.enable-request-log"
@@ -146,7 +146,7 @@ def parse(data: Mapping[str, str], check_template: CheckTemplate) -> Observabili
 
 
 def _read(
-    check_template: CheckTemplate, reader: Reader, last_good: ObservabilityConfig
+    check_template: CheckTemplate, reader: ConfigMapReader, last_good: ObservabilityConfig
 ) -> ObservabilityConfig:
     # Only checked for its form: the activator never logs probes.
     reader.settle(reader.read(ENABLE_PROBE_REQUEST_LOG, BOOLEAN, False), False)
@@ -164,7 +164,7 @@ def _read(
 
 
 def _request_log(
-    check_template: CheckTemplate, reader: Reader, last_good: RequestLogConfig
+    check_template: CheckTemplate, reader: ConfigMapReader, last_good: RequestLogConfig
 ) -> RequestLogConfig:
     enabled = reader.read(ENABLE_REQUEST_LOG, BOOLEAN, False)
     template = reader.read(REQUEST_LOG_TEMPLATE, TEXT, DEFAULT_TEMPLATE)
@@ -179,7 +179,7 @@ def _request_log(
     return reader.settle(RequestLogConfig(enabled, template), last_good, stays=stays)
 
 
-def _metrics(reader: Reader, last_good: MetricsConfig) -> MetricsConfig:
+def _metrics(reader: ConfigMapReader, last_good: MetricsConfig) -> MetricsConfig:
     protocol = reader.read(METRICS_PROTOCOL, _METRICS_PROTOCOL, NONE)
     interval = reader.read(METRICS_EXPORT_INTERVAL, _INTERVAL, 0.0)
     endpoint = _endpoint(reader, METRICS_PROTOCOL, METRICS_ENDPOINT, protocol)
@@ -188,14 +188,14 @@ def _metrics(reader: Reader, last_good: MetricsConfig) -> MetricsConfig:
     return reader.settle(MetricsConfig(protocol, endpoint, interval), last_good, _at(last_good))
 
 
-def _tracing(reader: Reader, last_good: TracingConfig) -> TracingConfig:
+def _tracing(reader: ConfigMapReader, last_good: TracingConfig) -> TracingConfig:
     protocol = reader.read(TRACING_PROTOCOL, _TRACING_PROTOCOL, NONE)
     rate = reader.read(TRACING_SAMPLING_RATE, _RATE, 0.0)
     endpoint = _endpoint(reader, TRACING_PROTOCOL, TRACING_ENDPOINT, protocol)
     return reader.settle(TracingConfig(protocol, endpoint, rate), last_good, _at(last_good))
 
 
-def _endpoint(reader: Reader, protocol_key: str, endpoint_key: str, protocol: str) -> str:
+def _endpoint(reader: ConfigMapReader, protocol_key: str, endpoint_key: str, protocol: str) -> str:
     """Return the endpoint; empty for a protocol without one.
 
     So an operator turns traces off by one word, and the endpoint may stay in the ConfigMap.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from activator.knative.configmaps.following import Read, Reader
+from activator.knative.configmaps.following import ConfigMapReader, Read
 from activator.settings.values import Kind
 
 NAME: Final = "activator-pages"
@@ -32,7 +32,7 @@ def reader_of(parse: Callable[[str], T]) -> Read[Mapping[str, T]]:
 
     kind: Kind[T | None] = Kind(parse_or_none, "", "TEMPLATE")
 
-    def read(reader: Reader, last_good: Mapping[str, T]) -> Mapping[str, T]:
+    def read(reader: ConfigMapReader, last_good: Mapping[str, T]) -> Mapping[str, T]:
         found: dict[str, T] = {}
         for key in reader:
             if key.startswith("_"):

@@ -17,9 +17,8 @@ from activator.proxy.exchange.pod_side import PodSide, Requester
 from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.exchange.switching_side import SwitchingSide
 from activator.proxy.exchange.translation import as_lines
-from activator.proxy.message.body import chunk
 from activator.proxy.message.fields import HTTP_2, clean_trailers
-from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.grammar import FramingError, chunk
 from activator.proxy.message.request import Request, pod_head, wants_trailers
 from activator.proxy.message.response import Response
 from activator.proxy.pods.owning_pool import OwningPool

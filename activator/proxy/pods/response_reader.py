@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from activator.proxy.http2.frames import HEAD_BYTES
-from activator.proxy.message.body import Body, CloseBody
-from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.grammar import Body, CloseBody, FramingError
 from activator.proxy.message.response import Response, read_response, with_crlf
 
 #: Most bytes of a response head (Go's transport: 10 MiB by default, Envoy 60 KiB).

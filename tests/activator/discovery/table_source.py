@@ -13,9 +13,8 @@ import time
 import tomllib
 from pathlib import Path
 
-from activator.discovery.listener import Listener
-from activator.discovery.sink import Sink
-from activator.discovery.source import SourceError
+from activator.discovery.listener import FolderListener
+from activator.discovery.source import Sink, SourceError
 from activator.objects.fields import Field, ManifestError
 from activator.records.source_status import FilesStatus, KindStatus, SourceStatus
 from throttler.model import (
@@ -62,7 +61,7 @@ class TableSource:
         """See Source."""
         changed = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            group.create_task(Listener(self._path.parent, RESCAN, changed.set).run())
+            group.create_task(FolderListener(self._path.parent, RESCAN, changed.set).run())
             while True:
                 await changed.wait()
                 changed.clear()

@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 
 from activator.objects.fields import ManifestError, ObjectKey
-from activator.plain.probes import ContainerProbe, Handler
-from activator.plain.workloads import Container, Workload, matches, parse
+from activator.plain.workloads import (
+    ContainerProbe,
+    Handler,
+    PodContainer,
+    Workload,
+    matches,
+    parse,
+)
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import container, deployment
 
@@ -21,7 +27,7 @@ def test_a_deployment() -> None:
         "d1",
         0,
         {"app": "hello", "tier": "web"},
-        (Container("app", {"http": 8080}, None),),
+        (PodContainer("app", {"http": 8080}, None),),
     )
 
 

@@ -12,8 +12,7 @@ from hpack.huffman import HuffmanEncoder
 from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
 
 from activator.build import Build, running
-from activator.proxy.client import states as client_states
-from activator.proxy.client.http1_reader import Http1Reader
+from activator.proxy.client import http1 as client
 from activator.proxy.exchange import states as exchange_states
 from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.exchange.record import ExchangeRecord
@@ -108,10 +107,10 @@ class _CheckedState:
 
 
 _EXCHANGE = _CheckedState(vars(ExchangeRecord)["state"], exchange_states.FOLLOWS)
-_READER = _CheckedState(
-    vars(Http1Reader)["state"],
-    {before: {*after, before} for before, after in client_states.FOLLOWS.items()},
-    client_states.CLOSED,
+_CLIENT = _CheckedState(
+    vars(client.Http1Client)["state"],
+    {before: {*after, before} for before, after in client.FOLLOWS.items()},
+    client.CLOSED,
 )
 _POD = _CheckedState(vars(Http1Pod)["state"], HTTP1_FOLLOWS)
 
@@ -124,12 +123,12 @@ def each_change_of_state_is_in_its_table(monkeypatch: pytest.MonkeyPatch) -> Ite
     """
     if running() is Build.PURE:
         monkeypatch.setattr(Exchange, "state", _EXCHANGE)
-        monkeypatch.setattr(Http1Reader, "state", _READER)
+        monkeypatch.setattr(client.Http1Client, "state", _CLIENT)
         monkeypatch.setattr(Http1Pod, "state", _POD)
     _EXCHANGE.wrong.clear()
-    _READER.wrong.clear()
+    _CLIENT.wrong.clear()
     _POD.wrong.clear()
     yield
     assert not _EXCHANGE.wrong
-    assert not _READER.wrong
+    assert not _CLIENT.wrong
     assert not _POD.wrong

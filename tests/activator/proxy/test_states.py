@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from activator.proxy.client import states as client
+from activator.proxy.client import http1 as client
 from activator.proxy.exchange import states as exchange
 from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.exchange.record import ExchangeRecord
@@ -16,7 +16,7 @@ from activator.proxy.pods import states as pods
 
 #: States, the states that may follow each, the first and the last.
 TABLES: dict[str, tuple[Any, Any, Any, Any]] = {
-    "client": (client.Http1State, client.FOLLOWS, None, client.CLOSED),
+    "client": (client.Http1ClientState, client.FOLLOWS, None, client.CLOSED),
     "exchange": (exchange.State, exchange.FOLLOWS, exchange.NEW, exchange.DONE),
     "http2": (http2.ConnectionState, http2.FOLLOWS, None, http2.CLOSED),
     "pod": (pods.Http1State, pods.HTTP1_FOLLOWS, pods.OPENING, pods.CLOSED),

@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from activator.autoscaler.concurrency import ConcurrencyReporter, RevisionLoad
-from activator.plain.hosts import Hosts
+from activator.plain.hosts import HostClaims
 from activator.records.entries import (
     MOST_BYTES,
     MOST_RESPONSES,
@@ -129,7 +129,9 @@ class Plain(World):
 
     def __init__(self) -> None:
         super().__init__()
-        self.entries = Entries(self.throttler, self._load, "cluster.local", Hosts[RevisionID]())
+        self.entries = Entries(
+            self.throttler, self._load, "cluster.local", HostClaims[RevisionID]()
+        )
 
     def serve(self, *hosts: str, id: RevisionID = SERVICE, created: str = "2026-01-01") -> None:
         self.throttler.set_revision(Revision(id, behind_queue_proxy=False), 0.0)

@@ -6,13 +6,18 @@ import logging
 
 import pytest
 
-from activator.knative.configmaps.following import ConfigMapError, Followed, Reader, strictly
+from activator.knative.configmaps.following import (
+    ConfigMapError,
+    ConfigMapReader,
+    Followed,
+    strictly,
+)
 from activator.settings.values import BOOLEAN, TEXT, choice
 
 COLOUR = choice("red", "green")
 
 
-def read(reader: Reader, last_good: tuple[str, bool, str]) -> tuple[str, bool, str]:
+def read(reader: ConfigMapReader, last_good: tuple[str, bool, str]) -> tuple[str, bool, str]:
     """Read one key that stands alone, and two that belong together."""
     colour = reader.settle(reader.read("colour", COLOUR, "red"), last_good[0])
     on, where = reader.read("on", BOOLEAN, False), reader.read("where", TEXT, "")

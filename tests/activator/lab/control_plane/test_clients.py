@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import cast
 
 import pytest
 
+from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.listing import Resource, pages
-from activator.discovery.wire import ConnectionLostError
+from activator.discovery.wire import ConnectionLostError, WatchedResource, pages
 from activator.scale.cluster.api import ApiUnreachable
 from tests.activator.lab.control_plane.world import APPS, SERVICES, deployment, service
 from tests.control_plane import InProcessClient
@@ -17,7 +18,8 @@ from tests.control_plane import InProcessClient
 async def test_lists_and_watches_work_without_a_socket(world):
     await world.send("POST", SERVICES, service("a"))
     client = InProcessClient(world.plane)
-    found = [page async for page in pages(client, Resource("Service", SERVICES), Timings())]
+    resource, server = WatchedResource("Service", SERVICES), cast(ApiServer, client)
+    found = [page async for page in pages(server, resource, Timings())]
     assert len(found[0].items or ()) == 1
     async with client.get(SERVICES, {"watch": "1"}, 60.0) as response:
         async for chunk in response.chunks():

@@ -11,12 +11,11 @@ import pytest
 
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.listing import Resource, pages
-from activator.discovery.wire import ConnectionLostError, Lines
+from activator.discovery.wire import ConnectionLostError, LineSplitter, WatchedResource, pages
 from activator.lab.control_plane.server import Server
 from tests.activator.lab.control_plane.world import SERVICES, World, service
 
-LISTED = Resource("Service", "/api/v1/services")
+LISTED = WatchedResource("Service", "/api/v1/services")
 
 
 @asynccontextmanager
@@ -48,7 +47,7 @@ async def test_activator_lists_and_watches(world, tmp_path):
         async with client.get("/api/v1/services", params, 1e4) as response:
             assert response.status == 200
             await world.send("POST", SERVICES, service("b"))
-            lines, found = Lines(), list[bytes]()
+            lines, found = LineSplitter(), list[bytes]()
             async for chunk in response.chunks():
                 if found := list(lines.feed(chunk)):
                     break

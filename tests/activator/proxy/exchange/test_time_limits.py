@@ -228,7 +228,7 @@ async def test_a_client_that_does_not_read_is_not_the_pods_silence(world):
     client = await world.client(4096)
     client.transport.pause_reading()
     client.send(request())
-    await until(lambda: any(downstream.handler.full for downstream in world.proxy.connections))
+    await until(lambda: any(downstream.handler.is_full() for downstream in world.proxy.connections))
     await world.clock_moves(0.5)
     client.widen()
     client.transport.resume_reading()
