@@ -23,7 +23,7 @@ import uvloop
 
 from activator.build import description, running
 from activator.process import logs
-from activator.process.log_lines import of_activator
+from activator.process.logs import of_activator
 from activator.process.outputs import Outputs
 from activator.proxy.client.listener import BindError
 from activator.proxy.transport.files import LOW_LIMIT

@@ -10,7 +10,7 @@ import asyncio
 import select
 from typing import Final, cast, final
 
-from activator.process.keepalive import SocketKind, limit_unacknowledged
+from activator.process.sockets import SocketKind, limit_unacknowledged
 from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.observers import Trace, lines_to_send
 from activator.proxy.exchange.pod_side import PodSide, Requester

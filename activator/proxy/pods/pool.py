@@ -11,7 +11,7 @@ import asyncio
 from math import inf
 from typing import final
 
-from activator.process.keepalive import SocketKind, find_dead
+from activator.process.sockets import SocketKind, find_dead
 from activator.proxy.exchange.pod_side import PodSide, Requester
 from activator.proxy.exchange.retry import may_be_lost
 from activator.proxy.message.fields import HTTP_1_1, HTTP_2, Version
