@@ -35,7 +35,7 @@ from activator.proxy.client.service_ports import ServicePorts
 from activator.proxy.exchange.port import Admission, Port
 from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings
-from activator.tls.metrics_port import metrics_tls
+from activator.tls.files import metrics_tls
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,7 @@ from activator.proxy.pods.pool import Pool
 from activator.proxy.pods.resources import PoolLimits, Resources
 from activator.proxy.pods.target import Target
 from activator.proxy.transport.peer_socket import UnreadBytes
-from activator.tls.internal_encryption import PodTls
-from activator.tls.unverified import UnverifiedTls
+from activator.tls.internal_encryption import PodTls, UnverifiedTls
 from throttler.model import AppProtocol, Revision
 from throttler.pod import PodTracker
 
