@@ -22,7 +22,7 @@ from activator.settings.setting import (
     HOST_NAME,
     REQUIRED,
     RESOLV_CONF,
-    Setting,
+    SettingRow,
     Sources,
     find_all,
     markdown,
@@ -213,7 +213,7 @@ class ScaleSettings:
 # fmt: on
 
 
-SETTINGS: Final[tuple[Setting, ...]] = rows(ScaleSettings)
+SETTINGS: Final[tuple[SettingRow, ...]] = rows(ScaleSettings)
 """The table, in the order of the fields; a default may depend on rows above it only."""
 
 

@@ -33,7 +33,7 @@ from activator.settings.setting import (
     RESOLV_CONF,
     SCALER_ADMIN_URL,
     SCALER_URL,
-    Setting,
+    SettingRow,
     Sources,
     find_all,
     markdown,
@@ -607,11 +607,11 @@ class Settings:
 # fmt: on
 
 
-SETTINGS: Final[tuple[Setting, ...]] = rows(Settings)
+SETTINGS: Final[tuple[SettingRow, ...]] = rows(Settings)
 """The table, in the order of the fields; a default may depend on rows above it only."""
 
 
-def settings_of(command: str) -> tuple[Setting, ...]:
+def settings_of(command: str) -> tuple[SettingRow, ...]:
     """Return the rows that one command reads."""
     return tuple(row for row in SETTINGS if command in row.commands)
 

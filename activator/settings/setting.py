@@ -1,7 +1,7 @@
 """Finds the value of a setting: in its flag, then in the environment, then its default.
 
-A row of the table is a dataclass field with a ``Setting`` as its metadata. The module must not know
-which settings the program has (activator/settings/config.py), nor parse a text (values.py).
+A row of the table is a dataclass field with a ``SettingRow`` as its metadata. The module must not
+know which settings the program has (activator/settings/config.py), nor parse a text (values.py).
 Knative's counterpart: the envconfig library, which does this by struct tags.
 """
 
@@ -79,7 +79,7 @@ Default = str | Derived | None
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SettingRow:
     """One row of the table.
 
     Attributes:
@@ -134,7 +134,7 @@ def setting(
     """Return a field of ``Settings`` with its row; ``local`` and ``demo`` are other defaults."""
     of_local = default if isinstance(local, EllipsisType) else local
     of_demo = of_local if isinstance(demo, EllipsisType) else demo
-    row = Setting(
+    row = SettingRow(
         name="",  # rows() adds it from the dataclass
         variable=variable,
         kind=kind,
@@ -151,7 +151,7 @@ def setting(
     return made
 
 
-def rows(settings: type[DataclassInstance]) -> tuple[Setting, ...]:
+def rows(settings: type[DataclassInstance]) -> tuple[SettingRow, ...]:
     """Return the rows of a dataclass's fields, in their order."""
     carrying = (made for made in fields(settings) if _ROW in made.metadata)
     return tuple(replace(made.metadata[_ROW], name=made.name) for made in carrying)
@@ -166,7 +166,7 @@ class ConfigError(ValueError):
 
 
 def find_all(
-    table: Iterable[Setting],
+    table: Iterable[SettingRow],
     sources: Sources,
     contradictions: Callable[[Mapping[str, Any]], list[str]],
 ) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def unknown_variables(known: Sequence[str], environ: Mapping[str, str]) -> list[
     ]
 
 
-def find(row: Setting, sources: Sources) -> Any:
+def find(row: SettingRow, sources: Sources) -> Any:
     """Return the value of one setting.
 
     Raises:
@@ -238,7 +238,7 @@ def _service_link(text: str) -> str:
     )
 
 
-def _given(row: Setting, sources: Sources) -> tuple[str, str] | None:
+def _given(row: SettingRow, sources: Sources) -> tuple[str, str] | None:
     """Return the text given for a setting, and its source; None if it is not given."""
     text = sources.flags.get(row.name)
     if text is not None:
@@ -249,7 +249,7 @@ def _given(row: Setting, sources: Sources) -> tuple[str, str] | None:
     return text, f"environment variable {row.variable}"
 
 
-def _default(row: Setting, sources: Sources) -> Any:
+def _default(row: SettingRow, sources: Sources) -> Any:
     default = row.defaults[sources.command]
     if default is REQUIRED:
         raise ValueError(
@@ -264,13 +264,13 @@ def _echo(text: str) -> str:
     return repr(text if len(text) <= _LONGEST_ECHO else text[:_LONGEST_ECHO] + "…")
 
 
-def markdown(rows: tuple[Setting, ...]) -> str:
+def markdown(rows: tuple[SettingRow, ...]) -> str:
     """Return the settings for the reference: a heading and a table for each section."""
     sections = dict.fromkeys(row.section for row in rows)
     return "\n\n".join(_section(name, rows) for name in sections)
 
 
-def _section(name: str, rows: tuple[Setting, ...]) -> str:
+def _section(name: str, rows: tuple[SettingRow, ...]) -> str:
     """Return a heading and a table; without a column of commands where all rows have the same."""
     own = [row for row in rows if row.section == name]
     commands = {row.commands for row in own}
@@ -284,7 +284,7 @@ def _section(name: str, rows: tuple[Setting, ...]) -> str:
     return "\n".join(lines + [_line(row, with_commands=len(commands) > 1) for row in own])
 
 
-def _line(row: Setting, *, with_commands: bool) -> str:
+def _line(row: SettingRow, *, with_commands: bool) -> str:
     cells = [
         f"`{row.flag}` {row.kind.metavar}<br>`{row.variable}`".replace("|", "\\|"),
         f"{_defaults_cell(row)}<br>{row.reason}",
@@ -295,7 +295,7 @@ def _line(row: Setting, *, with_commands: bool) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _defaults_cell(row: Setting) -> str:
+def _defaults_cell(row: SettingRow) -> str:
     by_text: dict[str, list[str]] = {}
     for command in row.commands:
         by_text.setdefault(row.default_text(command) or "none", []).append(command)

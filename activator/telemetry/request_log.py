@@ -193,19 +193,19 @@ def _field_name(name: bytes) -> str:
     return _short_name(name) if len(name) <= 64 else _canonical(decoded(name))
 
 
-def _field_of(name: bytes) -> Callable[[RequestView], str]:
+def _field_of(name: bytes) -> Callable[[LoggedRequest], str]:
     """Return a function that finds the first value of a field without parsing all fields."""
     pattern = re.compile(rb"\r\n" + name + rb":[ \t]*([^\r\n]*)", re.IGNORECASE)
 
-    def find(request: RequestView) -> str:
+    def find(request: LoggedRequest) -> str:
         found = pattern.search(request.record.headers)
         return decoded(found[1].rstrip(b" \t")) if found else ""
 
     return find
 
 
-class RequestView(GoStruct):
-    """net/http's RequestView."""
+class LoggedRequest(GoStruct):
+    """net/http's LoggedRequest."""
 
     __slots__ = ("_header", "_url", "record")
     go_name: ClassVar[str] = "http.Request"
@@ -246,20 +246,20 @@ class RequestView(GoStruct):
         return (2, 0) if minor == 2 else (1, minor)
 
 
-RequestView.members = {
+LoggedRequest.members = {
     "ContentLength": Member(lambda request: request.record.content_length, int),
-    "Header": Member(RequestView.header, Header),
-    "Host": Member(RequestView.host, str),
+    "Header": Member(LoggedRequest.header, Header),
+    "Host": Member(LoggedRequest.host, str),
     "Method": Member(lambda request: decoded(request.record.method), str),
     "Proto": Member(lambda request: "HTTP/{}.{}".format(*request.version()), str),
-    "ProtoAtLeast": Member(RequestView.at_least, bool, (int, int)),
+    "ProtoAtLeast": Member(LoggedRequest.at_least, bool, (int, int)),
     "ProtoMajor": Member(lambda request: request.version()[0], int),
     "ProtoMinor": Member(lambda request: request.version()[1], int),
     "Referer": Member(_field_of(b"referer"), str),
     "RemoteAddr": Member(lambda request: request.record.client, str),
     "RequestURI": Member(lambda request: decoded(request.record.target), str),
-    "TransferEncoding": Member(RequestView.transfer_encoding, list),
-    "URL": Member(RequestView.url, Url),
+    "TransferEncoding": Member(LoggedRequest.transfer_encoding, list),
+    "URL": Member(LoggedRequest.url, Url),
     "UserAgent": Member(_field_of(b"user-agent"), str),
 }
 
@@ -269,7 +269,7 @@ def seconds(latency: float) -> float:
     return round(latency, 9)
 
 
-class ResponseView(GoStruct):
+class LoggedResponse(GoStruct):
     """The response. Knative's struct has no field for the reason."""
 
     __slots__ = ("record",)
@@ -284,7 +284,7 @@ class ResponseView(GoStruct):
         return f"{{{record.status} {record.response_size} {show_float(seconds(record.latency))}}}"
 
 
-ResponseView.members = {
+LoggedResponse.members = {
     "Code": Member(lambda response: response.record.status, int),
     "Latency": Member(lambda response: seconds(response.record.latency), float),
     "Reason": Member(lambda response: response.record.why.partition("; ")[0], str),
@@ -293,7 +293,7 @@ ResponseView.members = {
 }
 
 
-class RevisionView(GoStruct):
+class LoggedRevision(GoStruct):
     """The revision of the request. As in Knative's activator, PodName and PodIP are empty."""
 
     __slots__ = ("model",)
@@ -309,7 +309,7 @@ class RevisionView(GoStruct):
         return f"{{{' '.join(names)}}}"
 
 
-RevisionView.members = {
+LoggedRevision.members = {
     "Configuration": Member(lambda revision: revision.model.configuration, str),
     "Name": Member(lambda revision: revision.model.id.name, str),
     "Namespace": Member(lambda revision: revision.model.id.namespace, str),
@@ -327,13 +327,13 @@ class LogEntry(GoStruct):
 
     def __init__(self, record: RequestRecord) -> None:
         self.record = record
-        self.request = RequestView(record)
+        self.request = LoggedRequest(record)
 
 
 LogEntry.members = {
-    "Request": Member(lambda entry: entry.request, RequestView),
-    "Response": Member(lambda entry: ResponseView(entry.record), ResponseView),
-    "Revision": Member(lambda entry: RevisionView(entry.record.revision), RevisionView),
+    "Request": Member(lambda entry: entry.request, LoggedRequest),
+    "Response": Member(lambda entry: LoggedResponse(entry.record), LoggedResponse),
+    "Revision": Member(lambda entry: LoggedRevision(entry.record.revision), LoggedRevision),
     "TraceID": Member(lambda entry: entry.record.trace_id, str),
 }
 

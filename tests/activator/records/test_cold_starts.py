@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from activator.records import cold_starts as cold_starts
-from activator.records.cold_starts import ColdStarts, Phase
+from activator.records.cold_starts import ColdStartPhase, ColdStarts
 from activator.records.narration import EventKind
 from tests.activator.telemetry.world import World
 from throttler.model import AppProtocol, Endpoint, ListedEndpoints, ReadinessRule, RevisionID
@@ -416,7 +416,9 @@ def test_random_walk(sleeper: Sleeper, seed: int) -> None:
     for cold_start in began:
         times = [cold_start.began, *cold_start.seen.values(), cold_start.ended]
         assert times == sorted(times)
-        assert list(cold_start.seen) == [phase for phase in Phase if phase in cold_start.seen]
+        assert list(cold_start.seen) == [
+            phase for phase in ColdStartPhase if phase in cold_start.seen
+        ]
         assert cold_start.open == 0
     assert not sleeper.cold_starts.under_way
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from activator.records.cold_starts import Phase
+from activator.records.cold_starts import ColdStartPhase
 from activator.records.source_status import (
     FilesStatus,
     KindStatus,
@@ -470,16 +470,22 @@ def test_a_cold_start_is_counted_by_revision_and_its_time_by_phase_for_all(world
     assert value(world, "activator_cold_start_seconds_sum") == 2.5
     assert value(world, "activator_cold_start_seconds_bucket", le="2.5") == 1
     assert value(world, "activator_probe_ahead_seconds_sum") == 0.75
-    sums = [value(world, "activator_cold_start_phase_seconds_sum", phase=p.value) for p in Phase]
+    sums = [
+        value(world, "activator_cold_start_phase_seconds_sum", phase=p.value)
+        for p in ColdStartPhase
+    ]
     assert sums == [0, 2, 0, 0.5, 0, 0]
-    seen = [value(world, "activator_cold_start_phase_seconds_count", phase=p.value) for p in Phase]
+    seen = [
+        value(world, "activator_cold_start_phase_seconds_count", phase=p.value)
+        for p in ColdStartPhase
+    ]
     assert seen == [0, 1, 0, 1, 1, 1]
 
 
 def test_old_names_of_cold_starts_have_the_values_of_the_new_ones(world):
     with_everything(world)
     world.driver.cold_starts.seconds.observe(2.5)
-    world.driver.cold_starts.phase_seconds[Phase.PROBE].observe(0.5)
+    world.driver.cold_starts.phase_seconds[ColdStartPhase.PROBE].observe(0.5)
     found = scrape(world)
     names = (("wake_ups", "cold_starts"), ("wake_up", "cold_start"))
     for old, new in names:

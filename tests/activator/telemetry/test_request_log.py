@@ -19,10 +19,10 @@ from activator.telemetry.request_log import (
     LONGEST,
     Header,
     LogEntry,
+    LoggedRequest,
+    LoggedResponse,
+    LoggedRevision,
     RequestLog,
-    RequestView,
-    ResponseView,
-    RevisionView,
     Url,
     compiled,
 )
@@ -176,7 +176,7 @@ def test_what_clients_send_makes_no_second_line(log, lines, caplog) -> None:
 
 
 def test_nothing_is_read_before_a_template_asks() -> None:
-    request = RequestView(record())
+    request = LoggedRequest(record())
     assert request.header() is request.header()
     assert request.url() is request.url()
 
@@ -225,21 +225,21 @@ def test_queries_leave_out_what_go_cannot_read() -> None:
 
 def test_the_host_of_an_absolute_target_wins() -> None:
     absolute = record(b"GET http://a/ HTTP/1.1\r\nHost: b\r\n\r\n")
-    assert RequestView(absolute).host() == "a"
+    assert LoggedRequest(absolute).host() == "a"
 
 
 def test_times_have_no_more_digits_than_a_clock() -> None:
-    response = ResponseView(record(latency=0.000276259000202117))
-    assert ResponseView.members["Latency"].get(response) == 0.000276259
+    response = LoggedResponse(record(latency=0.000276259000202117))
+    assert LoggedResponse.members["Latency"].get(response) == 0.000276259
     assert response.string() == "{200 12 0.000276259}"
 
 
 def test_a_response_of_ours_has_its_reason_which_go_prints_nothing_of() -> None:
-    response = ResponseView(record(why="probe-failing; 10.0.0.1:8012: refused; twice"))
-    assert ResponseView.members["Reason"].get(response) == "probe-failing"
-    assert ResponseView.members["ReasonDetail"].get(response) == "10.0.0.1:8012: refused; twice"
-    assert response.string() == ResponseView(record()).string()
-    assert ResponseView.members["Reason"].get(ResponseView(record())) == ""
+    response = LoggedResponse(record(why="probe-failing; 10.0.0.1:8012: refused; twice"))
+    assert LoggedResponse.members["Reason"].get(response) == "probe-failing"
+    assert LoggedResponse.members["ReasonDetail"].get(response) == "10.0.0.1:8012: refused; twice"
+    assert response.string() == LoggedResponse(record()).string()
+    assert LoggedResponse.members["Reason"].get(LoggedResponse(record())) == ""
 
 
 def test_every_field_that_is_offered_can_be_read() -> None:
@@ -249,8 +249,8 @@ def test_every_field_that_is_offered_can_be_read() -> None:
         entry,
         request,
         request.url(),
-        ResponseView(record()),
-        RevisionView(record().revision),
+        LoggedResponse(record()),
+        LoggedRevision(record().revision),
     ):
         for name, member in type(struct).members.items():
             if not member.parameters:
