@@ -1,7 +1,7 @@
 """Compiles the template of the request log to one function, which is called for each line.
 
 The language is the part of Go's text/template that log lines use: fields and methods, ``if`` with
-``else``, pipelines, parentheses, comments, trim markers, and the functions of ``_FUNCTIONS``. The
+``else``, pipelines, parentheses, trim markers, and the functions of ``_FUNCTIONS``. The
 template and its types are fixed, so a mistake is an error with its place before any line is made.
 In Go most mistakes fail line by line. Source: Go's text/template.
 """
@@ -136,9 +136,6 @@ class _Token(NamedTuple):
 
 _BLANKS: Final = " \t\r\n"
 _LEFT: Final = re.compile(r"\{\{(-(?=[ \t\r\n]))?")
-#: Without and with a trim marker, after which blanks may precede a comment.
-_COMMENT_BEGINS: Final = (re.compile(r"/\*"), re.compile(r"[ \t\r\n]*/\*"))
-_COMMENT: Final = re.compile(r"[ \t\r\n]*/\*.*?\*/(?:([ \t\r\n]-)?\}\}|())", re.DOTALL)
 #: The first of these that matches; a dot before a digit begins a number.
 _TOKEN: Final = re.compile(
     r"""(?P<blank>[ \t\r\n]+) | (?P<right>(?:(?<=[ \t\r\n])-)?\}\})
@@ -187,13 +184,6 @@ def _tokens(template: str) -> Iterator[_Token]:
 def _action(template: str, left: re.Match[str]) -> Generator[_Token, None, tuple[int, bool]]:
     """Yield the tokens of one action; return where it ends and whether blanks are trimmed."""
     position, spaced = left.end(), False
-    if _COMMENT_BEGINS[bool(left[1])].match(template, position):
-        found = _COMMENT.match(template, position)
-        if found is None:
-            raise _error(template, position, "this comment is not closed by */")
-        if found[2] is not None:
-            raise _error(template, position, "a comment must be closed by */}} at once")
-        return found.end(), found[1] is not None
     yield _Token("left", "{{", left.start(), False)
     while position < len(template):
         found = _TOKEN.match(template, position)
@@ -288,7 +278,7 @@ class _Compiler:
     def _if(self, word: _Token) -> _Execute:
         condition = self._pipe("}}").evaluate
         body = self._block()
-        otherwise: _Execute = _nothing
+        otherwise: _Execute | None = None
         has_else = self._word_of_action() == "else"
         if has_else:
             self._take()
@@ -311,7 +301,7 @@ class _Compiler:
             line.spend(STEP)
             if truth(condition(line)):
                 body(line)
-            else:
+            elif otherwise is not None:
                 otherwise(line)
 
         return execute
@@ -355,11 +345,10 @@ class _Compiler:
             field, is_field = self._take(), False
             called = self._peek().kind != "field" or self._peek().spaced
             value = self._member(value, field, arguments() if called else [])
-        if not called:
-            at = self._peek()
-            if arguments():
-                at = first if _ends_command(at) else at
-                raise self._error(at, "an argument for what is no function")
+        at = self._peek()
+        if not called and arguments():
+            at = first if _ends_command(at) else at
+            raise self._error(at, "an argument for what is no function")
         return value
 
     def _term(self, token: _Token) -> _Expression:
@@ -465,10 +454,6 @@ class _Compiler:
 
 def _ends_command(token: _Token) -> bool:
     return token.kind in ("right", "end") or token.text in (")", "|")
-
-
-def _nothing(line: _Line) -> None:
-    """Write nothing: the other branch of an ``if`` without ``else``."""
 
 
 # -- functions ------------------------------------------------------------------------------------
