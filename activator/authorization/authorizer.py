@@ -190,7 +190,21 @@ class Authorizer:
         fields: list[tuple[bytes, bytes]],
         size: int,
     ) -> Verdict | None:
-        """See proxy.exchange.authorizing.Authorizer."""
+        """Return a decision that counts for this request too; else begin a sub-request.
+
+        The server has 2 s. A caller whose request must end earlier cancels.
+
+        Arguments:
+            owner: the request.
+            revision: the revision of the request.
+            policy: its authorization server.
+            fields: the fields of the sub-request, by name.
+            size: bytes of the request in memory while it waits.
+
+        Returns:
+            A decision, also if no sub-request is possible. None if ``owner.decided`` follows,
+            unless the request is cancelled.
+        """
         key = key_of(revision, policy, fields) if policy.cache_seconds else None
         verdict = self._known(key)
         if verdict is not None:
@@ -211,7 +225,7 @@ class Authorizer:
         return None
 
     def cancel(self, owner: Authorized) -> None:
-        """See proxy.exchange.authorizing.Authorizer."""
+        """Remove a request that has ended."""
         check = self._checks.get(owner)
         if check is not None:
             self._forget(check)

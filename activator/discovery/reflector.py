@@ -203,6 +203,7 @@ class Reflector:
         settled: set when the resource has been listed once, or is optional and not readable.
         is_following: whether a watch is open.
         is_forbidden: whether no role allows to read the resource.
+        pauses: the pauses between attempts.
     """
 
     def __init__(
@@ -224,7 +225,7 @@ class Reflector:
         self._cluster = cluster
         self._inventory = inventory
         self._timings = timings
-        self._pauses = Pauses(timings, requests_wait)
+        self.pauses = Pauses(timings, requests_wait)
         self._versions = Versions()
         self._failures = WatchFailures()
         self._watching: asyncio.Timeout | None = None
@@ -236,16 +237,12 @@ class Reflector:
     async def run(self) -> None:
         """Follow the resource until cancelled. No fault of the server ends this."""
         while True:
-            await self._pauses.wait(await self._attempt())
+            await self.pauses.wait(await self._attempt())
 
     @property
     def last_error(self) -> str:
         """The reason of the last failure; empty after a valid response."""
         return self._failures.last_error
-
-    def hurry(self) -> None:
-        """Shorten the pause in progress, since a request has begun to wait."""
-        self._pauses.hurry()
 
     async def relist(self) -> None:
         """List again, from etcd, and watch from there; the state in force stays until then.
@@ -325,7 +322,7 @@ class Reflector:
         self.counters.expired += 1
         logger.info("watch of %s: %s; listing again", self.resource.path, reason)
         self._versions.expired()
-        return self._pauses.after_failure(first_is_free=True)
+        return self.pauses.after_failure(first_is_free=True)
 
     def _failed(self, reason: str, *, suspect: bool = False) -> Pause:
         """Record a failure. ``suspect``: the version of the watch may be the cause."""
@@ -335,7 +332,7 @@ class Reflector:
             self.settled.set()
         if self._failures.make_suspect:
             self._versions.list_next()
-        pause = self._pauses.after_failure()
+        pause = self.pauses.after_failure()
         logger.log(
             level,
             "watch of %s: %s; next attempt in %.1f s, the last state stays in force",

@@ -90,7 +90,7 @@ class Watch:
     def hurry(self) -> None:
         """Shorten all pauses after failures, since a request has begun to wait."""
         for reflector in self._reflectors.values():
-            reflector.hurry()
+            reflector.pauses.hurry()
 
     def is_stale(self, now: float) -> bool:
         """Return whether the watch of a needed kind fails, or is silent for too long."""
