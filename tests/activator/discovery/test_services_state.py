@@ -14,7 +14,7 @@ from activator.discovery.service_kinds import SERVICES, ServicesState
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey, identify
 from activator.plain import slices, workloads
-from activator.plain.allotments import NO_LISTENERS, OwnListener, OwnListeners, PortClaims
+from activator.plain.allotments import NO_LISTENERS, OwnListener, OwnListeners
 from activator.plain.hosts import HostClaims
 from activator.plain.matches import Matches
 from tests.activator.plain.objects import (
@@ -149,9 +149,7 @@ def test_nothing_is_kept_of_a_service_whose_objects_are_all_gone(world: World) -
     kept = {name: value for name, value in vars(world.services).items() if value == {}}
     assert set(kept) == {"_known", "_changed"}
     indexes = [
-        each
-        for each in vars(world.services).values()
-        if isinstance(each, HostClaims | PortClaims | Matches)
+        each for each in vars(world.services).values() if isinstance(each, HostClaims | Matches)
     ]
     assert len(indexes) == 3
     assert not any(any(vars(index).values()) for index in indexes)
