@@ -18,7 +18,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-from activator.discovery.backoff import Pause, Pauses, Timings
+from activator.discovery.backoff import Pause, Pauses, Timings, Turns
 from activator.discovery.inventory import not_newer
 from activator.discovery.wire import (
     HTTP_FORBIDDEN,
@@ -52,9 +52,6 @@ logger = logging.getLogger(__name__)
 # By default, an object in etcd has at most 1.5 MiB. The largest known line has 25,000 addresses in
 # 4 MiB. A longer line is no event.
 MAX_LINE_BYTES = 64 * 2**20
-
-# Seconds of work after which other tasks get a turn: requests run in the same loop.
-_TURN_SECONDS = 0.002
 
 _HTTP_GATEWAY_TIMEOUT = 504
 
@@ -385,21 +382,17 @@ class Reflector:
                 self.resource.path,
                 known,
             )
-        turn = self._now()
+        turns = Turns()
         listed = objects if self._trim is None else unpacked(objects)
         for _ in self._inventory.replacing(self.resource.kind, listed):
-            if self._now() - turn > _TURN_SECONDS:
-                await asyncio.sleep(0)
-                turn = self._now()
+            await turns.pause()
 
     async def _decode_items(self, page: Page, into: list[object]) -> None:
-        turn = self._now()
+        turns = Turns()
         for item in page.items or ():
             obj = decode_object(item)
             into.append(obj if self._trim is None else pack(self._trim(obj)))
-            if self._now() - turn > _TURN_SECONDS:
-                await asyncio.sleep(0)
-                turn = self._now()
+            await turns.pause()
 
     # --- watch --------------------------------------------------------------------------------
 
@@ -453,12 +446,10 @@ class Reflector:
         lines = LineSplitter()
         async for chunk in response.chunks():
             self._alive()
-            turn = self._now()
+            turns = Turns()
             for line in lines.feed(chunk):
                 self._take(line)
-                if self._now() - turn > _TURN_SECONDS:
-                    await asyncio.sleep(0)
-                    turn = self._now()
+                await turns.pause()
             if lines.held > MAX_LINE_BYTES:
                 raise GarbledError(f"a line of more than {MAX_LINE_BYTES} bytes")
         if lines.held:

@@ -212,9 +212,14 @@ class ServicesState(DialectState):
             known.port = service.port
             workloads = self._matches.find(id_)
             workload = workloads[0] if len(workloads) == 1 else None
-            self._set_revision(known, revision_of(service, service.port, workload))
+            revision = revision_of(service, service.port, workload)
+            if known.revision != revision:
+                self._sink.set_revision(revision)
+                known.revision = revision
             self._set_endpoints(id_, known)
-            self._set_activators(id_, known, service.port)
+            if known.activators != self._activators:  # each has its share of the pods
+                self._sink.set_activators(id_, {service.port.protocol: self._activators})
+                known.activators = self._activators
             self._set_route(id_, known, service)
             self._report(id_, known, self._problems(id_, known, service, workloads))
 
@@ -225,11 +230,6 @@ class ServicesState(DialectState):
             self._sink.delete_revision(id_)
             known.revision = None
         self._set_endpoints(id_, known)
-
-    def _set_revision(self, known: _Known, revision: Revision) -> None:
-        if known.revision != revision:
-            self._sink.set_revision(revision)
-            known.revision = revision
 
     def _set_endpoints(self, id_: RevisionID, known: _Known) -> None:
         if known.port is None or known.joined == (known.port, known.pods):
@@ -263,12 +263,6 @@ class ServicesState(DialectState):
         if ready != self._activators:
             self._activators = ready
             self._changed.update(dict.fromkeys(self._known))
-
-    def _set_activators(self, id_: RevisionID, known: _Known, port: BufferedPort) -> None:
-        """Pass on the activators: each has its share of the pods."""
-        if known.activators != self._activators:
-            self._sink.set_activators(id_, {port.protocol: self._activators})
-            known.activators = self._activators
 
     def _set_route(self, id_: RevisionID, known: _Known, service: PlainService) -> None:
         allotments = known.allotments.values()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from activator.discovery import reflector as reflector_module
+from activator.discovery import backoff
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.inventory import Inventory
@@ -119,7 +119,7 @@ async def test_others_get_their_turns_while_a_long_list_is_taken_in(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reflector_module, "_TURN_SECONDS", -1.0)
+    monkeypatch.setattr(backoff, "PIECE", -1.0)
     turns: list[int] = []
 
     async def others() -> None:
