@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from activator.admin.history import History
-from activator.authorization.authorizer import Authorizer
+from activator.authorization.authorizer import Authorizer as Authorizer
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.links import Links
 from activator.autoscaler.reporter import Sink, StatReporter
@@ -40,11 +40,11 @@ from activator.probing.prober import PodProber
 from activator.process.outputs import Outputs
 from activator.process.tasks import Tasks
 from activator.proxy.client.proxy import Proxy
-from activator.proxy.exchange.request_key import ClientAddresses
+from activator.proxy.exchange.placement import ClientAddresses
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.message.waiting_page import Template
-from activator.proxy.pods.pools import ConnectionPools, PoolLimits
-from activator.proxy.pods.probe_pool import ProbePools
+from activator.proxy.pods.pool import ConnectionPools, PoolLimits
+from activator.proxy.pods.probes import ProbePools as ProbePools
 from activator.proxy.transport.peer_socket import UnreadBytes
 from activator.records.source_status import SourceStatus
 from activator.settings.config import Settings
@@ -53,17 +53,23 @@ from activator.telemetry.concurrency import ReportedConcurrency
 from activator.telemetry.metrics import Metrics
 from activator.telemetry.observers import Observers
 from activator.telemetry.otel import OpenTelemetry
-from activator.telemetry.request_log import RequestLog, compiled
+from activator.telemetry.request_log import RequestLog as RequestLog
+from activator.telemetry.request_log import compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
 from throttler import outliers
 from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:
-    # For ``telemetry``, which must not import ``proxy``.
+    # Siblings must not import each other: they get these types here, and each ``X as X`` above.
+    from activator.probing.probe import Probe as Probe
+    from activator.proxy.exchange.exchange import Exchange as Exchange
     from activator.proxy.exchange.observers import RequestRecord as RequestRecord
+    from activator.proxy.pods.probes import ProbeConnection as ProbeConnection
+    from activator.proxy.pods.probes import ProbePool as ProbePool
+    from activator.proxy.pods.probes import ProbeStream as ProbeStream
 
     # Imported where it is needed: it costs time and memory at start.
-    from activator.telemetry.tracing import RequestTracer
+    from activator.telemetry.tracing import RequestTracer as RequestTracer
 
 logger = logging.getLogger(__name__)
 
