@@ -293,7 +293,7 @@ class PeakEwma(Policy):
         return a
 
     def set_pods(self, pods: list[PodTracker]) -> None:
-        """Set the pods; those that stay keep their averages."""
+        """Set the pods; pods that stay keep their averages."""
         before = self._averages
         self._averages = {pod: before.get(pod) or _Average() for pod in pods}
 

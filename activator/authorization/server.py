@@ -50,7 +50,7 @@ class AuthorizationConnection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, server: AuthorizationServer) -> None:
+    def __init__(self, server: ServerQueue) -> None:
         self._server = server
         self._reader = ResponseReader(MOST_HEAD)
         self._response: Response | None = None
@@ -178,7 +178,7 @@ MOST_CONNECTIONS: Final = 128
 _IDLE: Final = 15.0
 
 
-class AuthorizationServer:
+class ServerQueue:
     """The server at one address.
 
     Arguments:

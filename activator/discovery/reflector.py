@@ -62,7 +62,7 @@ _MISSING = (HTTP_FORBIDDEN, HTTP_NOT_FOUND)
 _NOT_ABOUT_THE_VERSION = (HTTP_UNAUTHORIZED, HTTP_FORBIDDEN, HTTP_TOO_MANY_REQUESTS, 502, 503)
 
 
-class ObjectStore(Protocol):
+class ReflectedObjects(Protocol):
     """The objects in force, which a reflector keeps equal to a cluster (inventory.Inventory)."""
 
     @property
@@ -207,7 +207,7 @@ class Reflector:
         self,
         resource: WatchedResource,
         cluster: ApiServer,
-        inventory: ObjectStore,
+        inventory: ReflectedObjects,
         timings: Timings,
         requests_wait: Callable[[], bool] = lambda: False,
         trim: Callable[[dict[str, object]], dict[str, object]] | None = None,

@@ -37,12 +37,12 @@ from throttler.model import (
     Revision,
     RevisionID,
     RevisionKind,
-    Route,
+    ServiceRoute,
 )
 
 logger = logging.getLogger(__name__)
 
-_NO_ROUTE: Final = Route()
+_NO_ROUTE: Final = ServiceRoute()
 #: Most problems that the log has at once.
 _MOST_LOGGED: Final = 100
 
@@ -72,7 +72,7 @@ class _Known:
     revision: Revision | None = None
     endpoints: Mapping[AppProtocol, ListedEndpoints] | None = None
     activators: frozenset[str] = frozenset()
-    route: Route = _NO_ROUTE
+    route: ServiceRoute = _NO_ROUTE
     own: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[ServiceProblem, ...] = ()
 
@@ -272,7 +272,7 @@ class ServicesState(DialectState):
         port = allotment.port if allotment is not None and has_port else 0
         self._pass_route(id_, known, route_of(service, allotments, port, self._cluster_domain))
 
-    def _pass_route(self, id_: RevisionID, known: _Known, route: Route) -> None:
+    def _pass_route(self, id_: RevisionID, known: _Known, route: ServiceRoute) -> None:
         before = known.route
         if before == route:
             return
