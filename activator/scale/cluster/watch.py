@@ -12,7 +12,7 @@ from typing import Final
 
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.reflector import ObjectStore, Reflector
+from activator.discovery.reflector import ReflectedObjects, Reflector
 from activator.discovery.wire import WatchedResource
 
 SCALED_OBJECTS: Final = "/apis/keda.sh/v1alpha1/scaledobjects"
@@ -51,7 +51,7 @@ class Watch:
     def __init__(
         self,
         server: ApiServer,
-        objects: ObjectStore,
+        objects: ReflectedObjects,
         timings: Timings,
         requests_wait: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -90,7 +90,7 @@ class Watch:
     def hurry(self) -> None:
         """Shorten all pauses after failures, since a request has begun to wait."""
         for reflector in self._reflectors.values():
-            reflector.hurry()
+            reflector.pauses.hurry()
 
     def is_stale(self, now: float) -> bool:
         """Return whether the watch of a needed kind fails, or is silent for too long."""

@@ -11,7 +11,7 @@ from sys import intern
 from typing import Final, NamedTuple, final
 
 from activator.objects.fields import ObjectKey, root
-from activator.plain.annotations import Target as Wanted
+from activator.plain.annotations import ScaleTarget as Wanted
 from activator.plain.matches import Index
 from activator.plain.service import PlainService
 from activator.plain.workloads import KINDS

@@ -19,13 +19,7 @@ from activator.scale.admin.advice import ADVICE
 from activator.scale.decisions import reasons
 from tests.activator.console.explained import OTHER, POD, shown, view
 from tests.activator.telemetry.world import World
-from throttler.model import (
-    AppProtocol,
-    ProbeKind,
-    ProbeSpec,
-    ReadinessRule,
-    RevisionKind,
-)
+from throttler.model import AppProtocol, ProbeKind, ProbeSpec, ReadinessRule, RevisionKind
 from throttler.reason import ROWS, Reason
 
 COLUMNS = (

@@ -40,7 +40,7 @@ from throttler.model import (
     Revision,
     RevisionID,
     RevisionKind,
-    Route,
+    ServiceRoute,
 )
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
@@ -722,7 +722,7 @@ class World:
         self.driver.set_revision(
             Revision(service, protocol=protocol, behind_queue_proxy=False, **spec)
         )
-        self.driver.set_route(service, Route("2026-01-01", tuple(hosts)))
+        self.driver.set_route(service, ServiceRoute("2026-01-01", tuple(hosts)))
         self.driver.set_endpoints(service, {protocol: listed})
         return self.driver.throttler.find(*service)
 
