@@ -230,11 +230,7 @@ class Environment:
             raise Overdue(f"timed out while waiting for: {what}") from None
 
     async def until_view(
-        self,
-        app: AppHandle,
-        what: str,
-        is_so: Callable[[View], object],
-        who: Who = Who.ACTIVATOR,
+        self, app: AppHandle, what: str, is_so: Callable[[View], object], who: Who = Who.ACTIVATOR
     ) -> View:
         """Wait until a condition is true in the view of a program; return the view.
 

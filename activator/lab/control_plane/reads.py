@@ -17,7 +17,7 @@ from activator.lab.control_plane.status import (
     too_large,
     version_expired,
 )
-from activator.lab.control_plane.store import ObjectChange, ObjectStore, selector
+from activator.lab.control_plane.store import ObjectChange, PlaneStore, selector
 
 # Selects the objects, the version and the page of each list.
 #
@@ -33,7 +33,7 @@ Object = dict[str, Any]
 _MATCHES = ("Exact", "NotOlderThan")
 
 
-def listed(store: ObjectStore, place: ApiPath, query: Mapping[str, str]) -> Object:
+def listed(store: PlaneStore, place: ApiPath, query: Mapping[str, str]) -> Object:
     """Return the list that a request asks for.
 
     Raises:
@@ -118,7 +118,7 @@ class PlaneWatch:
     """
 
     def __init__(
-        self, store: ObjectStore, place: ApiPath, query: Mapping[str, str], bookmark_period: float
+        self, store: PlaneStore, place: ApiPath, query: Mapping[str, str], bookmark_period: float
     ) -> None:
         """
         Arguments:

@@ -118,7 +118,7 @@ class ObjectChange(NamedTuple):
 Listener = Callable[[ObjectChange], object]
 
 
-class ObjectStore:
+class PlaneStore:
     """All objects of one control plane.
 
     Attributes:
@@ -241,7 +241,7 @@ AFTER_WRITE: Final = 4.0
 class GarbageCollector:
     """Watches a store, and deletes dependents. It needs a running loop for its timers."""
 
-    def __init__(self, store: ObjectStore, delete: Callable[[ApiKind, str, str], object]) -> None:
+    def __init__(self, store: PlaneStore, delete: Callable[[ApiKind, str, str], object]) -> None:
         """
         Arguments:
             delete: deletes an object: resource, namespace, name.

@@ -29,7 +29,7 @@ from activator.lab.control_plane.status import (
     undecodable_patch,
     unsupported,
 )
-from activator.lab.control_plane.store import ObjectStore
+from activator.lab.control_plane.store import PlaneStore
 from activator.lab.control_plane.validation import (
     ValidationRules,
     causes,
@@ -192,7 +192,7 @@ class Writes:
 
     def __init__(
         self,
-        store: ObjectStore,
+        store: PlaneStore,
         faults: Faults,
         rules: ValidationRules,
         clock: Callable[[], datetime],

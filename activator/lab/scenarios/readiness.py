@@ -306,11 +306,7 @@ PROBES_OF_OTHERS = Scenario(
 
 
 HASH = "cafe0123"
-PROBE = {
-    "User-Agent": "Knative-Ingress-Probe",
-    "K-Network-Probe": "probe",
-    "K-Network-Hash": HASH,
-}
+PROBE = {"User-Agent": "Knative-Ingress-Probe", "K-Network-Probe": "probe", "K-Network-Hash": HASH}
 TARGETS = ("/healthz", "/USN/42/orders", "/")
 
 
