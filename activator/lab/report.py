@@ -1,4 +1,7 @@
-"""The output of the command: rows, their colours, and the guide."""
+"""The output of ``activator lab`` as rows: heading, timeline, result, summary, and the guide.
+
+`Printer` chooses the colours, by the style of each row.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,6 @@ from typing import NamedTuple, TextIO
 
 from activator.lab.scenario import Scenario
 from activator.lab.timeline import ScenarioOutcome, TimelineEntry, Who
-
-# The output of ``activator lab`` as rows: heading, timeline, result, summary.
-#
-# :mod:`.printing` chooses the colours, by the style of each row.
 
 _INDENT = "  "
 

@@ -1,4 +1,9 @@
-"""Selects the objects, the version and the page of each list and watch."""
+"""Selects the objects, the version and the page of each list; writes watches as lines of JSON.
+
+Source: "Resource versions" in the Kubernetes API concepts. Kubernetes' counterparts:
+staging/src/k8s.io/apimachinery/pkg/apis/meta/internalversion/validation, and
+staging/src/k8s.io/apiserver/pkg/endpoints/handlers/watch.go.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +23,6 @@ from activator.lab.control_plane.status import (
     version_expired,
 )
 from activator.lab.control_plane.store import ObjectChange, PlaneStore, selector
-
-# Selects the objects, the version and the page of each list.
-#
-# Source: "Resource versions" in the Kubernetes API concepts. Kubernetes' counterpart:
-# staging/src/k8s.io/apimachinery/pkg/apis/meta/internalversion/validation.
-
-# One watch: the changes of one kind of objects, as lines of JSON.
-#
-# Kubernetes' counterpart: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/watch.go.
 
 Object = dict[str, Any]
 
