@@ -180,7 +180,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
                 "activator/admin/openapi.py",
                 "activator/admin/streaming.py",
                 "activator/admin/views/fields.py",
-                "activator/discovery/version.py",
+                "activator/discovery/kubernetes.py",
                 "activator/discovery/wire.py",
                 "activator/scale/admin/views.py",
             }
@@ -228,7 +228,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "a dial whose look-up can be cancelled, through all addresses of a name",
     ),
     "tenacity": (
-        frozenset({"activator/autoscaler/link.py", "activator/discovery/version.py"}),
+        frozenset({"activator/autoscaler/link.py", "activator/discovery/kubernetes.py"}),
         "retries of a start or a dial, only in the files that need them",
     ),
     "uvicorn": (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from activator.authorization.server import (
@@ -22,10 +22,13 @@ from activator.authorization.server import (
 )
 from activator.process.logs import Repeats
 from activator.process.tasks import Tasks
-from activator.proxy.exchange.authorizing import TOO_LATE, Authorized
+from activator.proxy.exchange.permission import TOO_LATE
 from activator.proxy.message.fields import folded
 from throttler.model import RevisionID
 from throttler.request_policies import Authorization, Verdict
+
+if TYPE_CHECKING:
+    from activator.runtime import Exchange
 
 # Remembers the decisions of authorization servers, by a hash of the fields that the server got.
 #
@@ -142,7 +145,7 @@ class Check:
         connection: that has its sub-request; None before.
     """
 
-    owner: Authorized | None
+    owner: Exchange | None
     server: AuthorizationServer
     key: VerdictKey | None
     names: tuple[bytes, ...]
@@ -153,7 +156,7 @@ class Check:
 
 
 class Authorizer:
-    """Gets decisions of authorization servers (proxy.exchange.authorizing.Authorizer).
+    """Gets decisions of authorization servers.
 
     Arguments:
         clock: seconds, monotonic.
@@ -168,7 +171,7 @@ class Authorizer:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._verdicts = Verdicts()
-        self._checks: dict[Authorized, Check] = {}
+        self._checks: dict[Exchange, Check] = {}
         self._bytes = 0
         self._repeats = Repeats()
         self._trusted: asyncio.Future[ssl.SSLContext] | None = None
@@ -184,13 +187,27 @@ class Authorizer:
 
     def ask(
         self,
-        owner: Authorized,
+        owner: Exchange,
         revision: RevisionID,
         policy: Authorization,
         fields: list[tuple[bytes, bytes]],
         size: int,
     ) -> Verdict | None:
-        """See proxy.exchange.authorizing.Authorizer."""
+        """Return a decision that counts for this request too; else begin a sub-request.
+
+        The server has 2 s. A caller whose request must end earlier cancels.
+
+        Arguments:
+            owner: the request.
+            revision: the revision of the request.
+            policy: its authorization server.
+            fields: the fields of the sub-request, by name.
+            size: bytes of the request in memory while it waits.
+
+        Returns:
+            A decision, also if no sub-request is possible. None if ``owner.decided`` follows,
+            unless the request is cancelled.
+        """
         key = key_of(revision, policy, fields) if policy.cache_seconds else None
         verdict = self._known(key)
         if verdict is not None:
@@ -210,8 +227,8 @@ class Authorizer:
         server.add(check)
         return None
 
-    def cancel(self, owner: Authorized) -> None:
-        """See proxy.exchange.authorizing.Authorizer."""
+    def cancel(self, owner: Exchange) -> None:
+        """Remove a request that has ended."""
         check = self._checks.get(owner)
         if check is not None:
             self._forget(check)
@@ -273,7 +290,7 @@ class Authorizer:
         self.decide(check, verdict)
         check.server.remove(check)
 
-    def _forget(self, check: Check) -> Authorized:
+    def _forget(self, check: Check) -> Exchange:
         """Subtract and return a request that has its decision, or has ended."""
         owner, check.owner = check.owner, None
         assert owner is not None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from activator.process.named_host import connected
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.response import Response
-from activator.proxy.pods.response_reader import ResponseReader
+from activator.proxy.pods.http1 import ResponseReader
 from throttler.request_policies import DENIALS, Verdict
 
 if TYPE_CHECKING:

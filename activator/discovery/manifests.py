@@ -22,7 +22,7 @@ from activator.discovery.inventory import INVALID, Inventory
 from activator.discovery.listener import FolderListener
 from activator.discovery.manifest_file import File, ManifestFiles, Reading, digest_of
 from activator.discovery.self_check import MissedEventCounters
-from activator.discovery.source import SourceError
+from activator.discovery.source import Source, SourceError
 from activator.objects.fields import ObjectKey
 from activator.records.source_status import FilesStatus, ObjectWarning, SourceStatus
 
@@ -79,8 +79,8 @@ class _Turns:
             self._since = time.monotonic()
 
 
-class ManifestFolder:
-    """Reads a folder into an inventory and follows its changes (discovery.source.Source).
+class ManifestFolder(Source):
+    """Reads a folder into an inventory and follows its changes.
 
     Arguments:
         path: the folder. Its subfolders are not read.
@@ -111,7 +111,7 @@ class ManifestFolder:
         self._checked_at = self._looked_at = self._changed_at = time.monotonic()
 
     def status(self, now: float) -> SourceStatus:
-        """See Source; missed changes have the kind ``file``."""
+        """Return the state of the folder; missed changes have the kind ``file``."""
         path = str(self._path)
         return SourceStatus(
             kind="folder",
@@ -140,20 +140,7 @@ class ManifestFolder:
         return MappingProxyType(self._errors)
 
     async def start(self) -> None:
-        """See Source and ``load``."""
         self.load()
-
-    async def wait_synced(self) -> None:
-        """See Source: ``start`` has read all files."""
-
-    async def follow_secret(self, name: str) -> None:
-        """See Source: all Secrets of the folder are read."""
-
-    def hurry(self) -> None:
-        """See Source: the folder is read at once when it changes."""
-
-    async def close(self) -> None:
-        """See Source: nothing is open."""
 
     def load(self) -> None:
         """Read the folder once, before the activator accepts traffic.

@@ -52,7 +52,7 @@ class SourceError(Exception):
     """A source is unusable; the text has its name, the reason and a remedy."""
 
 
-class Source(Protocol):
+class Source:
     """Reads objects from one place.
 
     The caller calls ``start``, runs ``run`` as a task, and awaits ``wait_synced`` before it
@@ -65,17 +65,22 @@ class Source(Protocol):
         Raises:
             SourceError: the source is unusable.
         """
+        raise NotImplementedError
 
     async def run(self) -> None:
         """Follow all changes until cancelled, also after failures."""
+        raise NotImplementedError
 
     async def wait_synced(self) -> None:
-        """Return when every object has been read once; ``run`` must be in progress."""
+        """Return when every object has been read once; ``run`` must be in progress.
+
+        By default ``start`` has read all objects.
+        """
 
     async def follow_secret(self, name: str) -> None:
         """Follow one Secret of the system namespace, and return after its first read.
 
-        Also returns if there is no such Secret. The source need not read other Secrets.
+        Also returns if there is no such Secret. By default the source reads all Secrets, or none.
         """
 
     def hurry(self) -> None:
@@ -87,6 +92,7 @@ class Source(Protocol):
         Arguments:
             now: seconds, on the loop's clock.
         """
+        raise NotImplementedError
 
     async def close(self) -> None:
         """Close the connections that ``start`` opened, also if ``run`` was never called."""

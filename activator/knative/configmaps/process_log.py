@@ -198,7 +198,7 @@ _LEVEL: Final = Kind(_level, "one of " + ", ".join(LEVELS), "LEVEL")
 _ZAP: Final = Kind(_zap, "", "JSON")
 
 
-def reader_of(default_level: str) -> Read[LoggingConfig]:
+def logging_reader(default_level: str) -> Read[LoggingConfig]:
     """Return a reader of the ConfigMap's keys (activator.knative.configmaps.following.Read).
 
     Args:

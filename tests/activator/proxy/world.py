@@ -28,7 +28,7 @@ from activator.proxy.client.connection import MAX_SECONDS
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.message.request import RequestLimits
-from activator.proxy.pods.pools import ConnectionPools, PoolLimits
+from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.transport.peer_socket import UnreadBytes
 from tests.ports import hold, port_of
 from tests.rows import naming

@@ -1,8 +1,9 @@
-"""Reads the part of a request by which its revision's policy picks a pod.
+"""Reads the parts of a request by which it gets its pod and its place in the queue.
 
-Everything here comes from clients. A forged or repeated value costs its sender the better pod, and
-no other client anything. Sources: RFC 6265 (cookies), RFC 7239 (its section 1 describes
-X-Forwarded-For).
+Everything here comes from clients. A forged or repeated key costs its sender the better pod, and
+no other client anything. A class counts only if the revision trusts its clients. A forged flow gets
+its sender a queue of its own, so the ingress should set the header. Sources: RFC 6265 (cookies),
+RFC 7239 (its section 1 describes X-Forwarded-For).
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from collections.abc import Collection
 from hashlib import blake2b
 from typing import Final, final
 
+from activator.proxy.message.fields import PRIORITY
 from activator.proxy.message.request import Request
-from throttler.model import HashKey, KeyKind
+from throttler.model import FlowKey, HashKey, KeyKind, QueueOrder
+from throttler.request_policies import HIGH, LOW, NORMAL
 from throttler.sticky import TOKEN_BYTES, Sticky
+from throttler.ticket import Ticket
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -183,3 +187,49 @@ def _without_port(text: str) -> str:
         return text[1:].partition("]")[0]
     host, colon, port = text.rpartition(":")
     return host if colon and ":" not in host and port.isdigit() else text
+
+
+_CLASSES: Final[dict[bytes, int]] = {b"high": HIGH, b"normal": NORMAL, b"low": LOW}
+
+
+def set_place(
+    ticket: Ticket, order: QueueOrder, request: Request, peer: bytes, clients: ClientAddresses
+) -> None:
+    """Set class and flow of a request that has no pod yet.
+
+    Arguments:
+        ticket: its ticket.
+        order: of the queue of its revision.
+        request: the client's request.
+        peer: the IP address at the other end of the connection.
+        clients: finds the addresses of clients.
+    """
+    if order.has_classes:
+        ticket.priority = priority_of(request, order)
+    if order.fair_by is not None:
+        ticket.flow = flow_of(request, order.fair_by, peer, clients)
+
+
+def priority_of(request: Request, order: QueueOrder) -> int:
+    """Return the class of a request, see throttler.request_policies.
+
+    A field that is absent, repeated with another value, or unknown means the class of the revision.
+    """
+    if not order.trusts_header or PRIORITY not in request.fields:
+        return order.priority
+    value = request.fields[PRIORITY].strip(b" \t").lower()
+    return _CLASSES.get(value, order.priority)
+
+
+def flow_of(request: Request, key: FlowKey, peer: bytes, clients: ClientAddresses) -> bytes:
+    """Return the name of a request's flow; empty if it does not have the header field.
+
+    Arguments:
+        request: the client's request.
+        key: the part of the request.
+        peer: the IP address at the other end of the connection.
+        clients: finds the addresses of clients.
+    """
+    if key.header:
+        return bounded(request.value_of(key.header))
+    return clients.client_of(request, peer)

@@ -9,17 +9,15 @@ the third, and the wait for a pod's 100. An exchange calls it when a limit may h
 from __future__ import annotations
 
 from math import inf
-from typing import Final, NamedTuple, Protocol, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from activator.proxy.exchange import error_responses
-from activator.proxy.exchange.client_side import ClientSide
-from activator.proxy.exchange.pod_side import PodSide
-from activator.proxy.exchange.services import Services
-from activator.proxy.message.own_responses import OwnResponse
-from activator.records.entries import Entry
+from activator.proxy.exchange import end
 from throttler.model import Revision, RevisionKind
 from throttler.reason import Reason
 from throttler.ticket import Ticket
+
+if TYPE_CHECKING:
+    from activator.proxy.exchange.exchange import Exchange
 
 #: Seconds until a client that waits for the pod's 100 gets the activator's (Go's transport: 1).
 CONTINUE_AFTER = 1.0
@@ -160,7 +158,7 @@ class TimeLimits:
         return now >= self._continue_at
 
 
-def limit_wait(exchange: Timed, seconds: float, now: float) -> None:
+def limit_wait(exchange: Exchange, seconds: float, now: float) -> None:
     """Limit the wait of a request by itself; its time-out then counts from the assignment.
 
     Arguments:
@@ -177,7 +175,7 @@ def limit_wait(exchange: Timed, seconds: float, now: float) -> None:
     ticket.deadline = limits.wait.wait_until
 
 
-def name_wait(exchange: Timed, detail: str) -> str:
+def name_wait(exchange: Exchange, detail: str) -> str:
     """Return the detail of a request that expired in the queue, with the limit of its wait.
 
     Arguments:
@@ -190,25 +188,7 @@ def name_wait(exchange: Timed, detail: str) -> str:
     return "; ".join(filter(None, (detail, f"wait-seconds {limits.wait.seconds:g}")))
 
 
-class Timed(Protocol):
-    """The part of an exchange that this module uses. Its ticket has a pod."""
-
-    client: ClientSide
-    entry: Entry
-    limits: TimeLimits | None
-    client_timeout: float
-    pod_side: PodSide | None
-    services: Services
-    ticket: Ticket
-
-    def send_continue(self) -> None:
-        """Send the client a 100 if it waits for one."""
-
-    def stop(self, response: OwnResponse, ended: str) -> None:
-        """See attempts.Retrying."""
-
-
-def check(exchange: Timed, now: float) -> float:
+def check(exchange: Exchange, now: float) -> float:
     """Enforce the limits that have passed.
 
     Arguments:
@@ -232,13 +212,13 @@ def check(exchange: Timed, now: float) -> float:
     return min(deadline, limits.next())
 
 
-def _expire(exchange: Timed, *, idle: bool) -> float:
+def _expire(exchange: Exchange, *, idle: bool) -> float:
     """End a request whose limit has passed; return infinity, for ``check``."""
     throttler = exchange.entry.throttler
     limit = limit_of(throttler.revision, exchange.ticket, exchange.client_timeout, idle=idle)
     if exchange.pod_side is None:
         limit += exchange.services.still_connecting()
-    response = error_responses.expired(exchange.services, throttler, Reason.RESPONSE_LATE, limit)
+    response = end.expired(exchange.services, throttler, Reason.RESPONSE_LATE, limit)
     exchange.stop(response, "timed-out")
     return inf
 

@@ -9,11 +9,10 @@ counterpart.
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from activator.proxy.exchange.outcome import Ending
-from activator.proxy.exchange.port import Admission
-from activator.proxy.exchange.states import DONE, State
+from activator.proxy.exchange.lookup import Admission
+from activator.proxy.exchange.states import DONE
 from activator.proxy.message import own_responses
 from activator.proxy.message.described import described, without_body
 from activator.proxy.message.error_forms import negotiate
@@ -21,16 +20,13 @@ from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.own_responses import OwnResponse
 from throttler.pod import PodTracker
 
+if TYPE_CHECKING:
+    from activator.proxy.exchange.exchange import Exchange
+
 _POD: Final = b"\r\nActivator-Pod: "
 
 
-class Admitting(Ending, Protocol):
-    """The part of an exchange that this module uses."""
-
-    state: State
-
-
-def read(exchange: Admitting, admission: Admission) -> bool:
+def read(exchange: Exchange, admission: Admission) -> bool:
     """Replace a proxy's request by the request that it describes.
 
     Arguments:
@@ -53,7 +49,7 @@ def read(exchange: Admitting, admission: Admission) -> bool:
     return True
 
 
-def respond(exchange: Admitting, pod: PodTracker, now: float) -> None:
+def respond(exchange: Exchange, pod: PodTracker, now: float) -> None:
     """Send the response that names the pod, and end the exchange.
 
     A queued admission request gets it in the next turn of the loop. The end of one request assigns
@@ -72,7 +68,7 @@ def respond(exchange: Admitting, pod: PodTracker, now: float) -> None:
         asyncio.get_running_loop().call_soon(_respond, exchange, pod, now)
 
 
-def _respond(exchange: Admitting, pod: PodTracker, now: float) -> None:
+def _respond(exchange: Exchange, pod: PodTracker, now: float) -> None:
     if exchange.state is DONE:
         return
     lines = exchange.added_lines

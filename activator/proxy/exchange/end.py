@@ -1,28 +1,42 @@
 """Ends requests that are not served: error response or break-off, failure record and log line.
 
-A served request uses this module only while the request log is on.
+A served request uses this module only while the request log is on. ``message.own_responses`` has
+the texts of the responses.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final, Protocol
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
 
-from activator.proxy.exchange.client_side import ClientSide
-from activator.proxy.exchange.early_stream import EarlyStream
-from activator.proxy.exchange.observers import RequestLog, Trace, record_of
-from activator.proxy.exchange.pod_wait import PodWait
-from activator.proxy.exchange.services import Services
-from activator.proxy.message import error_forms
+from activator.proxy.exchange.observers import Trace, record_of
+from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.message import error_forms, own_responses
 from activator.proxy.message.error_forms import negotiate_for_revision, negotiate_not_found
+from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.own_responses import OwnResponse, printable
 from activator.proxy.message.request import Request
-from activator.records.entries import Entry
+from activator.proxy.message.response import Response
 from activator.records.failures import Failed
-from throttler.errors import RevisionNotFound
+from throttler.errors import (
+    ActivatorError,
+    FlowFull,
+    RequestQueueFull,
+    RevisionNotFound,
+    WaitTooLong,
+)
+from throttler.pod import PodTracker
 from throttler.reason import Reason
 from throttler.request_policies import Profile
-from throttler.ticket import FAILED, NEUTRAL, SERVED, Outcome, Ticket
+from throttler.revision import RevisionThrottler
+from throttler.ticket import FAILED, NEUTRAL, SERVED, Outcome
+
+if TYPE_CHECKING:
+    from activator.proxy.exchange.client_side import ClientSide
+    from activator.proxy.exchange.exchange import Exchange
+    from activator.proxy.exchange.services import ProxyServices
+    from activator.runtime import RequestLog
 
 #: The status of an event stream, also of one that ends with an error.
 OK: Final = 200
@@ -31,30 +45,6 @@ OK: Final = 200
 _FAILURES: Final = (502, 503)
 _SWITCHED: Final = 101
 _OF_POD: Final = {"served": SERVED, "upstream-failed": FAILED}
-
-
-class Ending(Protocol):
-    """The part of an exchange that this module uses."""
-
-    client: ClientSide
-    entry: Entry
-    added_lines: bytes
-    request: Request
-    services: Services
-    ticket: Ticket
-    trace: Trace | None
-    wait: PodWait | None
-
-    def end(self, ended: str, status: int, size: int, now: float, why: str = "") -> None:
-        """Count the request, and release its ticket. Called once.
-
-        Arguments:
-            ended: one of ``counters.OUTCOMES``.
-            status: the status that the client gets.
-            size: bytes of the response's body.
-            now: the time, in seconds.
-            why: the Activator-Reason of the activator's own response; else empty.
-        """
 
 
 def of_pod(ended: str, status: int) -> Outcome:
@@ -71,7 +61,7 @@ def of_pod(ended: str, status: int) -> Outcome:
 
 
 def respond_not_found(
-    services: Services,
+    services: ProxyServices,
     client: ClientSide,
     request: Request,
     trace: Trace | None,
@@ -86,7 +76,9 @@ def respond_not_found(
     client.send_own_response(response)
 
 
-def respond_with_error(exchange: Ending, response: OwnResponse, ended: str, attempts: int) -> None:
+def respond_with_error(
+    exchange: Exchange, response: OwnResponse, ended: str, attempts: int
+) -> None:
     """End a request with an error response of the activator.
 
     Arguments:
@@ -109,14 +101,14 @@ def respond_with_error(exchange: Ending, response: OwnResponse, ended: str, atte
     if trace is not None:
         trace.no_pod(reason.value)
     client.set_idle_since(now)
-    status = OK if isinstance(client, EarlyStream) else response.status
+    status = OK if exchange.early_stream() is not None else response.status
     exchange.end(ended, status, len(client.body_of(response)), now, response.why)
     record_failure(exchange, response.status, reason, response.detail)
     services.log_own_response(revision, response)
     client.send_own_response(response)
 
 
-def respond_to_waiting(exchange: Ending, response: OwnResponse, ended: str, now: float) -> None:
+def respond_to_waiting(exchange: Exchange, response: OwnResponse, ended: str, now: float) -> None:
     """End a waiting request with a response that is no failure of its revision.
 
     Arguments:
@@ -131,13 +123,13 @@ def respond_to_waiting(exchange: Ending, response: OwnResponse, ended: str, now:
     if wait is not None:
         response = replace(response, fields=response.fields + wait.fields(now))
     client.set_idle_since(now)
-    status = OK if isinstance(client, EarlyStream) else response.status
+    status = OK if exchange.early_stream() is not None else response.status
     exchange.end(ended, status, len(client.body_of(response)), now, response.why)
     client.send_own_response(response)
 
 
 def in_form(
-    exchange: Ending, response: OwnResponse, added_lines: bytes, waited: float, attempts: int
+    exchange: Exchange, response: OwnResponse, added_lines: bytes, waited: float, attempts: int
 ) -> OwnResponse:
     """Return an error response in the form for its client.
 
@@ -150,7 +142,7 @@ def in_form(
     """
     request, revision = exchange.request, exchange.entry.throttler.revision
     policies = revision.policies.requests
-    if isinstance(exchange.client, EarlyStream):
+    if exchange.early_stream() is not None:
         return error_forms.as_error(response, b"", revision.id.kind)
     if (
         policies is not None
@@ -164,7 +156,7 @@ def in_form(
 
 
 def break_off(
-    exchange: Ending, response: OwnResponse, ended: str, status: int, size: int, code: int
+    exchange: Exchange, response: OwnResponse, ended: str, status: int, size: int, code: int
 ) -> None:
     """End a response that has begun, so that the client detects that it is incomplete.
 
@@ -177,7 +169,7 @@ def break_off(
         code: see ``ClientSide.break_off``.
     """
     client = exchange.client
-    if isinstance(client, EarlyStream):
+    if exchange.early_stream() is not None:
         response = in_form(exchange, response, b"", 0.0, 1)
         end_now(exchange, ended, status, size + len(client.body_of(response)))
         client.send_own_response(response)
@@ -188,14 +180,14 @@ def break_off(
     record_failure(exchange, status, response.reason, f"{response.detail}; the response had begun")
 
 
-def end_now(exchange: Ending, ended: str, status: int, size: int) -> None:
+def end_now(exchange: Exchange, ended: str, status: int, size: int) -> None:
     """End a request whose client gets nothing more."""
     now = exchange.services.driver.clock()
     exchange.client.set_idle_since(now)
     exchange.end(ended, status, size, now)
 
 
-def record_failure(exchange: Ending, status: int, reason: Reason, detail: str) -> None:
+def record_failure(exchange: Exchange, status: int, reason: Reason, detail: str) -> None:
     """Record why a request failed, for metrics and the admin API."""
     driver = exchange.services.driver
     failed = Failed(driver.clock(), status, reason, printable(detail))
@@ -208,7 +200,7 @@ def attempts_line(attempts: int) -> bytes:
 
 
 def log(
-    exchange: Ending, request_log: RequestLog, status: int, size: int, duration: float, why: str
+    exchange: Exchange, request_log: RequestLog, status: int, size: int, duration: float, why: str
 ) -> None:
     """Write an ended request to the request log.
 
@@ -224,3 +216,68 @@ def log(
     trace_id = "" if trace is None else trace.trace_id
     about = (exchange.client.peer(), exchange.entry.throttler.revision, trace_id, why)
     request_log.ended(record_of(exchange.request, status, size, duration, *about))
+
+
+def rejected(
+    services: ProxyServices, throttler: RevisionThrottler, error: ActivatorError
+) -> tuple[OwnResponse, str]:
+    """Return the response to a request that may not wait, and its outcome (``counters.OUTCOMES``).
+
+    Arguments:
+        services: for Retry-After.
+        throttler: the throttler of the request's revision.
+        error: why the request may not wait.
+    """
+    again = services.retry_after(throttler)
+    if isinstance(error, WaitTooLong):
+        return own_responses.shed(error, again), "shed"
+    if isinstance(error, FlowFull):
+        return own_responses.tenant_full(error, again), "tenant-full"
+    assert isinstance(error, RequestQueueFull)
+    return own_responses.queue_full(error.limit, again), "queue-full"
+
+
+def expired(
+    services: ProxyServices, throttler: RevisionThrottler, reason: Reason, detail: str
+) -> OwnResponse:
+    """Return the response to an expired request; ``detail`` is for people."""
+    return own_responses.timed_out(reason, detail, services.retry_after(throttler))
+
+
+def no_event_stream(
+    pod: PodTracker, response: Response | ResponseFields, body: list[bytes], complete: bool
+) -> tuple[OwnResponse, str]:
+    """Return the error for a response that cannot follow an event stream, and its end.
+
+    Arguments:
+        pod: the pod that sent it.
+        response: its head, in the pod's version.
+        body: its body, as far as it has arrived.
+        complete: whether that is the whole body.
+    """
+    status = response.status
+    kind = response.value_of(b"content-type").partition(b";")[0].decode("latin-1")
+    coding = response.value_of(b"content-encoding").decode("latin-1")
+    what = f"{status} {kind or 'without a content type'}{f', {coding}' if coding else ''}"
+    code = Reason.NO_EVENT_STREAM.value
+    error = error_forms.error_in(b"".join(body), status, code) if complete else b""
+    ended = (
+        "served" if complete and status < HTTPStatus.INTERNAL_SERVER_ERROR else "upstream-failed"
+    )
+    return own_responses.no_event_stream(f"{pod.address}: {what}", error), ended
+
+
+def too_large(pod: PodTracker, error: FramingError) -> OwnResponse:
+    """Return the response to a request that exceeds a limit of its pod."""
+    return own_responses.refused(error.status, f"{pod.address}: {error}")
+
+
+def no_upgrade(pod: PodTracker) -> OwnResponse:
+    """Return the response to a request that changes the protocol, and whose pod cannot do that."""
+    text = f"{pod.address}: the pod speaks only HTTP/2, which has no Upgrade"
+    return own_responses.no_upgrade(text)
+
+
+def failed(pod: PodTracker, error: str) -> OwnResponse:
+    """Return the response that names a failed pod; ``error`` is for people."""
+    return own_responses.upstream_failed(f"{pod.address}: {error}")
