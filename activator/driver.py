@@ -300,7 +300,7 @@ class Driver:
         assert throttler is not None
         return throttler
 
-    # -- discovery (activator.discovery.sink.Sink) ----------------------------------------------
+    # -- discovery (activator.discovery.source.Sink) ----------------------------------------------
 
     def set_revision(self, revision: Revision) -> None:
         """Set a new or changed Revision, or a plain Service."""

@@ -26,11 +26,11 @@ from activator.driver import Driver
 from activator.knative.configmaps import network, pages
 from activator.knative.configmaps.cluster import ClusterConfig, Listeners, Names
 from activator.knative.configmaps.following import ConfigMapError, Followed
-from activator.knative.configmaps.log_changes import LogChanges
 from activator.knative.configmaps.network import NetworkConfig
 from activator.knative.configmaps.observability import ObservabilityConfig
-from activator.knative.names import CERTIFICATE_SECRET
+from activator.knative.configmaps.process_log import LogChanges
 from activator.knative.system_objects import SystemObjects
+from activator.knative.words import CERTIFICATE_SECRET
 from activator.plain.hosts import Hosts
 from activator.probing.prober import PodProber
 from activator.process.outputs import Outputs

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from activator.discovery.destinations import (
+from activator.discovery.endpoints import (
     EndpointsSource,
     Family,
     Part,
@@ -20,9 +20,9 @@ from activator.discovery.destinations import (
     join_endpoints,
     originals,
 )
-from activator.discovery.sink import Sink, SystemSink
-from activator.knative.names import private_service
+from activator.discovery.source import Sink, SystemSink
 from activator.knative.system_objects import ConfigMap
+from activator.knative.words import private_service
 from activator.objects.fields import ObjectKey
 from activator.records.source_status import ObjectWarning
 from throttler.model import AppProtocol, ListedEndpoints, RevisionID

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from activator.discovery.destinations import EndpointsSource, Family
-from activator.discovery.sink import Sink, SystemSink
+from activator.discovery.endpoints import EndpointsSource, Family
+from activator.discovery.source import Sink, SystemSink
 from activator.objects.fields import ObjectKey
-from activator.plain.own_listeners import NO_LISTENERS, OwnListeners
+from activator.plain.allotments import NO_LISTENERS, OwnListeners
 from activator.records.source_status import ObjectWarning
 from throttler.model import RevisionKind
 

@@ -14,18 +14,15 @@ from types import MappingProxyType
 from typing import Final
 
 from activator.discovery import version
-from activator.discovery.api_server import ApiServer
+from activator.discovery.api_server import ApiServer, ClusterConfigError
 from activator.discovery.backoff import Timings
-from activator.discovery.credentials import ClusterConfigError
-from activator.discovery.destinations import EndpointsSource
+from activator.discovery.endpoints import EndpointsSource
 from activator.discovery.inventory import Inventory
-from activator.discovery.knative_kinds import KNATIVE
-from activator.discovery.listing import Resource
-from activator.discovery.reflector import Reflector
+from activator.discovery.kinds import KNATIVE, SERVICES
+from activator.discovery.reflector import Reflector, Resource
 from activator.discovery.self_check import SelfCheck
-from activator.discovery.service_kinds import SERVICES
 from activator.discovery.version import ClusterVersionError
-from activator.knative.labels import REVISIONS_PATH, SERVICE_TYPE_LABEL
+from activator.knative.words import REVISIONS_PATH, SERVICE_TYPE_LABEL
 from activator.plain.workloads import KINDS as WORKLOADS
 from activator.records.source_status import SourceStatus, WatchCounters
 

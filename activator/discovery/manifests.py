@@ -17,13 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from activator.discovery.dialect_inventory import INVALID
 from activator.discovery.documents import Document
-from activator.discovery.inventory import Inventory
+from activator.discovery.inventory import INVALID, Inventory
 from activator.discovery.listener import Listener
-from activator.discovery.manifest_file import Reading, digest_of
-from activator.discovery.manifest_files import File, ManifestFiles
-from activator.discovery.missed_events import MissedEventCounters
+from activator.discovery.manifest_file import File, ManifestFiles, Reading, digest_of
+from activator.discovery.self_check import MissedEventCounters
 from activator.discovery.source import SourceError
 from activator.objects.fields import ObjectKey
 from activator.records.source_status import FilesStatus, ObjectWarning, SourceStatus

@@ -1,20 +1,17 @@
-"""Finds the parts of valid objects that have no effect, and keeps one warning for each object.
-
-A misspelt annotation, a missing label and a port of another name are no errors for Kubernetes. So
-only the activator can report them. The module must not know where objects come from. Knative has
-no counterpart: it ignores such objects without a trace.
-"""
+"""Records and logs unusable objects, and the parts of valid objects that have no effect."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
-from activator.discovery.destinations import PrivateEndpoints, PublicEndpoints
 from activator.discovery.dialect import Dialect, Scope
-from activator.knative.labels import REVISION_UID_LABEL, SERVICE_TYPE_LABEL
+from activator.discovery.endpoints import PrivateEndpoints, PublicEndpoints
 from activator.knative.revisions import READINESS_POLICY_ANNOTATION
+from activator.knative.words import REVISION_UID_LABEL, SERVICE_TYPE_LABEL
 from activator.objects import policies
 from activator.objects.fields import Field, ManifestError, ObjectKey, root, show
 from activator.plain.slices import SERVICE_LABEL
@@ -22,6 +19,71 @@ from activator.records.source_status import ObjectWarning
 from throttler.model import AppProtocol, Revision, RevisionKind
 
 logger = logging.getLogger(__name__)
+
+
+# Records and logs unusable objects.
+#
+# Must not know the reasons; the parsers give them.
+
+
+class Effect(StrEnum):
+    """What is in force of an invalid object; the value is a clause for people."""
+
+    KEPT = "its last good state stays in force"
+    DEFAULTS = "it has no last good state, so each wrong annotation has a safe default"
+    UNUSED = "it is not in use"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """An invalid object, and the reason; ``effect``: its state in force."""
+
+    kind: str
+    namespace: str
+    name: str
+    reason: str
+    effect: Effect
+
+
+def log_rejection(rejection: Rejection) -> None:
+    """Log a rejection, with its parts as fields."""
+    logger.warning(
+        "invalid object: %s; %s",
+        rejection.reason,
+        rejection.effect,
+        extra={
+            "object_kind": rejection.kind,
+            "object_namespace": rejection.namespace,
+            "object_name": rejection.name,
+            "reason": rejection.reason,
+        },
+    )
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counts of the inventory, for metrics and the admin pages.
+
+    Attributes:
+        rejections: number of rejected objects since the start.
+        rejected: the present invalid objects, each with the reason.
+        last_rejection: the last reason.
+        outdated: number of ignored events of an older version than the version in force.
+        ignored: number of objects of unknown kinds since the start.
+    """
+
+    rejections: int = 0
+    rejected: dict[ObjectKey, str] = field(default_factory=dict)
+    last_rejection: str = ""
+    outdated: int = 0
+    ignored: int = 0
+
+
+# Finds the parts of valid objects that have no effect, and keeps one warning for each object.
+#
+# A misspelt annotation, a missing label and a port of another name are no errors for Kubernetes.
+# So only the activator can report them. The module must not know where objects come from. Knative
+# has no counterpart: it ignores such objects without a trace.
 
 #: All annotations of the activator's own.
 ANNOTATIONS: Final = (*policies.ANNOTATIONS, READINESS_POLICY_ANNOTATION)

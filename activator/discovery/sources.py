@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from activator.discovery.destinations import EndpointsSource, Family
 from activator.discovery.dialect import Scope
+from activator.discovery.endpoints import EndpointsSource, Family
 from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import DIALECTS
-from activator.discovery.rejections import Rejection, log_rejection
-from activator.discovery.service_kinds import SERVICES
-from activator.discovery.sink import Sink, SystemSink
-from activator.discovery.source import Source
-from activator.plain.own_listeners import OwnListener, OwnListeners
+from activator.discovery.kinds import DIALECTS, SERVICES
+from activator.discovery.object_warnings import Rejection, log_rejection
+from activator.discovery.source import Sink, Source, SystemSink
+from activator.plain.allotments import OwnListener, OwnListeners
 from activator.settings.config import Settings
 
 

@@ -12,9 +12,8 @@ import logging
 import msgspec
 import tenacity
 
-from activator.discovery.api_server import ApiServer
+from activator.discovery.api_server import ApiServer, ClusterConfigError
 from activator.discovery.backoff import Timings
-from activator.discovery.credentials import ClusterConfigError
 from activator.discovery.source import SourceError
 from activator.discovery.wire import UNDECODABLE, ConnectionLostError, ServerResponseError
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from activator.plain.annotation_values import ChosenProbe, ProbeWord, ReadinessPolicy
-from activator.plain.probes import ContainerProbe, Handler
-from activator.plain.workloads import Container, Workload
+from activator.plain.annotations import ChosenProbe, ProbeWord, ReadinessPolicy
+from activator.plain.workloads import Container, ContainerProbe, Handler, Workload
 from throttler.model import ReadinessRule
 
 _TCP: Final = ContainerProbe(Handler.TCP)

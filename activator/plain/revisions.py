@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
-from activator.knative.probes import KUBELET_AGENT
+from activator.knative.words import KUBELET_AGENT
 from activator.objects.fields import ObjectKey
 from activator.plain.allotments import Allotment
 from activator.plain.hosts import names_of_others
 from activator.plain.probe_choice import choose
-from activator.plain.probes import ContainerProbe, Handler
 from activator.plain.service import PlainService, Port
 from activator.plain.slices import Condition
 from activator.plain.slices import Endpoint as Pod
-from activator.plain.workloads import Workload
+from activator.plain.workloads import ContainerProbe, Handler, Workload
 from throttler.model import (
     NO_TIMEOUT,
     AppProtocol,

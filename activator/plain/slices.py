@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from activator.objects.addresses import host, ip_of, may_be_pod
-from activator.objects.fields import Field, root
+from activator.objects.fields import Field, host, ip_of, may_be_pod, root
 
 SERVICE_LABEL: Final = "kubernetes.io/service-name"
 MANAGED_BY_LABEL: Final = "endpointslice.kubernetes.io/managed-by"

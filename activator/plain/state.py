@@ -14,15 +14,12 @@ from typing import Final, Protocol
 
 from activator.objects.fields import ObjectKey
 from activator.plain import problems
-from activator.plain.allotments import Allotment
+from activator.plain.allotments import NO_LISTENERS, Allotment, OwnListeners, PortClaims
 from activator.plain.hosts import Claim, Hosts, names_of_others
 from activator.plain.matches import Matches, known_target
-from activator.plain.own_listeners import NO_LISTENERS, OwnListeners
-from activator.plain.pods_service import Fronts, Selecting
-from activator.plain.port_claims import PortClaims
 from activator.plain.problems import Problem
 from activator.plain.revisions import endpoints_of, revision_id, revision_of, route_of
-from activator.plain.service import PlainService, Port
+from activator.plain.service import Fronts, PlainService, Port, Selecting
 from activator.plain.slices import Condition, Slice, join
 from activator.plain.workloads import Workload
 from throttler.model import (
@@ -42,7 +39,7 @@ _MOST_LOGGED: Final = 100
 
 
 class ServiceSink(Protocol):
-    """Takes Services and their pods. Revisions have the same values (activator.discovery.sink)."""
+    """Takes Services and their pods. activator.discovery.source has the same for revisions."""
 
     def set_revision(self, revision: Revision) -> None:
         """Add or replace a revision; another uid means another revision."""

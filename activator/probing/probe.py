@@ -13,7 +13,7 @@ from http import HTTPStatus
 from math import inf
 from typing import Final, Protocol
 
-from activator.knative.probes import KUBELET_AGENT
+from activator.knative.words import KUBELET_AGENT
 from activator.probing import grpc_health
 from throttler.model import ProbeKind, ProbeSpec
 from throttler.pod import PodTracker

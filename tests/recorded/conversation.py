@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any, Final
 from unittest.mock import patch
 
-from activator.discovery import listing
+from activator.discovery import reflector
 from activator.discovery.backoff import Timings
-from activator.discovery.listing import Resource, pages
+from activator.discovery.reflector import Resource, pages
 from activator.discovery.wire import ServerResponseError
 from activator.scale.cluster.api import MERGE_PATCH
 from activator.scale.election import lease
@@ -271,7 +271,7 @@ def service(name: str, **metadata: Any) -> Object:
 async def listed(speaker: Speaker, version: str, **selector: str) -> None:
     """List Services as discovery does, two on a page."""
     resource = Resource("Service", SERVICES, selector)
-    with patch.object(listing, "PAGE_SIZE", 2):
+    with patch.object(reflector, "PAGE_SIZE", 2):
         try:
             async for _ in pages(speaker, resource, Timings(), version):
                 pass

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from activator.discovery import listing
+from activator.discovery import reflector
 from activator.discovery.backoff import Timings
 from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
@@ -26,7 +26,7 @@ async def test_discovery_sends_only_recorded_kinds_of_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With both dialects, with each alone, and after a compaction; see also the test of RBAC."""
-    monkeypatch.setattr(listing, "PAGE_SIZE", 1)
+    monkeypatch.setattr(reflector, "PAGE_SIZE", 1)
     plane = Recorder((*BUILT_IN, SCALED_OBJECTS, REVISIONS))
     server = Server(plane)
     await server.start()

@@ -161,8 +161,8 @@ def test_nothing_is_kept_of_unlisted_pods() -> None:
     assert owners.change(OTHER, {}, theirs) == {NAME}
     assert owners.change(OTHER, theirs, {}) == {NAME}
     assert owners.change(NAME, listed, {}) == set()
-    assert owners._claims == {}
-    assert owners._lost == {}
+    assert owners.claims == {}
+    assert owners.lost == {}
 
 
 class Hashed(str):

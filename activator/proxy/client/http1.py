@@ -18,7 +18,7 @@ from enum import Enum
 from math import inf
 from typing import Final, cast, final
 
-from activator.knative.probes import KUBELET_AGENT
+from activator.knative.words import KUBELET_AGENT
 from activator.proxy.client.connection import ClientConnection
 from activator.proxy.client.heads_in_progress import HeadInProgress
 from activator.proxy.client.http2 import Http2Client

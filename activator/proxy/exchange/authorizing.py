@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from activator.knative import control_fields
+from activator.knative import words
 from activator.proxy.message.fields import is_lookalike
 from activator.proxy.message.request import Request
 from throttler.model import RevisionID
@@ -21,7 +21,7 @@ from throttler.ticket import Ticket
 #: a condition or a range. The sub-request has no body, and the body of its response is not used. A
 #: client must not choose the fields that describe its request, in any of the usual spellings.
 _LEFT_OUT_PREFIXES: Final = (
-    *control_fields.PREFIXES,
+    *words.PREFIXES,
     *(b"activator-", b"content-", b"if-", b"x-original-"),
 )
 _LEFT_OUT: Final = frozenset(

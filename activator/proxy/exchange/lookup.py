@@ -8,7 +8,7 @@ pkg/activator/handler/context_handler.go.
 
 from __future__ import annotations
 
-from activator.knative.control_fields import NAMESPACE, REVISION
+from activator.knative.words import NAMESPACE, REVISION
 from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.port import Port
 from activator.proxy.exchange.request_key import ClientAddresses

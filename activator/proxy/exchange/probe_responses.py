@@ -11,13 +11,15 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
-from activator.knative.control_fields import (
+from activator.knative.words import (
+    AUTOSCALER,
+    INGRESS,
+    KUBELET_AGENT,
     KUBELET_PROBE,
     NETWORK_HASH,
     NETWORK_PROBE,
     REVISION,
 )
-from activator.knative.probes import AUTOSCALER, INGRESS, KUBELET_AGENT
 from activator.proxy.exchange.lookup import contradiction
 from activator.proxy.exchange.port import Port
 from activator.proxy.message import own_responses

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from activator.knative.control_fields import ORIGINAL_HOST, ORIGINAL_HOST_START
+from activator.knative.words import ORIGINAL_HOST, ORIGINAL_HOST_START
 from activator.proxy.message.fields import (
     HTTP_1_0,
     HTTP_1_1,

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import cast, final
 
-from activator.knative.control_fields import ORIGINAL_HOST_START, PASSTHROUGH_LINE, PROXY_LINE
-from activator.knative.names import private_service
+from activator.knative.words import (
+    ORIGINAL_HOST_START,
+    PASSTHROUGH_LINE,
+    PROXY_LINE,
+    private_service,
+)
 from activator.proxy.http2.hpack import line
 from activator.proxy.message.request import PLAIN_HOST_START
 from activator.proxy.pods.dial import HANDSHAKE_TIMEOUT, Proof, connect, connect_tls

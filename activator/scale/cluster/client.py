@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from activator.discovery.api_server import ApiServer
-from activator.discovery.credentials import ClusterConfigError
+from activator.discovery.api_server import ApiServer, ClusterConfigError
 from activator.discovery.wire import ConnectionLostError
 from activator.scale.cluster.api import ApiResponse, ApiUnreachable
 

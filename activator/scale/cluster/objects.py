@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from sys import intern
 from typing import Final, Protocol
 
-from activator.discovery.rejections import Effect, Rejection, log_rejection
+from activator.discovery.object_warnings import Effect, Rejection, log_rejection
 from activator.objects.fields import ManifestError, ObjectKey, identify, root
 
 

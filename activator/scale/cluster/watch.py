@@ -12,8 +12,7 @@ from typing import Final
 
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.listing import Resource
-from activator.discovery.reflector import Objects, Reflector
+from activator.discovery.reflector import Objects, Reflector, Resource
 
 SCALED_OBJECTS: Final = "/apis/keda.sh/v1alpha1/scaledobjects"
 AUTOSCALERS: Final = "/apis/autoscaling/v2/horizontalpodautoscalers"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from activator.kpa.decision import Why
-from activator.plain.annotation_values import Route
+from activator.plain.annotations import Route
 from activator.plain.service import PlainService
 from activator.records.counters import Histogram
 from activator.scale.decisions.effects import Change, Decided

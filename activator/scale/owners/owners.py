@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, final
 
 from activator.objects.fields import Field, ObjectKey, root
-from activator.plain.annotation_values import Owner, Route
+from activator.plain.annotations import Owner, Route
 from activator.scale.decisions.findings import Finding, Reason
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.workloads.actuator import Target

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import final
 
-from activator.plain.index import Index
+from activator.plain.matches import Index
 from activator.plain.service import PlainService
 from activator.scale.decisions.effects import Decided
 from activator.scale.decisions.findings import Finding

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import final
 
 from activator.objects.fields import ObjectKey
-from activator.plain.annotation_values import Route
+from activator.plain.annotations import Route
 from activator.scale.decisions.effects import Decided
 from activator.scale.decisions.plan import Phase, Plan
 from activator.scale.part import Context, Part

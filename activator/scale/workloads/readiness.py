@@ -11,7 +11,7 @@ from sys import intern
 from typing import NamedTuple, final
 
 from activator.objects.fields import ObjectKey, root
-from activator.plain.index import Index
+from activator.plain.matches import Index
 from activator.plain.slices import SERVICE_LABEL, count_ready, is_takeover
 from activator.scale.reports.load import Name
 

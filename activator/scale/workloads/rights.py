@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, NamedTuple
 
 from activator.objects.fields import Field, ManifestError, root
-from activator.plain.annotation_values import Target as Wanted
+from activator.plain.annotations import Target as Wanted
 from activator.scale.cluster.api import Api, ApiResponse, ApiUnreachable
 from activator.scale.workloads.actuator import Target
 from activator.scale.workloads.subresource import VERBS, Resource, missing_rule

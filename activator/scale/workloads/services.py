@@ -11,14 +11,12 @@ from functools import lru_cache
 from sys import intern
 from typing import NamedTuple, TypeVar, final
 
-from activator.discovery.rejections import Effect
+from activator.discovery.object_warnings import Effect
 from activator.objects.fields import ManifestError, ObjectKey, root
-from activator.plain import pods_service
+from activator.plain import service
 from activator.plain import service as services
-from activator.plain.annotation_values import Route
-from activator.plain.annotations import Annotations
-from activator.plain.pods_service import Fronts, Selecting
-from activator.plain.service import PlainService
+from activator.plain.annotations import Annotations, Route
+from activator.plain.service import Fronts, PlainService, Selecting
 from activator.scale.cluster.objects import View
 from activator.scale.reports.load import Name
 from activator.scale.workloads.readiness import Readiness
@@ -57,7 +55,7 @@ class Services:
 
     def put(self, key: ObjectKey, obj: object) -> None:
         """See objects.View. An invalid Service is known as well, so that people see the reason."""
-        self._select(key, _shared(pods_service.parse(obj)))
+        self._select(key, _shared(service.parse_pods_service(obj)))
         try:
             found = services.parse(obj)
         except ManifestError as error:

@@ -11,8 +11,8 @@ from sys import intern
 from typing import Final, NamedTuple, final
 
 from activator.objects.fields import ObjectKey, root
-from activator.plain.annotation_values import Target as Wanted
-from activator.plain.index import Index
+from activator.plain.annotations import Target as Wanted
+from activator.plain.matches import Index
 from activator.plain.service import PlainService
 from activator.plain.workloads import KINDS
 from activator.scale.reports.load import Name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activator.authorization.verdicts import MOST_VERDICTS, Key, Verdicts, key_of
+from activator.authorization.authorizer import MOST_VERDICTS, Key, Verdicts, key_of
 from throttler.model import RevisionID
 from throttler.request_policies import Authorization, Verdict
 

@@ -14,8 +14,7 @@ import tomllib
 from pathlib import Path
 
 from activator.discovery.listener import Listener
-from activator.discovery.sink import Sink
-from activator.discovery.source import SourceError
+from activator.discovery.source import Sink, SourceError
 from activator.objects.fields import Field, ManifestError
 from activator.records.source_status import FilesStatus, KindStatus, SourceStatus
 from throttler.model import (

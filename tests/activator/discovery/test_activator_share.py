@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from activator.discovery.destinations import EndpointsSource, Family
 from activator.discovery.dialect import Scope
+from activator.discovery.endpoints import EndpointsSource, Family
 from activator.discovery.inventory import Inventory
-from activator.discovery.rejections import Rejection
+from activator.discovery.object_warnings import Rejection
 from tests.activator.discovery.recording import (
     A,
     RecordingSink,

@@ -7,10 +7,10 @@ from itertools import permutations
 
 import pytest
 
-from activator.discovery.destinations import EndpointsSource, Family
 from activator.discovery.dialect import Scope
+from activator.discovery.endpoints import EndpointsSource, Family
 from activator.discovery.inventory import Inventory
-from activator.knative.names import private_service
+from activator.knative.words import private_service
 from tests.activator.discovery.recording import (
     A,
     B,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.discovery.destinations import (
+from activator.discovery.endpoints import (
     EndpointsSource,
     Family,
     PrivateEndpoints,

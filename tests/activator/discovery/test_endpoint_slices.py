@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activator.discovery.destinations import Family, PrivateEndpoints, PublicEndpoints
-from activator.discovery.endpoint_slices import parse
+from activator.discovery.endpoints import Family, PrivateEndpoints, PublicEndpoints
+from activator.discovery.endpoints import parse_slice as parse
 from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import A, slice_of
 from tests.activator.discovery.test_endpoints import places, put

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from logging import DEBUG, INFO, WARNING
 
-from activator.discovery.failures import RELIST_AFTER_FAILURES, Failures
+from activator.discovery.backoff import RELIST_AFTER_FAILURES, Failures
 
 
 def test_the_first_failure_is_no_warning_and_a_repeated_one_is_one_every_ten_seconds() -> None:

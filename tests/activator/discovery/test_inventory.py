@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from activator.discovery.aggregate import Aggregates
 from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import DIALECTS, GROUPS
-from activator.discovery.knative_kinds import KNATIVE
-from activator.discovery.rejections import Effect, Rejection
-from activator.discovery.system_kinds import SYSTEM
+from activator.discovery.kinds import DIALECTS, GROUPS, KNATIVE, SYSTEM
+from activator.discovery.object_warnings import Effect, Rejection
 from activator.objects.fields import ObjectKey
 from tests.activator.discovery.recording import (
     A,

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from activator.discovery.backoff import Timings
-from activator.discovery.destinations import EndpointsSource
 from activator.discovery.dialect import Scope
+from activator.discovery.endpoints import EndpointsSource
 from activator.discovery.inventory import Inventory
 from activator.discovery.kinds import DIALECTS
 from activator.discovery.kubernetes import KubernetesWatch

@@ -8,7 +8,7 @@ import pytest
 
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.listing import Resource, pages
+from activator.discovery.reflector import Resource, pages
 from activator.discovery.wire import ServerResponseError
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer
 from tests.activator.discovery.recording import private

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 import yaml
 
-from activator.discovery import manifest_file, manifest_files, manifests
+from activator.discovery import manifest_file, manifests
 from activator.discovery.inventory import Inventory
+from activator.discovery.kinds import SERVICES
 from activator.discovery.manifest_file import MAX_FILE_BYTES
 from activator.discovery.manifests import (
     ManifestFolder,
     ManifestFolderError,
     Timings,
 )
-from activator.discovery.service_kinds import SERVICES
 from activator.records.source_status import FilesStatus
 from tests.activator.discovery.recording import (
     A,
@@ -469,7 +469,7 @@ async def test_other_tasks_run_while_many_files_change_at_once(
         write(tmp_path / f"{n}.yaml", revision(f"app-{n}"))
     async with running(folder):
         counting = asyncio.ensure_future(count_turns())
-        monkeypatch.setattr(manifest_files, "read", noted_read)
+        monkeypatch.setattr(manifest_file, "read", noted_read)
         monkeypatch.setattr(sink, "set_revision", noted_set)
         monkeypatch.setattr(manifests, "_PIECE", 0.0, raising=False)
         for n in range(count):
@@ -620,8 +620,8 @@ async def test_a_file_that_changed_under_the_same_date_and_size_is_found(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    for module in (manifest_files, manifest_file):  # as on a file system without time stamps
-        monkeypatch.setattr(module, "signature_of", lambda status: (status.st_size, 0, 0, 0, 0))
+    # as on a file system without time stamps
+    monkeypatch.setattr(manifest_file, "signature_of", lambda status: (status.st_size, 0, 0, 0, 0))
     monkeypatch.setattr(manifest_file, "_RACY_NS", 0)
     write(tmp_path / "a.yaml", private("10.0.0.1"))
     write(tmp_path / "b.yaml", private("10.0.0.9", of="b"))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from activator.discovery.dialect_inventory import Version
-from activator.discovery.inventory import Inventory
-from activator.discovery.missed_events import (
+from activator.discovery.inventory import Inventory, Version
+from activator.discovery.self_check import (
     Comparison,
     Difference,
     MissedEventCounters,

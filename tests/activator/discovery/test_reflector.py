@@ -15,11 +15,9 @@ import pytest
 
 from activator.discovery import reflector as reflector_module
 from activator.discovery.api_server import ApiServer
-from activator.discovery.backoff import Timings
-from activator.discovery.failures import RELIST_AFTER_FAILURES
+from activator.discovery.backoff import RELIST_AFTER_FAILURES, Timings
 from activator.discovery.inventory import Inventory
-from activator.discovery.listing import Resource
-from activator.discovery.reflector import Reflector
+from activator.discovery.reflector import Reflector, Resource
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event, expired
 from tests.activator.discovery.recording import A, B, RecordingSink, private
 from tests.conftest import both_loops, in_virtual_time

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import DIALECTS
-from activator.discovery.rejections import Effect, Rejection
-from activator.discovery.service_kinds import SERVICES
+from activator.discovery.kinds import DIALECTS, SERVICES
+from activator.discovery.object_warnings import Effect, Rejection
 from activator.driver import Driver
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey

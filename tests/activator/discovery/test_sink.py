@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from activator.discovery.sink import Sink, SystemSink
+from activator.discovery.source import Sink, SystemSink
 from activator.driver import Driver
 from activator.knative.system_objects import SystemObjects
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.discovery.credentials import ClusterConfigError
+from activator.discovery.api_server import ClusterConfigError
 from activator.discovery.manifests import ManifestFolderError
 from activator.discovery.source import SourceError
 from activator.discovery.version import ClusterVersionError

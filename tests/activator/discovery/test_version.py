@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from activator.discovery import version
-from activator.discovery.api_server import ApiServer
+from activator.discovery.api_server import ApiServer, ClusterConfigError
 from activator.discovery.backoff import Timings
-from activator.discovery.credentials import ClusterConfigError
 from activator.discovery.version import ClusterVersionError
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from activator.discovery import endpoints
-from activator.discovery.destinations import PrivateEndpoints
+from activator.discovery.endpoints import PrivateEndpoints
 from activator.knative import revisions
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from throttler.model import AppProtocol, Endpoint, RevisionID

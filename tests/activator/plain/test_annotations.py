@@ -14,7 +14,9 @@ from activator.kpa.rules import Rules
 from activator.objects.fields import Field, ManifestError, Problems, root
 from activator.objects.policies import without_readers
 from activator.plain import annotations as plain
-from activator.plain.annotation_values import (
+from activator.plain.annotations import (
+    TABLE,
+    Annotations,
     ChosenProbe,
     Owner,
     ProbeWord,
@@ -22,7 +24,6 @@ from activator.plain.annotation_values import (
     Route,
     Target,
 )
-from activator.plain.annotations import TABLE, Annotations
 
 
 def metadata(**texts: object) -> Field:

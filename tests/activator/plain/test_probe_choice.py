@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from activator.plain.annotation_values import ChosenProbe, ProbeWord, ReadinessPolicy
+from activator.plain.annotations import ChosenProbe, ProbeWord, ReadinessPolicy
 from activator.plain.probe_choice import choose
-from activator.plain.probes import ContainerProbe, Handler
-from activator.plain.workloads import parse
+from activator.plain.workloads import ContainerProbe, Handler, parse
 from tests.activator.plain.objects import container, deployment
 from throttler.model import ReadinessRule
 

@@ -8,9 +8,9 @@ import pytest
 
 from activator.objects.fields import ObjectKey
 from activator.plain import allotments, slices, workloads
-from activator.plain.probes import ContainerProbe, Handler
 from activator.plain.revisions import endpoints_of, probe_spec, revision_id, revision_of, route_of
 from activator.plain.service import PlainService, parse
+from activator.plain.workloads import ContainerProbe, Handler
 from tests.activator.plain.objects import (
     container,
     deployment,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from activator.objects.fields import ObjectKey, identify
-from activator.plain import allotments, pods_service, service, slices, workloads
-from activator.plain.own_listeners import NO_LISTENERS, OwnListener, OwnListeners
+from activator.plain import allotments, service, slices, workloads
+from activator.plain.allotments import NO_LISTENERS, OwnListener, OwnListeners
 from activator.plain.state import Services
 from tests.activator.plain.objects import (
     container,
@@ -92,7 +92,7 @@ class World:
     def _put(self, kind: str, named: Any, obj: Any) -> None:
         key = identify(named, kind)
         if kind == "Service":
-            read = (service.parse(obj), pods_service.parse(obj)) if obj else (None, None)
+            read = (service.parse(obj), service.parse_pods_service(obj)) if obj else (None, None)
             self.services.put_service(key, *read)
         elif kind == "EndpointSlice":
             new = obj and (allotments.parse(obj) or slices.parse(obj))

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 
 from activator.objects.fields import ManifestError, ObjectKey
-from activator.plain.probes import ContainerProbe, Handler
-from activator.plain.workloads import Container, Workload, matches, parse
+from activator.plain.workloads import Container, ContainerProbe, Handler, Workload, matches, parse
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import container, deployment
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from activator.driver import Driver
-from activator.knative.probes import QUEUE_PROXY
+from activator.knative.words import QUEUE_PROXY
 from activator.probing.prober import PodProber
 from activator.process.tasks import Tasks
 from activator.proxy.client.proxy import Proxy

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 import trustme
 
-from activator.knative.probes import QUEUE_PROXY
+from activator.knative.words import QUEUE_PROXY
 from activator.probing.probe import MAX_BODY, Probe
 from activator.process.tasks import Tasks
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf
 
 from activator.driver import Driver
-from activator.knative.probes import QUEUE_PROXY
+from activator.knative.words import QUEUE_PROXY
 from activator.probing.probe import Connection, Probe
 from activator.probing.prober import PodProber
 from throttler.model import (

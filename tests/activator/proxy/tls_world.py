@@ -14,7 +14,7 @@ from typing import Any
 
 import trustme
 
-from activator.knative.names import DATA_PLANE
+from activator.knative.words import DATA_PLANE
 from activator.proxy.client.listener import PausingListener, listen
 from activator.settings.tls_parameters import TlsParameters
 from activator.tls.internal_encryption import POD_PORT, InternalTls

@@ -21,7 +21,7 @@ import pytest
 from h11._state import MIGHT_SWITCH_PROTOCOL
 
 from activator.driver import Driver
-from activator.knative.probes import QUEUE_PROXY
+from activator.knative.words import QUEUE_PROXY
 from activator.plain.hosts import Hosts
 from activator.process.tasks import Tasks
 from activator.proxy.client.connection import MAX_SECONDS

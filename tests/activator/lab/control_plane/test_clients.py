@@ -7,7 +7,7 @@ import json
 import pytest
 
 from activator.discovery.backoff import Timings
-from activator.discovery.listing import Resource, pages
+from activator.discovery.reflector import Resource, pages
 from activator.discovery.wire import ConnectionLostError
 from activator.scale.cluster.api import ApiUnreachable
 from tests.activator.lab.control_plane.world import APPS, SERVICES, deployment, service

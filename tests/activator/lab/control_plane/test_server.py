@@ -11,7 +11,7 @@ import pytest
 
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.listing import Resource, pages
+from activator.discovery.reflector import Resource, pages
 from activator.discovery.wire import ConnectionLostError, Lines
 from activator.lab.control_plane.server import Server
 from tests.activator.lab.control_plane.world import SERVICES, World, service

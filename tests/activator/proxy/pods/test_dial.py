@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trustme
 
-from activator.knative.names import DATA_PLANE
+from activator.knative.words import DATA_PLANE
 from activator.process.tasks import Tasks
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.pods.probe_pool import ProbePool

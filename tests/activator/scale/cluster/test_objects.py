@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from activator.discovery.rejections import Effect, Rejection
+from activator.discovery.object_warnings import Effect, Rejection
 from activator.objects.fields import ObjectKey, root
 from activator.scale.cluster.objects import Objects
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from activator.objects.fields import ManifestError, ObjectKey
-from activator.plain.annotation_values import Owner, Route
+from activator.plain.annotations import Owner, Route
 from activator.scale.decisions.findings import Reason
 from activator.scale.owners.owners import HPA, SCALED_OBJECT, Owners, Scaled, scaled
 from activator.scale.workloads.actuator import Target

@@ -9,7 +9,7 @@ import pytest
 
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS, Resource
-from activator.plain.annotation_values import Target as Wanted
+from activator.plain.annotations import Target as Wanted
 from activator.process.tasks import Tasks
 from activator.scale.workloads import subresource
 from activator.scale.workloads.actuator import Target

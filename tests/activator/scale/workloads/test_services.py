@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from activator.objects.fields import ManifestError, ObjectKey
-from activator.plain.annotation_values import Owner
+from activator.plain.annotations import Owner
 from activator.scale.reports.load import Name
 from activator.scale.workloads.services import Services
 
