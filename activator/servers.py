@@ -32,7 +32,7 @@ from activator.proxy.client.listener import (
     service_listener,
 )
 from activator.proxy.client.service_ports import ServicePorts
-from activator.proxy.exchange.port import Admission, Port
+from activator.proxy.exchange.lookup import Admission, ClientPort
 from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings
 from activator.tls.metrics_port import metrics_tls
@@ -136,7 +136,7 @@ class Servers:
         """Accept proxies on the admission port; its connections end as clients' do."""
         settings = self._runtime.settings
         admission = Admission(settings.admit_prefix.encode(), settings.max_target_bytes)
-        return service_listener(self._runtime.proxy, sock, Port(admission=admission))
+        return service_listener(self._runtime.proxy, sock, ClientPort(admission=admission))
 
     async def failed(self) -> None:
         """Return when a listener has ended by itself; the log says which."""

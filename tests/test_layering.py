@@ -180,7 +180,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
                 "activator/admin/openapi.py",
                 "activator/admin/streaming.py",
                 "activator/admin/views/fields.py",
-                "activator/discovery/version.py",
+                "activator/discovery/kubernetes.py",
                 "activator/discovery/wire.py",
                 "activator/scale/admin/views.py",
             }
@@ -196,7 +196,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "only for metrics of the process: it makes an object per line",
     ),
     "rich": (
-        frozenset({"activator/console/screen.py", "activator/lab/printing.py"}),
+        frozenset({"activator/console/screen.py", "activator/lab/report.py"}),
         "tables and colours, imported only to print to a terminal",
     ),
     "starlette": (
@@ -228,7 +228,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "a dial whose look-up can be cancelled, through all addresses of a name",
     ),
     "tenacity": (
-        frozenset({"activator/autoscaler/link.py", "activator/discovery/version.py"}),
+        frozenset({"activator/autoscaler/link.py", "activator/discovery/kubernetes.py"}),
         "retries of a start or a dial, only in the files that need them",
     ),
     "uvicorn": (
@@ -251,7 +251,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
             {
                 "activator/autoscaler/dial.py",
                 "activator/autoscaler/link.py",
-                "activator/lab/websocket.py",
+                "activator/lab/application.py",
                 "activator/scale/reports/stat_server.py",
             }
         ),
@@ -303,10 +303,7 @@ PRIVATE: Final[dict[str, int]] = {
     "tests/activator/discovery/test_api_server.py": 1,
     "tests/activator/discovery/test_inventory.py": 4,
     "tests/activator/discovery/test_manifests.py": 5,
-    "tests/activator/lab/test_environment.py": 4,
-    "tests/activator/lab/test_scaler.py": 1,
     "tests/activator/plain/test_matches.py": 1,
-    "tests/activator/plain/test_state.py": 3,
     "tests/activator/probing/test_prober.py": 1,
     "tests/activator/process/test_logs.py": 2,
     "tests/activator/process/test_outputs.py": 2,

@@ -15,7 +15,7 @@ import pytest
 from activator.proxy.message import own_responses
 from activator.proxy.message.own_responses import OwnResponse
 from throttler.errors import RevisionNotFound, WaitTooLong
-from throttler.reason import ROWS, TABLE, Reason, Request, Row
+from throttler.reason import ROWS, TABLE, Reason, ReasonRow, RequestState
 
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 PAGES: Final = DOCS / "reasons"
@@ -23,7 +23,7 @@ HINT: Final = "python -m tests.test_reasons writes the tables"
 _TABLE: Final = re.compile(r"(?<=<!-- reasons -->\n).*?(?=<!-- /reasons -->)", re.DOTALL)
 
 
-def _status(row: Row) -> str:
+def _status(row: ReasonRow) -> str:
     return str(row.status or "4xx, 5xx")
 
 
@@ -58,12 +58,12 @@ def test_each_reason_has_one_row_in_order() -> None:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.reason.value)
-def test_a_row_has_whole_sentences_and_steps_for_clusters_and_folders(row: Row) -> None:
+def test_a_row_has_whole_sentences_and_steps_for_clusters_and_folders(row: ReasonRow) -> None:
     assert row.meaning[0].isupper()
     assert row.meaning.endswith(".")
     assert row.advice[0].isupper()
     assert row.advice.endswith(".")
-    queued = row.request is Request.QUEUED
+    queued = row.request is RequestState.QUEUED
     assert bool(row.commands) == bool(row.in_folder) == queued
     assert not queued or row.status == 504
 
@@ -94,7 +94,7 @@ def test_each_reason_has_a_page_and_each_page_a_reason() -> None:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.reason.value)
-def test_the_page_of_a_reason_shows_a_response_with_its_status_and_reason(row: Row) -> None:
+def test_the_page_of_a_reason_shows_a_response_with_its_status_and_reason(row: ReasonRow) -> None:
     reason = row.reason
     text = (PAGES / f"{reason.value}.md").read_text()
     assert text.startswith(f"# {reason.value}\n")

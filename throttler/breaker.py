@@ -27,7 +27,7 @@ RESERVED: Final = 4
 RESERVED_FOR = 64
 
 
-class Budget:
+class QueueBudget:
     """A limit of queued requests and of their buffered bytes, with their current use.
 
     Attributes:
@@ -54,7 +54,7 @@ class Budget:
         return self.bytes + size <= self.max_bytes
 
 
-class SharedBudget(Budget):
+class SharedBudget(QueueBudget):
     """The budget of all revisions together; none can use it up alone.
 
     A revision above its small part of the reserve (``_reserve``) may use only the open part of the
@@ -65,13 +65,13 @@ class SharedBudget(Budget):
 
     __slots__ = ()
 
-    def exceeded_for(self, own: Budget, size: int) -> str | None:
+    def exceeded_for(self, own: QueueBudget, size: int) -> str | None:
         """Return the limit that one more request of a revision with ``own`` exceeds; O(1)."""
         if self.depth >= self.max_depth - _reserve(self.max_depth, own.depth + 1):
             return "depth"
         return None if self.fits_for(own, size) else "bytes"
 
-    def fits_for(self, own: Budget, size: int) -> bool:
+    def fits_for(self, own: QueueBudget, size: int) -> bool:
         """Return whether ``size`` more bytes of a revision with ``own`` fit; O(1)."""
         return self.bytes + size <= self.max_bytes - _reserve(self.max_bytes, own.bytes + size)
 
@@ -228,7 +228,7 @@ class Breaker:
         "waiting",
     )
 
-    def __init__(self, own: Budget, total: SharedBudget) -> None:
+    def __init__(self, own: QueueBudget, total: SharedBudget) -> None:
         self.own = own
         self.total = total
         self.order: QueueOrder | None = None

@@ -45,7 +45,7 @@ class Taken(NamedTuple):
     ready: bool
 
 
-class Owners:
+class AddressOwners:
     """The revisions that list each address, the newest last; no other address is here."""
 
     __slots__ = ("claims", "lost")

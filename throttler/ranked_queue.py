@@ -132,7 +132,7 @@ def turns_of(size: int) -> int:
 
 
 @final
-class Flow:
+class FairFlow:
     """The requests of one flow in one class.
 
     Attributes:
@@ -200,8 +200,8 @@ class ClassQueue:
         self.waiting = self.flows = 0
         self._shared = {} if shared is None else shared
         # The flows that have a turn in this round, and in the next one. The next flow comes first.
-        self.round: OrderedDict[bytes, Flow] = OrderedDict()
-        self._later: OrderedDict[bytes, Flow] = OrderedDict()
+        self.round: OrderedDict[bytes, FairFlow] = OrderedDict()
+        self._later: OrderedDict[bytes, FairFlow] = OrderedDict()
         self._joins = LEAST_JOINS  # so many new flows may still join this round
         # Requests that a pod failed, oldest first. They have had their turn, and precede all flows.
         # There are never more of them than requests in flight.
@@ -216,9 +216,9 @@ class ClassQueue:
         flow.append(ticket)
         self.waiting += 1
 
-    def _join(self, key: bytes) -> Flow:
+    def _join(self, key: bytes) -> FairFlow:
         """Add a new flow to this round; to the next one if many have joined."""
-        flow = Flow()
+        flow = FairFlow()
         if self._joins:
             self._joins -= 1
             self.round[key] = flow
@@ -250,7 +250,7 @@ class ClassQueue:
                 self._begin_again()
         return ticket
 
-    def _next(self) -> Flow:
+    def _next(self) -> FairFlow:
         """Return the flow whose turn it is, and move it to the next round."""
         while True:
             if not self.round:

@@ -11,16 +11,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from activator.authorization.server import LONGEST, Connection, Origin, Server
+from activator.authorization.server import (
+    LONGEST,
+    AuthorizationConnection,
+    AuthorizationServer,
+    Origin,
+)
 from activator.process.logs import Repeats
 from activator.process.tasks import Tasks
-from activator.proxy.exchange.authorizing import TOO_LATE, Authorized
+from activator.proxy.exchange.permission import TOO_LATE
 from activator.proxy.message.fields import folded
 from throttler.model import RevisionID
 from throttler.request_policies import Authorization, Verdict
+
+if TYPE_CHECKING:
+    from activator.runtime import Exchange
 
 # Remembers the decisions of authorization servers, by a hash of the fields that the server got.
 #
@@ -34,7 +42,7 @@ MOST_VERDICT_BYTES: Final = 4 << 10
 _KEPT: Final = (401, 403)
 
 
-class Key(NamedTuple):
+class VerdictKey(NamedTuple):
     """The requests that share a decision.
 
     Attributes:
@@ -50,7 +58,7 @@ class Key(NamedTuple):
 
 def key_of(
     revision: RevisionID, policy: Authorization, fields: Iterable[tuple[bytes, bytes]]
-) -> Key:
+) -> VerdictKey:
     """Return the key of a request.
 
     Arguments:
@@ -64,16 +72,16 @@ def key_of(
         if not names or folded(name) in names:
             name = name.lower()
             digest.update(b"%d:%b%d:%b" % (len(name), name, len(value), value))
-    return Key(revision, policy, digest.digest())
+    return VerdictKey(revision, policy, digest.digest())
 
 
 class Verdicts:
     """The decisions of all authorization servers; at the limit, a new one replaces the oldest."""
 
     def __init__(self) -> None:
-        self._verdicts: dict[Key, tuple[float, Verdict]] = {}
+        self._verdicts: dict[VerdictKey, tuple[float, Verdict]] = {}
 
-    def put(self, key: Key, verdict: Verdict, now: float) -> None:
+    def put(self, key: VerdictKey, verdict: Verdict, now: float) -> None:
         """Remember a decision, unless it is for one request only; ``now`` in seconds.
 
         A cookie is for one client, also if others are equal in the fields that count.
@@ -87,7 +95,7 @@ class Verdicts:
             del self._verdicts[next(iter(self._verdicts))]
         self._verdicts[key] = (now, verdict)
 
-    def get(self, key: Key, now: float) -> Verdict | None:
+    def get(self, key: VerdictKey, now: float) -> Verdict | None:
         """Return a decision that still counts; None without one.
 
         Arguments:
@@ -137,18 +145,18 @@ class Check:
         connection: that has its sub-request; None before.
     """
 
-    owner: Authorized | None
-    server: Server
-    key: Key | None
+    owner: Exchange | None
+    server: AuthorizationServer
+    key: VerdictKey | None
     names: tuple[bytes, ...]
     request: bytes
     size: int
     timer: asyncio.TimerHandle = field(init=False)
-    connection: Connection | None = None
+    connection: AuthorizationConnection | None = None
 
 
 class Authorizer:
-    """Gets decisions of authorization servers (proxy.exchange.authorizing.Authorizer).
+    """Gets decisions of authorization servers.
 
     Arguments:
         clock: seconds, monotonic.
@@ -163,12 +171,12 @@ class Authorizer:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._verdicts = Verdicts()
-        self._checks: dict[Authorized, Check] = {}
+        self._checks: dict[Exchange, Check] = {}
         self._bytes = 0
         self._repeats = Repeats()
         self._trusted: asyncio.Future[ssl.SSLContext] | None = None
         self.connections = 0
-        self.servers: dict[Origin, Server] = {}
+        self.servers: dict[Origin, AuthorizationServer] = {}
         self.tasks = Tasks()
         self.counts: Counter[str] = Counter(dict.fromkeys(RESULTS, 0))
 
@@ -179,19 +187,33 @@ class Authorizer:
 
     def ask(
         self,
-        owner: Authorized,
+        owner: Exchange,
         revision: RevisionID,
         policy: Authorization,
         fields: list[tuple[bytes, bytes]],
         size: int,
     ) -> Verdict | None:
-        """See proxy.exchange.authorizing.Authorizer."""
+        """Return a decision that counts for this request too; else begin a sub-request.
+
+        The server has 2 s. A caller whose request must end earlier cancels.
+
+        Arguments:
+            owner: the request.
+            revision: the revision of the request.
+            policy: its authorization server.
+            fields: the fields of the sub-request, by name.
+            size: bytes of the request in memory while it waits.
+
+        Returns:
+            A decision, also if no sub-request is possible. None if ``owner.decided`` follows,
+            unless the request is cancelled.
+        """
         key = key_of(revision, policy, fields) if policy.cache_seconds else None
         verdict = self._known(key)
         if verdict is not None:
             return verdict
         origin, start = _parts(policy.url)
-        server = self.servers.get(origin) or Server(self, origin)
+        server = self.servers.get(origin) or AuthorizationServer(self, origin)
         size = max(size, LEAST_BYTES)
         if size > MOST_BYTES - self._bytes - server.bytes:
             return _FULL
@@ -205,8 +227,8 @@ class Authorizer:
         server.add(check)
         return None
 
-    def cancel(self, owner: Authorized) -> None:
-        """See proxy.exchange.authorizing.Authorizer."""
+    def cancel(self, owner: Exchange) -> None:
+        """Remove a request that has ended."""
         check = self._checks.get(owner)
         if check is not None:
             self._forget(check)
@@ -258,7 +280,7 @@ class Authorizer:
 
     # -- own ---------------------------------------------------------------------------------------
 
-    def _known(self, key: Key | None) -> Verdict | None:
+    def _known(self, key: VerdictKey | None) -> Verdict | None:
         verdict = None if key is None else self._verdicts.get(key, self._clock())
         if verdict is not None:
             self.counts["cached"] += 1
@@ -268,7 +290,7 @@ class Authorizer:
         self.decide(check, verdict)
         check.server.remove(check)
 
-    def _forget(self, check: Check) -> Authorized:
+    def _forget(self, check: Check) -> Exchange:
         """Subtract and return a request that has its decision, or has ended."""
         owner, check.owner = check.owner, None
         assert owner is not None

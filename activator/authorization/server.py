@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from activator.process.named_host import connected
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.response import Response
-from activator.proxy.pods.response_reader import ResponseReader
+from activator.proxy.pods.http1 import ResponseReader
 from throttler.request_policies import DENIALS, Verdict
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ UNREADY: Final = Verdict(0, error="no sub-request is possible")
 BROKEN: Final = Verdict(0, error="the authorization server broke the connection")
 
 
-class Connection(asyncio.Protocol):
+class AuthorizationConnection(asyncio.Protocol):
     """One connection to an authorization server.
 
     Arguments:
@@ -50,7 +50,7 @@ class Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: AuthorizationServer) -> None:
         self._server = server
         self._reader = ResponseReader(MOST_HEAD)
         self._response: Response | None = None
@@ -180,7 +180,7 @@ MOST_CONNECTIONS: Final = 128
 _IDLE: Final = 15.0
 
 
-class Server:
+class AuthorizationServer:
     """The server at one address.
 
     Arguments:
@@ -198,8 +198,8 @@ class Server:
         self._origin = origin
         self._waiting: OrderedDict[Check, None] = OrderedDict()
         self._dialing = 0
-        self._idle: list[Connection] = []
-        self.connections: set[Connection] = set()
+        self._idle: list[AuthorizationConnection] = []
+        self.connections: set[AuthorizationConnection] = set()
         self.bytes = 0
 
     def add(self, check: Check) -> None:
@@ -238,7 +238,7 @@ class Server:
     async def _dial(self) -> None:
         """Open a connection; if the server has no other, a failure decides about its requests."""
         scheme, host, port = self._origin
-        connection, failure = Connection(self), UNREADY
+        connection, failure = AuthorizationConnection(self), UNREADY
         tls: dict[str, Any] = {}
         try:
             if scheme == "https":
@@ -263,14 +263,16 @@ class Server:
             self.authorizer.decide(check, failure)
         self._go_on()
 
-    def released(self, connection: Connection) -> None:
+    def released(self, connection: AuthorizationConnection) -> None:
         """Use a connection for the next request, or keep it for a while."""
         self._idle.append(connection)
         self._go_on()
         if connection.check is None:
             connection.expire_in(_IDLE)
 
-    def closed(self, connection: Connection, check: Check | None, *, again: bool) -> None:
+    def closed(
+        self, connection: AuthorizationConnection, check: Check | None, *, again: bool
+    ) -> None:
         """Count a connection that has closed.
 
         Arguments:

@@ -22,7 +22,6 @@ from activator.discovery.wire import (
     HTTP_TOO_MANY_REQUESTS,
     HTTP_UNAUTHORIZED,
     ConnectionLostError,
-    Response,
     WholeResponse,
 )
 from activator.process.keepalive import SocketKind, find_dead
@@ -150,25 +149,25 @@ logger = logging.getLogger(__name__)
 
 
 class AiohttpResponse:
-    """Implements ``wire.Response``."""
+    """A response whose head has arrived; errors of aiohttp become ``ConnectionLostError``."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
 
     @property
     def status(self) -> int:
-        """See wire.Response."""
+        """Return the HTTP status."""
         return self._response.status
 
     @property
     def retry_after(self) -> float:
-        """See wire.Response."""
+        """Return the seconds to wait, as the server requests; 0 without such a request."""
         value = self._response.headers.get("Retry-After", "")
         # API servers do not use the other form, a date.
         return float(value) if len(value) < 10 and value.isascii() and value.isdigit() else 0.0
 
     async def read(self, limit: int) -> bytes:
-        """See wire.Response."""
+        """Return at most the first ``limit`` bytes of the body. Raises ``ConnectionLostError``."""
         body = b""
         async for chunk in self.chunks():
             body += chunk
@@ -177,7 +176,7 @@ class AiohttpResponse:
         return body[:limit]
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """See wire.Response."""
+        """Yield the body as it arrives. Raises ``ConnectionLostError``."""
         import aiohttp
 
         try:
@@ -266,7 +265,7 @@ _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ApiServer:
-    """Sends requests to an API server (wire.Cluster).
+    """Sends requests to an API server, with credentials.
 
     Arguments:
         kubeconfig: as for ``load``.
@@ -303,14 +302,19 @@ class ApiServer:
             await connection.close()
 
     def renew_credentials(self) -> None:
-        """Read the configuration again before the next request, and open new connections."""
+        """Read the credentials again before the next request: the server refused them."""
         self._is_expired = True
 
     @asynccontextmanager
     async def get(
         self, path: str, params: Mapping[str, str], silence: float
-    ) -> AsyncIterator[Response]:
+    ) -> AsyncIterator[AiohttpResponse]:
         """Send a GET, and yield the response after its head.
+
+        Arguments:
+            path: of the resource.
+            params: the query.
+            silence: seconds without a byte after which the connection counts as lost.
 
         Raises:
             ConnectionLostError: there is no connection, or it is lost.

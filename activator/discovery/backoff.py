@@ -1,76 +1,16 @@
-"""Decides how long to wait after a failure, for a response, and for a silent server."""
+"""Decides how long to wait after a failure, for a response, and for a silent server.
+
+It must not know the request that failed. Counterpart: the backoff manager of client-go's
+tools/cache/reflector.go.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
-
-from activator.discovery.inventory import not_newer
-from activator.discovery.wire import ConnectionLostError
-
-# The versions of one kind of objects: where the next watch starts, and how old a list may be.
-#
-# Pure. The API server sets them, as ``metadata.resourceVersion``. Counterpart: the last synced
-# version in client-go's tools/cache/reflector.go.
-
-
-class Versions:
-    """The versions that a reflector has seen.
-
-    Attributes:
-        of_watch: the version from which the next watch starts; empty if a list must come first.
-        of_list: the oldest accepted version of the next list. "0" accepts the server's cache, and
-            an empty one lists from etcd.
-    """
-
-    def __init__(self) -> None:
-        self.of_watch = ""
-        self.of_list = "0"
-
-    def reached(self, version: str) -> None:
-        """Record that the state in force has this version."""
-        self.of_watch = self.of_list = version
-
-    def discard(self) -> None:
-        """Start again with a list from etcd."""
-        self.of_watch = self.of_list = ""
-
-    def list_next(self) -> None:
-        """Start again with a list that is at least as new as the state in force."""
-        self.of_watch = ""
-
-    def expired(self) -> None:
-        """Record that the server has removed a version: that of the watch, or that of the list.
-
-        The version of a list includes the token for its next page.
-        """
-        if not self.of_watch:
-            self.of_list = ""
-        self.of_watch = ""
-
-    def check_age(self, version: str) -> None:
-        """Compare the version of a list with the oldest accepted one.
-
-        A stale cache must not undo changes. The caller lists again from etcd, and accepts that list
-        even if it is older: then etcd was restored from a backup.
-
-        Raises:
-            ConnectionLostError: the list is older.
-        """
-        oldest = self.of_list
-        if version != oldest and not_newer(version, oldest):
-            self.of_list = ""
-            raise ConnectionLostError(f"the list has version {version}, expected {oldest} or newer")
-
-
-# Decides how long to wait after a failure, for a response, and for a silent server.
-#
-# It must not know the request that failed. Counterpart: the backoff manager of client-go's
-# tools/cache/reflector.go.
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,68 +115,6 @@ class Backoff:
             self._exponent += 1
         self._healthy_since = now + (0 if free else pause)
         return 0.0 if free else pause
-
-
-# The failures of one watch in a row: when its version may be the cause, and how to log them.
-#
-# Pure: the time is an argument.
-
-#: Consecutive failures of a watch, without an event, after which its version may be the cause.
-RELIST_AFTER_FAILURES: Final = 5
-
-#: Seconds between two warnings about the same failure.
-_SAME_WARNING_SECONDS: Final = 10.0
-
-
-class Failures:
-    """The failures since the last valid response.
-
-    Attributes:
-        in_a_row: their number.
-        last_error: the reason of the last one; empty after a valid response.
-    """
-
-    def __init__(self) -> None:
-        self.in_a_row = 0
-        self.last_error = ""
-        self._suspicions = 0
-        self._warned_at = float("-inf")
-
-    def add(self, reason: str, now: float, *, suspect: bool) -> int:
-        """Record a failure.
-
-        Arguments:
-            now: seconds, monotonic.
-            suspect: whether the version of the watch may be the cause.
-
-        Returns:
-            Its log level: short pauses must not fill the log.
-        """
-        self.in_a_row += 1
-        self._suspicions += suspect
-        before, self.last_error = self.last_error, reason
-        if reason == before and now - self._warned_at < _SAME_WARNING_SECONDS:
-            return logging.DEBUG
-        # The first failure in a row is usually a restart of the server.
-        if self.in_a_row == 1:
-            return logging.INFO
-        self._warned_at = now
-        return logging.WARNING
-
-    def clear(self) -> None:
-        """Record a valid response."""
-        self.in_a_row = self._suspicions = 0
-        self.last_error = ""
-
-    @property
-    def make_suspect(self) -> bool:
-        """Whether so many failures suggest that the version of the watch is the cause."""
-        return self._suspicions >= RELIST_AFTER_FAILURES
-
-
-# The pauses of one reflector between its attempts: the first waiting request shortens one.
-#
-# ``backoff`` decides the seconds; this module waits. It must not know the attempts.
 
 
 class Pauses:

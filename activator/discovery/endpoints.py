@@ -71,8 +71,8 @@ class _Entry(NamedTuple):
     ready: bool
 
 
-def _family(field: Field) -> Family:
-    for family in (Family.IPV4, Family.IPV6):
+def _family(field: Field) -> AddressFamily:
+    for family in (AddressFamily.IPV4, AddressFamily.IPV6):
         if field.value == family.value:
             return family
     # No controller of Kubernetes uses the third type, FQDN.
@@ -233,7 +233,7 @@ class EndpointsSource(Enum):
     SLICES = "slices"
 
 
-class Family(Enum):
+class AddressFamily(Enum):
     """The family of an object's addresses. Kubernetes chooses the family of Endpoints: ANY."""
 
     ANY = ""
@@ -254,7 +254,7 @@ class PrivateEndpoints:
     revision_id: RevisionID
     endpoints: Mapping[AppProtocol, ListedEndpoints]
     truncated: bool = False
-    family: Family = Family.ANY
+    family: AddressFamily = AddressFamily.ANY
 
     @property
     def empty(self) -> bool:
@@ -278,7 +278,7 @@ class PublicEndpoints:
     revision_id: RevisionID
     addresses: Mapping[AppProtocol, frozenset[str]]
     truncated: bool = False
-    family: Family = Family.ANY
+    family: AddressFamily = AddressFamily.ANY
     original: bool = False
 
     @property
@@ -310,7 +310,10 @@ def without_duplicates(
 
 
 def choose(
-    endpoints: Sequence[Part], slices: Sequence[Part], source: EndpointsSource, family: Family
+    endpoints: Sequence[Part],
+    slices: Sequence[Part],
+    source: EndpointsSource,
+    family: AddressFamily,
 ) -> Sequence[Part]:
     """Return the objects that count for one revision.
 

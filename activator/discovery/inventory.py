@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
 
-from activator.discovery.dialect import Dialect, Scope, State
-from activator.discovery.kinds import KNATIVE, SYSTEM, kind_of
+from activator.discovery.dialect import Dialect, DialectState, Scope
+from activator.discovery.kinds import SYSTEM, kind_of
+from activator.discovery.knative_kinds import KNATIVE
 from activator.discovery.object_warnings import (
     Effect,
     ObjectWarnings,
@@ -18,7 +19,8 @@ from activator.discovery.object_warnings import (
     log_rejection,
     revision_of,
 )
-from activator.discovery.source import Sink, SystemSink
+from activator.discovery.source import Sink
+from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ManifestError, ObjectKey, identify, root
 from activator.records.source_status import KindStatus, ObjectWarning
 
@@ -37,7 +39,7 @@ _MOST_REJECTED: Final = 100
 INVALID: Final = "invalid"
 
 
-class Version(NamedTuple):
+class ObjectVersion(NamedTuple):
     """Identity and state of an object."""
 
     uid: str
@@ -70,7 +72,7 @@ class DialectInventory:
     def __init__(
         self,
         dialect: Dialect,
-        state: State,
+        state: DialectState,
         report: Callable[[Rejection], None],
         scope: Scope,
     ) -> None:
@@ -106,10 +108,10 @@ class DialectInventory:
             return Effect.UNUSED
         return Effect.KEPT if entry.is_good else Effect.DEFAULTS
 
-    def version_of(self, key: ObjectKey) -> Version | None:
+    def version_of(self, key: ObjectKey) -> ObjectVersion | None:
         """Return the version of an object in force; None if the object is not in force."""
         entry = self._entries.get(key)
-        return None if entry is None else Version(entry.uid, entry.version)
+        return None if entry is None else ObjectVersion(entry.uid, entry.version)
 
     @property
     def in_force(self) -> Iterable[ObjectKey]:
@@ -286,7 +288,7 @@ class Inventory:
     def __init__(
         self,
         sink: Sink,
-        system: SystemSink,
+        system: SystemObjects,
         report: Callable[[Rejection], None] = log_rejection,
         scope: Scope = _EVERYTHING,
         dialects: Iterable[Dialect] = (KNATIVE,),
@@ -444,7 +446,7 @@ class Inventory:
         """Return whether an object is unusable at present, for any dialect."""
         return any(key in part.stats.rejected for part in self._by_kind[key.kind])
 
-    def version_of(self, key: ObjectKey) -> Version | None:
+    def version_of(self, key: ObjectKey) -> ObjectVersion | None:
         """Return the version of an object in force; None if the object is not in force."""
         versions = (part.version_of(key) for part in self._by_kind[key.kind])
         return next((version for version in versions if version is not None), None)

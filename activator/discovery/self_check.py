@@ -8,21 +8,24 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from activator.discovery.backoff import Timings
-from activator.discovery.inventory import Inventory, Version
-from activator.discovery.reflector import Reflector, pages
+from activator.discovery.inventory import Inventory, ObjectVersion
+from activator.discovery.reflector import Reflector
 from activator.discovery.wire import (
-    Cluster,
     ConnectionLostError,
     GarbledError,
     ListedMetadata,
     ServerResponseError,
     decode_listed,
+    pages,
 )
 from activator.objects.fields import ManifestError, ObjectKey, identify
 from activator.records.source_status import MissedEvents
+
+if TYPE_CHECKING:
+    from activator.discovery.api_server import ApiServer
 
 # Compares a fresh list of one kind with the inventory, object by object, and counts differences.
 #
@@ -33,8 +36,8 @@ from activator.records.source_status import MissedEvents
 class Difference(NamedTuple):
     """The version in force, and the version in the list; None for a missing object."""
 
-    known: Version | None
-    listed: Version | None
+    known: ObjectVersion | None
+    listed: ObjectVersion | None
 
     def __str__(self) -> str:
         if self.known is None:
@@ -74,7 +77,7 @@ class Comparison:
         if self._inventory.is_rejected(key):
             return
         known = self._inventory.version_of(key)
-        listed = Version(metadata.uid or "", metadata.resourceVersion or "")
+        listed = ObjectVersion(metadata.uid or "", metadata.resourceVersion or "")
         if known != listed:
             self.differences[key] = Difference(known, listed)
 
@@ -163,7 +166,7 @@ class SelfCheck:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ApiServer,
         inventory: Inventory,
         reflectors: Mapping[str, Reflector],
         timings: Timings,

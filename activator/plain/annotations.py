@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from activator.kpa.rules import Rules
 from activator.objects import policies
 from activator.objects.fields import Field, Problems
-from throttler.model import NO_POLICIES, Policies
+from throttler.model import NO_POLICIES, Policies, ProbeKind
 
 # Reads the value of one annotation: a word, a number, hosts, a port, an object or a probe.
 #
@@ -85,19 +85,10 @@ class Target(NamedTuple):
         return "/".join(part for part in self if part)
 
 
-class ProbeWord(Enum):
-    """The protocol of a probe. NONE: the activator does not probe, Kubernetes decides alone."""
-
-    HTTP = "http"
-    TCP = "tcp"
-    GRPC = "grpc"
-    NONE = "none"
-
-
 class ChosenProbe(NamedTuple):
     """The probe that an annotation asks for; ``argument`` is a path, or a gRPC service."""
 
-    word: ProbeWord
+    kind: ProbeKind
     argument: str = ""
 
 
@@ -207,13 +198,13 @@ def probe(field: Field) -> ChosenProbe | None:
     kind, _, argument = text.partition(":")
     match kind:
         case "tcp" if not argument:
-            return ChosenProbe(ProbeWord.TCP)
+            return ChosenProbe(ProbeKind.TCP)
         case "none" if not argument:
-            return ChosenProbe(ProbeWord.NONE)
+            return ChosenProbe(ProbeKind.NONE)
         case "http" if _PATH.fullmatch(argument):
-            return ChosenProbe(ProbeWord.HTTP, argument)
+            return ChosenProbe(ProbeKind.HTTP, argument)
         case "grpc" if not argument or _GRPC_SERVICE.fullmatch(argument):
-            return ChosenProbe(ProbeWord.GRPC, argument)
+            return ChosenProbe(ProbeKind.GRPC, argument)
     field.expected("http:/PATH, tcp, grpc, grpc:SERVICE or none")
 
 
@@ -326,7 +317,7 @@ def read(metadata: Field, problems: Problems) -> Annotations:
 # -- the table -------------------------------------------------------------------------------------
 
 
-class Row(NamedTuple):
+class AnnotationRow(NamedTuple):
     """One annotation.
 
     Attributes:
@@ -347,67 +338,67 @@ def _words(values: type[Enum]) -> str:
 
 
 #: All annotations but ``enabled``, by name without the prefix.
-TABLE: Final[Mapping[str, Row]] = {
-    "target": Row(
+TABLE: Final[Mapping[str, AnnotationRow]] = {
+    "target": AnnotationRow(
         *("target", target, "`KIND/NAME` or `GROUP/VERSION/KIND/NAME`"),
         "the one Deployment or StatefulSet that the selector matches",
         "The object that is scaled. It has a `scale` subresource.",
     ),
-    "hosts": Row(
+    "hosts": AnnotationRow(
         *("hosts", hosts, "DNS names, separated by commas; `*.` may come first", ""),
         "More hosts of the Service, for traffic through the shared port.",
     ),
-    "port": Row(
+    "port": AnnotationRow(
         *("port", port, "name or number of a port of the Service"),
         "the only port, or the one named `http`, `http1`, `h2c`, `http2` or `grpc`",
         "The port whose requests are buffered.",
     ),
-    "container-concurrency": Row(
+    "container-concurrency": AnnotationRow(
         *("container_concurrency", whole(0), "integer from 0", "`0`"),
         "Requests that one pod has at a time; 0 for no limit.",
     ),
-    "timeout-seconds": Row(
+    "timeout-seconds": AnnotationRow(
         *("timeout", seconds, "integer from 0", "`300`"),
         "Seconds from the arrival of a request to the first byte of its response; 0 for no limit.",
     ),
-    "response-start-timeout-seconds": Row(
+    "response-start-timeout-seconds": AnnotationRow(
         *("response_start_timeout", seconds, "integer from 0", "`0`"),
         "Seconds from the arrival of a request to the start of its response; 0 for no limit.",
     ),
-    "idle-timeout-seconds": Row(
+    "idle-timeout-seconds": AnnotationRow(
         *("idle_timeout", seconds, "integer from 0", "`0`"),
         "Seconds without a byte of the response; 0 for no limit.",
     ),
-    "readiness-policy": Row(
+    "readiness-policy": AnnotationRow(
         *("readiness", enum_of(ReadinessPolicy), _words(ReadinessPolicy), "`auto`"),
         "What makes a pod usable: the activator's probe, or also Kubernetes' list.",
     ),
-    "probe": Row(
+    "probe": AnnotationRow(
         *("probe", probe, "`http:/PATH`, `tcp`, `grpc`, `grpc:SERVICE`, `none`"),
         "the readiness probe of the container, if it is on that port; else `tcp`",
         "How the activator probes a pod. With `none`, Kubernetes' list decides alone.",
     ),
-    "route": Row(
+    "route": AnnotationRow(
         *("route", enum_of(Route, Route.UNREADABLE), _words(Route), "`shared`"),
         "How requests get to the activator.",
     ),
-    "pods-service": Row(
+    "pods-service": AnnotationRow(
         *("pods_service", service, "name of a Service in the namespace", ""),
         "With route `front`: the Service whose selector finds the pods.",
     ),
-    "owner": Row(
+    "owner": AnnotationRow(
         *("owner", enum_of(Owner, Owner.NONE), _words(Owner), "`self`"),
         "What scales the workload above one replica, and down again.",
     ),
-    "min-scale": Row(
+    "min-scale": AnnotationRow(
         *("scale.min_scale", whole(0), "integer from 0", "`0`"),
         "Replicas that the workload has even without a request.",
     ),
-    "max-scale": Row(
+    "max-scale": AnnotationRow(
         *("scale.max_scale", whole(0), "integer from 0", "`0`"),
         "Replicas that the workload never exceeds; 0 for no limit.",
     ),
-    "target-concurrency": Row(
+    "target-concurrency": AnnotationRow(
         *(
             "scale.target",
             concurrency,
@@ -416,11 +407,11 @@ TABLE: Final[Mapping[str, Row]] = {
         ),
         "Concurrent requests that one pod is meant for.",
     ),
-    "idle-seconds": Row(
+    "idle-seconds": AnnotationRow(
         *("scale.idle", seconds, "integer from 0", "`300`"),
         "Seconds from the end of the last request to scale to zero.",
     ),
-    "initial-scale": Row(
+    "initial-scale": AnnotationRow(
         *("scale.initial_scale", whole(0), "integer from 0", "`1`"),
         "Replicas that a cold start asks for; 0 counts as 1. With owner `self` none of them goes "
         "until 60 s after all were ready, or until the Service sleeps.",

@@ -51,7 +51,7 @@ class Refusal(StrEnum):
     WRONG_PODS_SERVICE = "wrong-pods-service"
 
 
-class Port(NamedTuple):
+class BufferedPort(NamedTuple):
     """The port whose requests are buffered.
 
     Attributes:
@@ -94,7 +94,7 @@ class PlainService:
     created: str
     selector: Mapping[str, str]
     asks: Annotations
-    port: Port | None
+    port: BufferedPort | None
     refused: str = ""
     warnings: tuple[str, ...] = ()
     families: tuple[str, ...] = ("IPv4",)
@@ -215,7 +215,7 @@ def _refused(service: Field, asks: Annotations) -> tuple[Refusal | None, str]:
     return None, ""
 
 
-def _port(ports: Field, wanted: str, annotation: Field) -> tuple[Port | None, str]:
+def _port(ports: Field, wanted: str, annotation: Field) -> tuple[BufferedPort | None, str]:
     """Return the buffered port; or None, and why none can be chosen.
 
     Raises:
@@ -241,7 +241,7 @@ def _port(ports: Field, wanted: str, annotation: Field) -> tuple[Port | None, st
     return (read_port(found[0]), "") if found else (None, problem)
 
 
-def read_port(port: Field) -> Port:
+def read_port(port: Field) -> BufferedPort:
     """Return a port of a Service.
 
     Raises:
@@ -251,7 +251,7 @@ def read_port(port: Field) -> Port:
     target = port["targetPort"]
     name, app_protocol = port["name"].text(), port["appProtocol"].text()
     is_http2 = (app_protocol or name) in _HTTP2
-    return Port(
+    return BufferedPort(
         name,
         number,
         target.text()
@@ -290,7 +290,7 @@ def _warnings(metadata: Field, spec: Field, asks: Annotations) -> list[str]:
     return found
 
 
-def _about_protocol(ports: Field, chosen: Port) -> Sequence[str]:
+def _about_protocol(ports: Field, chosen: BufferedPort) -> Sequence[str]:
     for port in ports.items():
         protocol = port["appProtocol"].text()
         if port["name"].text() == chosen.name and protocol not in _HTTP2 | _HTTP1 | _TLS:
@@ -376,7 +376,7 @@ class Fronts:
         return replace(service, selector=dict(selecting.selector), port=port)
 
 
-def _problem(port: Port, selecting: Selecting | None) -> str:
+def _problem(port: BufferedPort, selecting: Selecting | None) -> str:
     """Return why a pods-service is not usable, as the end of a sentence; empty if it is."""
     if selecting is None:
         return "and there is no such Service in the namespace: create it, with the pods' selector"

@@ -268,13 +268,13 @@ def markdown(rows: tuple[Setting, ...]) -> str:
 
 
 def _section(name: str, rows: tuple[Setting, ...]) -> str:
-    """Return a heading and a table; one command column less where all rows have the same."""
+    """Return a heading and a table; without a column of commands where all rows have the same."""
     own = [row for row in rows if row.section == name]
     commands = {row.commands for row in own}
-    heads = ["flag", "environment variable", "default", "meaning", "why this default"]
+    heads = ["flag, variable", "default, and why", "meaning"]
     before = []
     if len(commands) > 1:
-        heads.insert(3, "commands")
+        heads.append("commands")
     else:
         before = [f"Commands: {', '.join(*commands)}.", ""]
     lines = [f"### {name}", "", *before, f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
@@ -283,14 +283,12 @@ def _section(name: str, rows: tuple[Setting, ...]) -> str:
 
 def _line(row: Setting, *, with_commands: bool) -> str:
     cells = [
-        f"`{row.flag}` {row.kind.metavar}".replace("|", "\\|"),
-        f"`{row.variable}`",
-        _defaults_cell(row),
+        f"`{row.flag}` {row.kind.metavar}<br>`{row.variable}`".replace("|", "\\|"),
+        f"{_defaults_cell(row)}<br>{row.reason}",
         row.meaning,
-        row.reason,
     ]
     if with_commands:
-        cells.insert(3, ", ".join(row.commands))
+        cells.append(", ".join(row.commands))
     return f"| {' | '.join(cells)} |"
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from activator.knative.configmaps.following import Read, Reader
+from activator.knative.configmaps.following import ConfigMapReader, Read
 from activator.process import logs
 from activator.process.log_lines import LEVELS as LEVEL_FORMS
 from activator.process.log_lines import TIMES, LineShape
@@ -198,7 +198,7 @@ _LEVEL: Final = Kind(_level, "one of " + ", ".join(LEVELS), "LEVEL")
 _ZAP: Final = Kind(_zap, "", "JSON")
 
 
-def reader_of(default_level: str) -> Read[LoggingConfig]:
+def logging_reader(default_level: str) -> Read[LoggingConfig]:
     """Return a reader of the ConfigMap's keys (activator.knative.configmaps.following.Read).
 
     Args:
@@ -207,7 +207,7 @@ def reader_of(default_level: str) -> Read[LoggingConfig]:
     return partial(_read, default_level)
 
 
-def _read(default_level: str, reader: Reader, last_good: LoggingConfig) -> LoggingConfig:
+def _read(default_level: str, reader: ConfigMapReader, last_good: LoggingConfig) -> LoggingConfig:
     zap = reader.read(ZAP, _ZAP, None)
     shown = "the previous form" if last_good.zap else "Knative's form"
     zap = reader.settle(zap, last_good.zap, shown)

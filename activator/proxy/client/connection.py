@@ -12,7 +12,7 @@ from typing import Final, Protocol, cast, final
 
 from activator.proxy.client.eviction import EvictableQueue
 from activator.proxy.client.proxy import Proxy
-from activator.proxy.exchange.port import Port
+from activator.proxy.exchange.lookup import ClientPort
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.peer_socket import Peer
 
@@ -209,7 +209,7 @@ class ClientConnection:
         "turned_away",
     )
 
-    def __init__(self, proxy: Proxy, handler: HttpHandler, port: Port) -> None:
+    def __init__(self, proxy: Proxy, handler: HttpHandler, port: ClientPort) -> None:
         self.proxy = proxy
         self.handler = handler
         self.port = port

@@ -23,20 +23,11 @@ from activator.proxy.client.connection import ClientConnection
 from activator.proxy.client.heads_in_progress import HeadInProgress
 from activator.proxy.client.http2 import Http2Client
 from activator.proxy.client.proxy import Proxy
-from activator.proxy.exchange import (
-    early_response,
-    ending,
-    entering,
-    responding,
-    sending,
-    waiting,
-)
 from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.port import SHARED, Port
-from activator.proxy.exchange.probe_responses import probe_response
+from activator.proxy.exchange.lookup import SHARED, ClientPort, probe_response
 from activator.proxy.exchange.states import TUNNEL
-from activator.proxy.exchange.switching_side import SwitchingSide
+from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.frames import PREFACE
 from activator.proxy.message import own_responses
@@ -152,7 +143,7 @@ class Http1Client(ClientSide):
         "state",
     )
 
-    def __init__(self, proxy: Proxy, port: Port = SHARED) -> None:
+    def __init__(self, proxy: Proxy, port: ClientPort = SHARED) -> None:
         self.base = ClientConnection(proxy, self, port)
         self._services = proxy.services
         self.state: Http1ClientState = READING_HEAD
@@ -235,14 +226,14 @@ class Http1Client(ClientSide):
         self._full = True
         self.base.proxy.unread.hold(self, peer_socket.count_held(self.base.transport))
         if self.exchange is not None:
-            responding.on_client_room(self.exchange, True)
+            self.exchange.on_client_room(True)
 
     def resume_writing(self) -> None:
         """Resume the pod's response, or read the next request."""
         self._full = False
         self.base.proxy.unread.hold(self, 0)
         if self.exchange is not None:
-            responding.on_client_room(self.exchange, False)
+            self.exchange.on_client_room(False)
         elif self.state is READING_HEAD:
             self.regulate()
             self._read_ahead()
@@ -257,7 +248,7 @@ class Http1Client(ClientSide):
         """Cancel the current exchange, if any, because its client has left."""
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
-            ending.leave(exchange)
+            exchange.leave()
 
     # -- heads ----------------------------------------------------------------------------------
 
@@ -384,7 +375,7 @@ class Http1Client(ClientSide):
             self._read_body(ahead)
             if self.state is not BEGINNING:
                 return
-        entering.begin(exchange)
+        exchange.begin()
         if self.state is not BEGINNING:
             return
         if self._body is None:
@@ -407,9 +398,9 @@ class Http1Client(ClientSide):
         exchange, self.exchange = self.exchange, None
         block = error.block
         if exchange is not None:
-            has_begun = early_response.has_begun(exchange)
+            has_begun = exchange.has_begun()
             block = exchange.request.lines
-            ending.leave(exchange)
+            exchange.leave()
             if has_begun:
                 self._abort()
                 return
@@ -444,14 +435,14 @@ class Http1Client(ClientSide):
             self._ahead = left or b""
             if self.state is READING_BODY:
                 self.state = RESPONDING
-        sending.on_request_body(exchange, payload, complete, body.trailers)
+        exchange.on_request_body(payload, complete, body.trailers)
         self.regulate()
 
     def regulate(self) -> None:
         """Pause or resume reading, by whether the input can be used."""
         state, exchange = self.state, self.exchange
         if state is READING_BODY:
-            wanted = exchange is not None and sending.wants_body(exchange)
+            wanted = exchange is not None and exchange.wants_body()
         elif state is RESPONDING:
             wanted = len(self._ahead) < MAX_AHEAD
         elif state is READING_HEAD:
@@ -477,7 +468,7 @@ class Http1Client(ClientSide):
 
     # -- the client, for the exchange -----------------------------------------------------------
 
-    def port(self) -> Port:
+    def port(self) -> ClientPort:
         return self.base.port
 
     def address(self) -> bytes:
@@ -575,7 +566,7 @@ class Http1Client(ClientSide):
         exchange, transport = self.exchange, self.base.transport
         if exchange is None or transport.is_closing():
             return inf
-        interim = None if early_response.has_begun(exchange) else self._interim()
+        interim = None if exchange.has_begun() else self._interim()
         check = self._client_check()
         if check.is_over(transport, self._missing(), interim, now):
             transport.abort()
@@ -583,7 +574,7 @@ class Http1Client(ClientSide):
         if self._send_by < inf and (now >= self._send_by or check.is_acknowledged(transport)):
             self._send_by = inf
             check.restart()
-            waiting.resume(exchange, now)
+            exchange.resume(now)
         when = check.next(now)
         self.base.arm(when)
         return when
@@ -811,7 +802,7 @@ class Http1Client(ClientSide):
         exchange = self.exchange
         if exchange is not None:
             self._keep_alive = False
-            ending.drain(exchange)
+            exchange.drain()
         elif self.state is HEAD_IN_PROGRESS:
             self._refuse_head(own_responses.draining("the request had not arrived completely"))
 
@@ -823,7 +814,7 @@ class Http1Client(ClientSide):
             return
         self._keep_alive = False
         if exchange.state is not TUNNEL:
-            ending.force(exchange)
+            exchange.force()
             return
         # A tunnel without unsent bytes gets an orderly end; a reset would look like an error.
         transport.abort() if transport.get_write_buffer_size() else transport.close()

@@ -22,12 +22,10 @@ from activator.proxy.client.goaway import (
     GoawaySteps,
 )
 from activator.proxy.client.heads_in_progress import HeadCharge
-from activator.proxy.exchange import early_response, ending, entering, responding, sending
 from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.port import Port
-from activator.proxy.exchange.probe_responses import probe_response
-from activator.proxy.exchange.switching_side import SwitchingSide
+from activator.proxy.exchange.lookup import ClientPort, probe_response
+from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2 import frames, section
 from activator.proxy.http2.connection import (
     CLOSE_SECONDS,
@@ -174,7 +172,7 @@ class Http2Client(ConnectionSide):
             if not self.link.transport.is_closing():
                 self.link.transport.resume_reading()
         for exchange in self._exchanges():
-            responding.touch(exchange)
+            exchange.touch()
 
     def end_unread(self) -> tuple[Peer, str]:
         self.link.move(ENDING)
@@ -289,7 +287,7 @@ class Http2Client(ConnectionSide):
         if request.has_body:
             stream.missing = request.length
         exchange = side.exchange = Exchange(self.services, side, request, client_timeout)
-        entering.begin(exchange)
+        exchange.begin()
 
     def _respond_early(self, stream: Stream, request: Request) -> bool:
         """Respond to a probe, or to a client beyond the limit of connections.
@@ -551,12 +549,12 @@ class Http2Client(ConnectionSide):
     def drain(self) -> None:
         """Respond to requests without a pod, because the time to wait for one is over."""
         for exchange in self._exchanges():
-            ending.drain(exchange)
+            exchange.drain()
 
     def force_end(self) -> None:
         """End every request, because the drain time is over."""
         for exchange in self._exchanges():
-            ending.force(exchange)
+            exchange.force()
         self._send_last()
         self._flush_and_close()
 
@@ -638,7 +636,7 @@ class ClientStream(ClientSide):
 
     # -- the client -----------------------------------------------------------------------------
 
-    def port(self) -> Port:
+    def port(self) -> ClientPort:
         return self._client.base.port
 
     def address(self) -> bytes:
@@ -681,7 +679,7 @@ class ClientStream(ClientSide):
         """
         self._uncredited += len(payload)
         ended = trailers is not None
-        sending.on_request_body(self.exchange, [payload] if payload else [], ended, trailers or b"")
+        self.exchange.on_request_body([payload] if payload else [], ended, trailers or b"")
 
     def took(self, size: int) -> None:
         size = min(size, self._uncredited)
@@ -710,7 +708,7 @@ class ClientStream(ClientSide):
             block += section.block_of(exchange.added_lines)
         bare = ended and not (payload or trailers)
         if not ended:
-            stream.on_sent = early_response.on_taken(exchange)
+            stream.on_sent = exchange.on_taken()
         self._client.link.write_headers(stream, block, ended=bare)
         if payload or (ended and not bare):
             data = payload[0] if len(payload) == 1 else b"".join(payload)
@@ -776,7 +774,7 @@ class ClientStream(ClientSide):
         exchange = self.exchange
         del self.exchange  # breaks the cycle: nothing is left for the garbage collector
         self._stream.on_sent = None
-        ending.leave(exchange)
+        exchange.leave()
 
     def _done(self) -> None:
         stream = self._stream

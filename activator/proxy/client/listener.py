@@ -22,7 +22,7 @@ from activator.process.quiet_server import QuietServer
 from activator.process.tasks import Tasks
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.proxy import Proxy
-from activator.proxy.exchange.port import Port
+from activator.proxy.exchange.lookup import ClientPort
 
 logger = logging.getLogger(__name__)
 
@@ -260,7 +260,7 @@ def data_server(proxy: Proxy) -> GatedServer:
     return GatedServer(config, proxy, proxy.arrivals, pausing=pausing)
 
 
-def service_listener(proxy: Proxy, sock: socket.socket, port: Port) -> PausingListener:
+def service_listener(proxy: Proxy, sock: socket.socket, port: ClientPort) -> PausingListener:
     """Return the listener of a port that belongs to one Service, or of the admission port.
 
     It accepts clients at once.

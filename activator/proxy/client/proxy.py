@@ -12,14 +12,16 @@ from activator.process.tasks import Tasks
 from activator.process.timers import Timers
 from activator.proxy.client.eviction import Eviction
 from activator.proxy.client.heads_in_progress import HeadBudget
-from activator.proxy.exchange.pod_pools import PodPools
-from activator.proxy.exchange.pod_wait import WARM
-from activator.proxy.exchange.request_key import ClientAddresses
-from activator.proxy.exchange.services import ProxyCounters, Services
-from activator.proxy.exchange.waiting import end_stranded
+from activator.proxy.exchange.exchange import end_stranded
+from activator.proxy.exchange.placement import ClientAddresses
+from activator.proxy.exchange.services import ProxyCounters, ProxyServices
+from activator.proxy.exchange.wait import WARM
 from activator.proxy.message.own_responses import OwnResponse, too_many_connections, too_many_heads
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.transport.peer_socket import Peer
+
+if TYPE_CHECKING:
+    from activator.proxy.pods.pool import ConnectionPools
 
 if TYPE_CHECKING:
     from activator.proxy.client.connection import ClientConnection
@@ -66,7 +68,7 @@ class Proxy:
     def __init__(
         self,
         driver: Driver,
-        pools: PodPools,
+        pools: ConnectionPools,
         *,
         request_limits: RequestLimits,
         hold_bytes: int,
@@ -83,7 +85,7 @@ class Proxy:
         self.clock = driver.clock
         self.timers = Timers(driver.clock)
         self.request_limits = request_limits
-        self.services = Services(
+        self.services = ProxyServices(
             driver,
             pools,
             self.timers,

@@ -12,7 +12,7 @@ from typing import Final
 
 from activator.proxy.client.listener import BindError, PausingListener, listen, service_listener
 from activator.proxy.client.proxy import Proxy
-from activator.proxy.exchange.port import Port
+from activator.proxy.exchange.lookup import ClientPort
 from activator.records.change_log import identity
 from throttler.model import RevisionID, Route
 
@@ -43,7 +43,7 @@ class ServicePort:
 
     def __init__(self, service: RevisionID, number: int) -> None:
         self.number = number
-        self.port = Port(str(service).encode("latin-1", "replace"))
+        self.port = ClientPort(str(service).encode("latin-1", "replace"))
         self.listener: PausingListener | None = None
         self.error = ""
         self.timer: asyncio.TimerHandle | None = None

@@ -1,6 +1,6 @@
 """Builds the activator's own responses, byte for byte as Knative's.
 
-``knative.response_texts`` has the texts. http.Error in Go's net/http writes the same fields. Only
+``knative.words`` has the texts. http.Error in Go's net/http writes the same fields. Only
 the field ``Activator-Reason`` is new.
 """
 

@@ -20,7 +20,7 @@ from throttler.pod import PodTracker
 
 
 @final
-class Target:
+class PodTarget:
     """One pod, for the connections to it.
 
     A pod without queue-proxy has one port, with or without TLS, and gets its requests with the
@@ -85,7 +85,6 @@ class Target:
         self.set_passthrough(passthrough)
 
     def set_passthrough(self, on: bool) -> None:
-        """See pools.ConnectionPools.set_passthrough."""
         if on and not self.is_plain:
             name = f"{private_service(self._revision.name)}.{self._revision.namespace}"
             self.probe_lines = b"Host: %b\r\n%b" % (name.encode(), PASSTHROUGH_LINE)

@@ -6,8 +6,8 @@ import pytest
 
 from activator.discovery.dialect import Scope
 from activator.discovery.inventory import DialectInventory, not_newer
-from activator.discovery.kinds import SERVICES
 from activator.discovery.object_warnings import Effect, Rejection
+from activator.discovery.service_kinds import SERVICES
 from activator.objects.fields import ObjectKey
 from tests.activator.discovery.recording import RecordingSink
 from tests.activator.plain.objects import service

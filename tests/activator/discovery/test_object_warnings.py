@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from activator.discovery.inventory import Inventory
-from activator.discovery.object_warnings import ANNOTATIONS
+from activator.discovery.knative_kinds import ANNOTATIONS
 from activator.knative import revisions
 from activator.objects import policies
 from activator.records.source_status import ObjectWarning

@@ -15,8 +15,8 @@ from activator.probing.prober import PodProber
 from activator.process.tasks import Tasks
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.message.request import RequestLimits
-from activator.proxy.pods.pools import ConnectionPools, PoolLimits
-from activator.proxy.pods.probe_pool import ProbePools
+from activator.proxy.pods.pool import ConnectionPools, PoolLimits
+from activator.proxy.pods.probes import ProbePools
 from tests.activator.probing.world import APP, Nobody
 from tests.activator.proxy.world import protocol
 from tests.conftest import both_loops

@@ -11,7 +11,7 @@ import pytest
 
 from activator.plain.revisions import revision_of
 from activator.plain.service import parse
-from activator.proxy.exchange.time_limits import TimeLimits, name_of, seconds_to_response
+from activator.proxy.exchange.limits import TimeLimits, name_of, seconds_to_response
 from tests.activator.plain.objects import service
 from tests.activator.proxy.world import TO_REVISION, about, ok, request, until
 from tests.conftest import in_virtual_time

@@ -15,7 +15,7 @@ import pytest
 from activator.proxy.client.listener import PausingListener, data_server, listen
 from activator.proxy.http2 import frames
 from activator.proxy.http2.frames import ErrorCode
-from activator.proxy.pods.pools import PoolLimits
+from activator.proxy.pods.pool import PoolLimits
 from activator.proxy.transport.files import FileBudget, FileShares, file_limit, share_out
 from tests.activator.proxy.client.test_http2 import BEGIN, asked, goaways
 from tests.activator.proxy.world import Client, Pod, World, ok, request, turns, until

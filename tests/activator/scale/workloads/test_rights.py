@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS, Resource
+from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS, ApiKind
 from activator.plain.annotations import Target as Wanted
 from activator.process.tasks import Tasks
 from activator.scale.workloads import subresource
@@ -17,7 +17,7 @@ from activator.scale.workloads.rights import AGAIN, Rights
 from tests.activator.scale.world import elapse
 from tests.control_plane import InProcessClient
 
-ROLLOUTS = Resource("argoproj.io", "v1alpha1", "rollouts", "Rollout", scalable=True, is_custom=True)
+ROLLOUTS = ApiKind("argoproj.io", "v1alpha1", "rollouts", "Rollout", scalable=True, is_custom=True)
 DEPLOYMENT = Target(subresource.KNOWN["deployment"], "shop", "w")
 
 
