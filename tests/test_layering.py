@@ -116,8 +116,9 @@ SCALER_ROOMS: Final[dict[str, frozenset[str]]] = {
     "keda": BELOW_PARTS | {"listeners", "part", "publishing"},
     "external_metrics": BELOW_PARTS | {"listeners", "part", "publishing"},
     "owners": BELOW_PARTS | {"keda", "part"},
-    "parts": frozenset({"events", "external_metrics", "keda", "owners", "part", "takeover"}),
-    "scaler": BELOW_PARTS | {"admin", "election", "listeners", "part", "parts"},
+    "scaler": BELOW_PARTS
+    | {"admin", "election", "events", "external_metrics", "keda", "listeners", "owners", "part"}
+    | {"takeover"},
     "app": frozenset({"listeners", "scaler", "settings"}),
 }
 
@@ -324,12 +325,10 @@ PRIVATE: Final[dict[str, int]] = {
     "tests/activator/records/test_entries.py": 3,
     "tests/activator/records/test_probe_lead.py": 1,
     "tests/activator/scale/admin/test_state_views.py": 1,
-    "tests/activator/scale/decisions/test_conclusions.py": 7,
     "tests/activator/scale/decisions/test_engine_walk.py": 2,
-    "tests/activator/scale/decisions/test_quiet.py": 5,
-    "tests/activator/scale/decisions/test_record.py": 1,
-    "tests/activator/scale/events/test_event_book.py": 4,
-    "tests/activator/scale/owners/test_owners.py": 2,
+    "tests/activator/scale/decisions/test_record.py": 13,
+    "tests/activator/scale/test_events.py": 4,
+    "tests/activator/scale/test_owners.py": 2,
     "tests/activator/scale/takeover/test_part.py": 2,
     "tests/activator/settings/test_tls_parameters.py": 1,
     "tests/activator/telemetry/test_concurrency.py": 1,

@@ -14,18 +14,17 @@ from typing import Any, NamedTuple, final
 
 from activator.plain.service import PlainService
 from activator.scale.cluster.api import Api
-from activator.scale.cluster.objects import View
-from activator.scale.decisions.effects import Effect
-from activator.scale.decisions.findings import Finding
+from activator.scale.cluster.watch import ObjectView
 from activator.scale.decisions.plan import ACTIVATION_LEASE
-from activator.scale.decisions.record import Record
+from activator.scale.decisions.reasons import Finding
+from activator.scale.decisions.record import Effect, Record
 from activator.scale.reports.load import Loads, Name
 from activator.scale.settings import ScaleSettings
-from activator.scale.workloads.actuator import Target
-from activator.scale.workloads.services import Services
+from activator.scale.workloads.replicas import ScaleTarget
+from activator.scale.workloads.services import EnabledServices
 
 
-class Context(NamedTuple):
+class PartContext(NamedTuple):
     """What a part may use.
 
     Attributes:
@@ -42,7 +41,7 @@ class Context(NamedTuple):
 
     settings: ScaleSettings
     api: Api
-    services: Services
+    services: EnabledServices
     loads: Loads
     record: Callable[[Name], Record | None]
     start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
@@ -69,18 +68,18 @@ class Part:
             name. They are open while the process runs, whether it leads or not.
     """
 
-    views: Mapping[str, View] = field(default_factory=dict)
+    views: Mapping[str, ObjectView] = field(default_factory=dict)
     effect: Effect | None = None
-    other_owner: Callable[[Name, PlainService, Target], str] | None = None
+    other_owner: Callable[[Name, PlainService, ScaleTarget], str] | None = None
     slice_since: Callable[[Name, float], float | None] | None = None
-    lease: Callable[[PlainService, Target], float] | None = None
+    lease: Callable[[PlainService, ScaleTarget], float] | None = None
     findings: Callable[[Name], Iterable[Finding]] | None = None
     listeners: Callable[[], AbstractAsyncContextManager[Mapping[str, str]]] | None = None
 
 
-def views(services: Services, parts: Iterable[Part]) -> Mapping[str, Sequence[View]]:
+def views(services: EnabledServices, parts: Iterable[Part]) -> Mapping[str, Sequence[ObjectView]]:
     """Return the views of each kind; the views of the Services come first."""
-    found: dict[str, list[View]] = {kind: [view] for kind, view in services.views().items()}
+    found: dict[str, list[ObjectView]] = {kind: [view] for kind, view in services.views().items()}
     for part in parts:
         for kind, view in part.views.items():
             found.setdefault(kind, []).append(view)
@@ -103,7 +102,7 @@ class Parts:
         """The effects, in the order of the parts."""
         return [part.effect for part in self._parts if part.effect]
 
-    def other_owner(self, name: Name, service: PlainService, target: Target) -> str:
+    def other_owner(self, name: Name, service: PlainService, target: ScaleTarget) -> str:
         """See effects.Guard: the first component that a part knows."""
         for find in self._owners:
             if other := find(name, service, target):
@@ -117,7 +116,7 @@ class Parts:
                 return since
         return None
 
-    def lease(self, service: PlainService, target: Target) -> float:
+    def lease(self, service: PlainService, target: ScaleTarget) -> float:
         """See effects.Guard: the longest time."""
         return max([ACTIVATION_LEASE, *(find(service, target) for find in self._leases)])
 

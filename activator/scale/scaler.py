@@ -18,26 +18,25 @@ from activator.autoscaler.token import bearers
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.process.tasks import Tasks
-from activator.scale import part
+from activator.scale import events, owners, part
 from activator.scale.admin import application
 from activator.scale.admin.metrics import Measured
 from activator.scale.admin.status import Status
-from activator.scale.cluster.client import ClusterApi
-from activator.scale.cluster.objects import Objects
-from activator.scale.cluster.watch import Watch
-from activator.scale.decisions.engine import TICK, Engine
-from activator.scale.decisions.pending import Pending
+from activator.scale.cluster.api import Api
+from activator.scale.cluster.watch import ClusterObjects, ClusterWatch
+from activator.scale.decisions.engine import TICK, Engine, Pending
 from activator.scale.decisions.plan import Hold
 from activator.scale.election.leader import Candidate, Place, new_identity
+from activator.scale.external_metrics import part as external_metrics
+from activator.scale.keda import part as keda
 from activator.scale.listeners import http_server
-from activator.scale.part import Context, Part, Parts
-from activator.scale.parts import PARTS
+from activator.scale.part import Part, PartContext, Parts
 from activator.scale.reports.load import Loads, Name
 from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings
-from activator.scale.workloads.actuator import Actuator
-from activator.scale.workloads.rights import Rights
-from activator.scale.workloads.services import Services
+from activator.scale.takeover import part as takeover
+from activator.scale.workloads.replicas import Actuator, Rights
+from activator.scale.workloads.services import EnabledServices
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +45,19 @@ LEASE_REQUEST: Final = 4.0
 #: Seconds for requests under way when the process ends.
 _LAST_REQUESTS: Final = 2.0
 
+#: The parts, in the order in which they get each decision. KEDA and HPAs come first: they must read
+#: a load before they see the replicas that follow from it. Events come last: they have the findings
+#: of the others.
+PARTS: Final[Sequence[Callable[[PartContext], Part]]] = (
+    keda.make,
+    external_metrics.make,
+    owners.make,
+    takeover.make,
+    events.make,
+)
 
-class Scaler:
+
+class ScalerProcess:
     """One process of ``activator scale``.
 
     Arguments:
@@ -66,7 +76,7 @@ class Scaler:
         settings: ScaleSettings,
         environ: Mapping[str, str],
         timings: Timings | None = None,
-        parts: Sequence[Callable[[Context], Part]] = PARTS,
+        parts: Sequence[Callable[[PartContext], Part]] = PARTS,
     ) -> None:
         loop, timings = asyncio.get_running_loop(), timings or Timings()
         self.settings = settings
@@ -79,12 +89,12 @@ class Scaler:
         lease_timings = replace(timings, request=LEASE_REQUEST)
         self._lease_server = ApiServer(settings.kubeconfig or None, lease_timings, environ)
         self._candidate = self._make_candidate()
-        api, services = ClusterApi(self._server), Services(self._pending.add)
+        api, services = Api(self._server), EnabledServices(self._pending.add)
         self._loads = Loads(lambda name: name in services)
         context = self._context(api, services)
         self._parts = Parts([make(context) for make in parts])
-        objects = Objects(part.views(services, self._parts))
-        self._watch = Watch(self._server, objects, timings)
+        objects = ClusterObjects(part.views(services, self._parts))
+        self._watch = ClusterWatch(self._server, objects, timings)
         self._engine = self._make_engine(api, services)
         self._stats = StatServer(
             *(self._loads, self._clock, lambda: self._candidate.leads, self._on_busy),
@@ -104,15 +114,15 @@ class Scaler:
     def _make_candidate(self) -> Candidate:
         settings = self.settings
         return Candidate(
-            ClusterApi(self._lease_server),
+            Api(self._lease_server),
             Place(settings.system_namespace, settings.lease_name, settings.pod_name),
             new_identity(settings.pod_name),
             self._on_lead,
         )
 
-    def _context(self, api: ClusterApi, services: Services) -> Context:
+    def _context(self, api: Api, services: EnabledServices) -> PartContext:
         """Return what the parts may use; the engine exists later."""
-        return Context(
+        return PartContext(
             self.settings,
             api,
             services,
@@ -125,7 +135,7 @@ class Scaler:
             lambda kind: self._watch.missing_rule(kind),
         )
 
-    def _make_engine(self, api: ClusterApi, services: Services) -> Engine:
+    def _make_engine(self, api: Api, services: EnabledServices) -> Engine:
         rights = Rights(
             api,
             self._tasks.start,
@@ -247,7 +257,7 @@ class Scaler:
 
 
 @asynccontextmanager
-async def running(scaler: Scaler) -> AsyncIterator[asyncio.Task[None]]:
+async def running(scaler: ScalerProcess) -> AsyncIterator[asyncio.Task[None]]:
     """Start a scaler, and run it inside the context; the value is the task that runs it."""
     try:
         await scaler.start()

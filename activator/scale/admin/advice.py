@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from activator.scale.decisions import reasons
-from activator.scale.decisions.findings import Reason
 from activator.scale.decisions.plan import Hold
-from activator.scale.workloads.subresource import Problem
-from activator.scale.workloads.targets import TargetProblem
+from activator.scale.decisions.reasons import Reason
+from activator.scale.workloads.replicas import Problem
+from activator.scale.workloads.services import TargetProblem
 
 _DESCRIBE: Final = "kubectl -n {namespace} describe service {name}"
 _ANNOTATE: Final = "kubectl -n {namespace} annotate service {name} --overwrite activator.dev/"

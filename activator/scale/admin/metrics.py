@@ -9,10 +9,9 @@ from typing import NamedTuple
 from activator.plain.service import word_of
 from activator.records.counters import Histogram
 from activator.scale import families as f
-from activator.scale.cluster.objects import Objects
-from activator.scale.cluster.watch import Watch
+from activator.scale.cluster.watch import ClusterObjects, ClusterWatch
 from activator.scale.decisions.engine import Engine
-from activator.scale.decisions.findings import Reason
+from activator.scale.decisions.reasons import Reason
 from activator.scale.decisions.record import Record
 from activator.scale.reports.load import Loads, Name
 from activator.telemetry.exposition import TextWriter
@@ -25,8 +24,8 @@ class Measured(NamedTuple):
 
     engine: Engine
     loads: Loads
-    objects: Objects
-    watch: Watch
+    objects: ClusterObjects
+    watch: ClusterWatch
 
 
 class Metrics:

@@ -10,7 +10,7 @@ from activator.kpa.decision import SENTENCES as RULES
 from activator.plain.service import word_of
 from activator.scale.admin.selection import Selection
 from activator.scale.decisions import reasons
-from activator.scale.decisions.findings import Finding, Reason
+from activator.scale.decisions.reasons import Finding, Reason
 from activator.scale.decisions.record import Record
 from activator.scale.reports.load import Loads, Name
 

@@ -1,9 +1,14 @@
-"""What the scaler needs of an API server: one request, one response."""
+"""Sends requests to an API server, and reads its responses."""
 
 from __future__ import annotations
 
 import json
-from typing import Final, NamedTuple, Protocol
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from activator.discovery.api_server import ApiServer
+from activator.discovery.credentials import ClusterConfigError
+from activator.discovery.wire import ConnectionLostError
 
 #: The Content-Type of a PATCH: a JSON merge patch (RFC 7396).
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -40,8 +45,15 @@ class ApiResponse(NamedTuple):
         return self.body[:200].decode("utf-8", "replace").strip()
 
 
-class Api(Protocol):
-    """Sends requests to an API server, with credentials."""
+class Api:
+    """Sends requests to an API server, with credentials.
+
+    Arguments:
+        server: connected by the first request.
+    """
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
 
     async def send(
         self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
@@ -51,3 +63,12 @@ class Api(Protocol):
         Raises:
             ApiUnreachable: there is none. The request may have been carried out.
         """
+        try:
+            return ApiResponse(*await self._server.send(method, path, body, content_type))
+        except (ConnectionLostError, ClusterConfigError) as error:
+            raise ApiUnreachable(str(error)) from error
+
+
+def micro_time(clock: datetime) -> str:
+    """Return a time as MicroTime: RFC 3339 with exactly six decimals, which Lease requires."""
+    return clock.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,31 +1,196 @@
-"""Decides about all Services: every tick, and at once when a request waits or an object changes.
-
-Only the leader runs it. The rules are in ``plan``; this module knows when to apply them, and starts
-the requests. It has the clock of its caller.
-"""
+"""Decides about all Services: every tick, and at once when a request waits or an object changes."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Final, TypeVarTuple
+from itertools import islice
+from typing import Final, TypeVarTuple, final
 
-from activator.scale.decisions.changes import Changes
-from activator.scale.decisions.conclusions import conclude, log_reason
-from activator.scale.decisions.effects import Effect, Guard
-from activator.scale.decisions.facts import read
-from activator.scale.decisions.observing import Observer
-from activator.scale.decisions.plan import FOREVER, NEVER, Hold, Plan
-from activator.scale.decisions.quiet import quiet_until
-from activator.scale.decisions.record import Counters, Record
-from activator.scale.decisions.sharing import Sharing
-from activator.scale.reports.load import Loads, Name
-from activator.scale.workloads.actuator import Actuator, Result, Target, Wish
-from activator.scale.workloads.rights import Rights
-from activator.scale.workloads.services import Services
-from activator.scale.workloads.subresource import REFUSALS, Problem
+from activator.plain.annotations import Annotations
+from activator.scale.decisions.plan import FOREVER, NEVER, Hold, Plan, Seen
+from activator.scale.decisions.reasons import Reason
+from activator.scale.decisions.record import (
+    Changes,
+    Effect,
+    EngineCounters,
+    Facts,
+    Guard,
+    Record,
+    conclude,
+    log_reason,
+    quiet_until,
+    read,
+)
+from activator.scale.reports.load import Loads, Name, ServiceLoad
+from activator.scale.workloads.replicas import (
+    REFUSALS,
+    Actuator,
+    Problem,
+    Result,
+    Rights,
+    ScaleTarget,
+    Wish,
+)
+from activator.scale.workloads.services import EnabledServices
+
+
+@final
+class Sharing:
+    """The Services of each workload; nearly all workloads have one."""
+
+    def __init__(self) -> None:
+        self._services: dict[ScaleTarget, tuple[Name, ...]] = {}
+
+    def of(self, target: ScaleTarget) -> Sequence[Name]:
+        """Return the Services of a workload, sorted; none for an unknown workload."""
+        return self._services.get(target, ())
+
+    def move(self, name: Name, before: ScaleTarget | None, after: ScaleTarget | None) -> None:
+        """Record that a Service leaves one workload for another; None for no workload."""
+        if before == after:
+            return
+        if before is not None:
+            left = tuple(each for each in self._services[before] if each != name)
+            if left:
+                self._services[before] = left
+            else:
+                del self._services[before]
+        if after is not None:
+            self._services[after] = tuple(sorted({*self._services.get(after, ()), name}))
+
+    def clear(self) -> None:
+        """Remove all Services."""
+        self._services.clear()
+
+
+@final
+class Observer:
+    """Observes Services for their plans.
+
+    Arguments:
+        records: the Services.
+        loads: the reports of the activators.
+        sharing: knows which Services share a workload.
+        guard: knows the other components.
+    """
+
+    def __init__(
+        self, records: Mapping[Name, Record], loads: Loads, sharing: Sharing, guard: Guard
+    ) -> None:
+        self._records = records
+        self._loads = loads
+        self._sharing = sharing
+        self._guard = guard
+
+    def seen(self, name: Name, facts: Facts, now: float, frozen: Hold) -> Seen:
+        """Return what a plan needs; the loads of Services with one workload are added.
+
+        Arguments:
+            facts: of the Service; it has a workload, and its replicas are known.
+            now: seconds, on the clock of the loads.
+            frozen: why no replicas of any workload may be removed.
+        """
+        assert facts.target is not None
+        assert facts.replicas is not None
+        other, decides = facts.other_owner, True
+        sharing = self._sharing.of(facts.target)
+        if len(sharing) == 1:
+            stable, panic, current, last_busy = self._load(self._loads.of(name), now)
+        else:
+            stable, panic, current, last_busy = self._sum(sharing, now)
+            eldest = self._eldest(facts.target)
+            if eldest != name:
+                decides = False
+                other = f"Service {'/'.join(eldest)}"
+        slice_since = None
+        if facts.service.asks.route.has_slices:
+            slice_since = self._guard.slice_since(name, now)
+        return Seen(
+            *(current, stable, panic, last_busy, frozen, facts.replicas, facts.ready),
+            *(other, slice_since, facts.lease, decides),
+            paused=any(each.reason is Reason.SCALED_OBJECT_PAUSED for each in facts.findings),
+        )
+
+    def asks(self, facts: Facts, seen: Seen) -> Annotations:
+        """Return what the annotations of a Service ask for.
+
+        Any Service starts a shared workload, but always with the replicas of the oldest one.
+
+        Arguments:
+            seen: as ``seen`` returns it.
+        """
+        asks = facts.service.asks
+        if seen.decides or seen.replicas:
+            return asks
+        assert facts.target is not None
+        eldest = self._records[self._eldest(facts.target)]
+        return replace(asks, scale=eldest.facts.service.asks.scale)
+
+    def _eldest(self, target: ScaleTarget) -> Name:
+        """Return the oldest Service of a workload, which decides about its replicas."""
+        return min(self._sharing.of(target), key=self._age)
+
+    def _sum(self, names: Sequence[Name], now: float) -> tuple[float, float, float, float]:
+        """Return as ``_load``, for several Services."""
+        rows = [self._load(self._loads.of(each), now) for each in names]
+        stable, panic, current = (sum(row[at] for row in rows) for at in range(3))
+        return stable, panic, current, max(row[3] for row in rows)
+
+    def _load(self, load: ServiceLoad | None, now: float) -> tuple[float, float, float, float]:
+        """Return the load of both windows and of now, and when there was a request."""
+        if load is None:
+            return 0.0, 0.0, 0.0, NEVER
+        stable, panic = load.window.averages(int(now))
+        return stable, panic, load.current(now, self._loads.lost), load.last_busy
+
+    def _age(self, name: Name) -> tuple[str, Name]:
+        return self._records[name].facts.service.created, name
+
+
+#: Most Services of one turn, which take about 5 ms. One event may change thousands of them.
+MOST: Final = 50
+
+
+@final
+class Pending:
+    """The changed Services: one event may change several objects of a Service.
+
+    Arguments:
+        decide: decides about Services.
+    """
+
+    def __init__(self, decide: Callable[[Iterable[Name]], None]) -> None:
+        self._decide = decide
+        self._names: dict[Name, None] = {}
+
+    def add(self, name: Name) -> None:
+        """Decide about a Service at the end of this turn, or of one of the next turns."""
+        if not self._names:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._names[name] = None
+
+    def update(self, names: Iterable[Name]) -> None:
+        """Decide about Services at the end of this turn; the rest at the end of the next turns."""
+        for name in names:
+            self.add(name)
+
+    def clear(self) -> None:
+        """Decide about none of them: all Services are decided now."""
+        self._names.clear()
+
+    def _flush(self) -> None:
+        names = list(islice(self._names, MOST))
+        for name in names:
+            del self._names[name]
+        if self._names:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._decide(names)
+
 
 logger = logging.getLogger(__name__)
 
@@ -77,10 +242,10 @@ class Engine:
 
     def __init__(
         self,
-        services: Services,
+        services: EnabledServices,
         loads: Loads,
         rights: Rights,
-        scale: Callable[[Callable[[Target, Result], None]], Actuator],
+        scale: Callable[[Callable[[ScaleTarget, Result], None]], Actuator],
         frozen: Callable[[float], Hold],
         call_at: Callable[[float, Callable[[Name], object], Name], object],
         clock: Callable[[], float],
@@ -88,7 +253,7 @@ class Engine:
         effects: Sequence[Effect] = (),
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self.counters = Counters()
+        self.counters = EngineCounters()
         self._services = services
         self._loads = loads
         self._rights = rights
@@ -263,7 +428,7 @@ class Engine:
         for effect in self._effects:
             effect.remove(name, now)
 
-    def _share(self, name: Name, before: Target | None, after: Target | None) -> None:
+    def _share(self, name: Name, before: ScaleTarget | None, after: ScaleTarget | None) -> None:
         """Record which Services have a workload in common; a change of one concerns all."""
         self._sharing.move(name, before, after)
         if before is not None and before != after:
@@ -271,7 +436,7 @@ class Engine:
         if after is not None:
             self._wake(after)
 
-    def _wake(self, target: Target) -> None:
+    def _wake(self, target: ScaleTarget) -> None:
         """Decide at the next tick about all Services of a workload: they add their loads."""
         sharing = self._sharing.of(target)
         if len(sharing) > 1:
@@ -332,7 +497,7 @@ class Engine:
 
     # -- results -----------------------------------------------------------------------------------
 
-    def _on_result(self, target: Target, result: Result) -> None:
+    def _on_result(self, target: ScaleTarget, result: Result) -> None:
         """Record the result of a request for replicas."""
         now, names = self._clock(), self._sharing.of(target)
         self._changes.count_failure(result)

@@ -35,7 +35,7 @@ NEVER: Final = float("-inf")
 FOREVER: Final = float("inf")
 
 
-class Phase(Enum):
+class WorkloadPhase(Enum):
     """Where a workload is between asleep and awake; the value is what people read.
 
     ASLEEP: no replicas. STARTING: replicas, and no pod is ready. AWAKE: pods are ready.
@@ -118,7 +118,7 @@ class Plan(NamedTuple):
     hold: Hold
     takes_over: bool
     active: bool
-    phase: Phase
+    phase: WorkloadPhase
     next: float
 
 
@@ -147,7 +147,7 @@ class Planner:
     )
 
     def __init__(self, now: float, ready: int = 0) -> None:
-        self.phase = Phase.ASLEEP
+        self.phase = WorkloadPhase.ASLEEP
         self.wanted: int | None = None
         self._autoscaler = Autoscaler(now, ready)
         self._cold_start_at = NEVER
@@ -220,12 +220,12 @@ class Planner:
         """Return whether the last request, or its cold start, still counts as active."""
         return now < max(self._lease_until, seen.last_busy + seen.lease)
 
-    def _phase(self, seen: Seen) -> Phase:
+    def _phase(self, seen: Seen) -> WorkloadPhase:
         if seen.replicas == 0:
-            return Phase.ASLEEP
+            return WorkloadPhase.ASLEEP
         if self._ready_since is None:
-            return Phase.STARTING
-        return Phase.AWAKE if self._closing_since is None else Phase.CLOSING
+            return WorkloadPhase.STARTING
+        return WorkloadPhase.AWAKE if self._closing_since is None else WorkloadPhase.CLOSING
 
     # -- replicas ----------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from activator.scale.external_metrics.self_signed import self_signed
 from activator.scale.listeners import http_server
-from activator.scale.part import Context, Part
+from activator.scale.part import Part, PartContext
 from activator.scale.publishing.board import Board
 from activator.scale.settings import ScaleSettings
 from activator.tls.certificates import CertificateError
@@ -18,7 +18,7 @@ from activator.tls.files import FileTls, TlsFileError, tls_files
 from activator.tls.files import context as tls_context
 
 
-def make(context: Context) -> Part:
+def make(context: PartContext) -> Part:
     """Return the part that serves ``external.metrics.k8s.io``; an empty one if it is off."""
     settings = context.settings
     port = settings.external_metrics_port

@@ -9,14 +9,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from activator.scale.keda.lazy_listener import LazyListener, NotStarted
 from activator.scale.listeners.http_server import address, listen
-from activator.scale.part import Context, Part
+from activator.scale.part import Part, PartContext
 from activator.scale.publishing.board import Board
 from activator.tls.files import TlsFileError, tls_files
 
 logger = logging.getLogger(__name__)
 
 
-def make(context: Context) -> Part:
+def make(context: PartContext) -> Part:
     """Return the part that serves KEDA."""
     board = Board(context.loads, context.clock)
     restarts: list[Callable[[], Coroutine[None, None, None]]] = []

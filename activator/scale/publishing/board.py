@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, final
 
-from activator.scale.decisions.effects import Decided
+from activator.scale.decisions.record import Decided
 from activator.scale.reports.load import Loads, Name
 
 #: Seconds whose largest load is published: KEDA and HPAs read every 15 to 30 s, and a burst between

@@ -18,9 +18,14 @@ from activator.plain.index import Index
 from activator.plain.problems import several
 from activator.plain.service import PlainService
 from activator.plain.slices import MANAGED_BY_LABEL, OURS, SERVICE_LABEL, Condition, condition_of
-from activator.scale.decisions.findings import Finding, Reason
-from activator.scale.takeover.slices import MOST_ENDPOINTS, Activator, Family, Listing
-from activator.scale.takeover.writes import Key
+from activator.scale.decisions.reasons import Finding, Reason
+from activator.scale.takeover.slices import (
+    MOST_ENDPOINTS,
+    ActivatorAddress,
+    AddressFamily,
+    Listing,
+    SliceKey,
+)
 
 #: The manager of the copies that Kubernetes makes of Endpoints objects.
 MIRROR: Final = "endpointslicemirroring-controller.k8s.io"
@@ -80,12 +85,14 @@ class Pods:
         packed = (self._slices[key].packed for key in sorted(self._of.get(service)))
         return [root(json.loads(zlib.decompress(each)), "EndpointSlice") for each in packed]
 
-    def of_controllers(self, service: ObjectKey) -> Mapping[Key, Kept]:
+    def of_controllers(self, service: ObjectKey) -> Mapping[SliceKey, Kept]:
         """Return the slices of a Service that controllers of Kubernetes wrote."""
-        known = {Key(key.namespace, key.name): self._slices[key] for key in self._of.get(service)}
+        known = {
+            SliceKey(key.namespace, key.name): self._slices[key] for key in self._of.get(service)
+        }
         return {key: kept for key, kept in known.items() if kept.manager in _CONTROLLERS}
 
-    def listing(self, service: ObjectKey, family: Family, port: str) -> Listing | None:
+    def listing(self, service: ObjectKey, family: AddressFamily, port: str) -> Listing | None:
         """Return the pods of a Service for the slice of its front.
 
         Arguments:
@@ -118,7 +125,7 @@ def _ready(slice_: Field) -> Sequence[Field]:
     return [each for each in every if condition_of(each["conditions"]) is Condition.READY]
 
 
-def usable(slices: Iterable[Field]) -> Mapping[Family, tuple[Activator, ...]]:
+def usable(slices: Iterable[Field]) -> Mapping[AddressFamily, tuple[ActivatorAddress, ...]]:
     """Return the activators of each family, sorted; a family without activators is absent.
 
     Arguments:
@@ -130,14 +137,14 @@ def usable(slices: Iterable[Field]) -> Mapping[Family, tuple[Activator, ...]]:
     Raises:
         ManifestError: a field is wrong.
     """
-    found: dict[Family, tuple[Activator, ...]] = {}
-    for family in Family:
+    found: dict[AddressFamily, tuple[ActivatorAddress, ...]] = {}
+    for family in AddressFamily:
         here = [each for each in slices if each["addressType"].text() == family.value]
         endpoints = [one for each in here for one in each["endpoints"].items()]
         every = [(condition_of(one["conditions"]), one) for one in endpoints]
         for condition in (Condition.DRAINING, Condition.READY):
             if activators := {
-                Activator(ip_of(address), one["nodeName"].text())
+                ActivatorAddress(ip_of(address), one["nodeName"].text())
                 for known, one in every
                 for address in one["addresses"].items()
                 if known is condition
@@ -146,7 +153,7 @@ def usable(slices: Iterable[Field]) -> Mapping[Family, tuple[Activator, ...]]:
     return found
 
 
-def about_front(service: PlainService, stale: Collection[Key]) -> Iterator[Finding]:
+def about_front(service: PlainService, stale: Collection[SliceKey]) -> Iterator[Finding]:
     """Yield the findings about the other slices of a Service with route ``front``.
 
     Arguments:
@@ -173,7 +180,7 @@ def about_front(service: PlainService, stale: Collection[Key]) -> Iterator[Findi
         yield Finding(Reason.STALE_SLICES, note)
 
 
-def lonely(nodes: Set[str], activators: Iterable[Sequence[Activator]]) -> Sequence[str]:
+def lonely(nodes: Set[str], activators: Iterable[Sequence[ActivatorAddress]]) -> Sequence[str]:
     """Return the nodes on which no activator of at least one address family runs.
 
     Arguments:

@@ -3,10 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 from activator.objects.fields import ObjectKey
-from activator.scale.decisions.findings import Finding, Reason
+from activator.scale.decisions.reasons import Finding, Reason
 from activator.scale.part import Part, Parts, views
 from activator.scale.reports.load import Name
-from activator.scale.workloads.services import Services
+from activator.scale.workloads.services import EnabledServices
 
 
 class Names:
@@ -20,7 +20,7 @@ class Names:
 
 
 def test_views_of_parts_come_after_the_views_of_the_services() -> None:
-    services, names = Services(), Names()
+    services, names = EnabledServices(), Names()
     found = views(services, [Part(views={"EndpointSlice": names}), Part(views={"Secret": names})])
     assert found["EndpointSlice"] == [services.readiness, names]
     assert found["Secret"] == [names]

@@ -7,7 +7,7 @@ import re
 
 from activator.scale.admin import advice
 from activator.scale.decisions import reasons
-from activator.scale.decisions.findings import Reason
+from activator.scale.decisions.reasons import Reason
 
 
 def test_each_reason_has_a_remedy() -> None:

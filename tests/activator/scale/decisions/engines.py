@@ -8,19 +8,22 @@ from typing import Any
 
 from activator.plain.service import PlainService
 from activator.process.tasks import Tasks
+from activator.scale.cluster.api import Api
 from activator.scale.decisions import engine
-from activator.scale.decisions.effects import Effect, Guard
-from activator.scale.decisions.findings import Finding
 from activator.scale.decisions.plan import ACTIVATION_LEASE, Hold
+from activator.scale.decisions.reasons import Finding
+from activator.scale.decisions.record import Effect, Guard
 from activator.scale.reports.load import Loads, Name
-from activator.scale.workloads.actuator import Actuator, Target
-from activator.scale.workloads.rights import Rights
-from activator.scale.workloads.services import Services
+from activator.scale.workloads.replicas import Actuator, Rights, ScaleTarget
+from activator.scale.workloads.services import EnabledServices
 from tests.activator.scale.fake_api import FakeApi, status
 
 
-class NoReviews:
+class NoReviews(Api):
     """Refuse each check of rights."""
+
+    def __init__(self) -> None:
+        """Connect to no server."""
 
     async def send(self, *args: Any) -> Any:
         return status(403, "no")
@@ -33,7 +36,7 @@ class NoGuard:
         """See Guard."""
         return None
 
-    def lease(self, service: PlainService, target: Target) -> float:
+    def lease(self, service: PlainService, target: ScaleTarget) -> float:
         """See Guard."""
         return ACTIVATION_LEASE
 
@@ -41,7 +44,7 @@ class NoGuard:
         """See Guard."""
         return ()
 
-    def other_owner(self, name: Name, service: PlainService, target: Target) -> str:
+    def other_owner(self, name: Name, service: PlainService, target: ScaleTarget) -> str:
         """See Guard."""
         return ""
 
@@ -77,7 +80,7 @@ class EngineWorld:
         self.clock = loop.time
         self.api = FakeApi(**replicas)
         self.tasks = Tasks()
-        self.services = Services()
+        self.services = EnabledServices()
         self.loads = Loads(lambda name: name in self.services)
         self.hold = Hold.NONE
         rights = Rights(
@@ -98,5 +101,5 @@ class EngineWorld:
             effects,
         )
 
-    def _actuator(self, report: Callable[[Target, Any], None]) -> Actuator:
+    def _actuator(self, report: Callable[[ScaleTarget, Any], None]) -> Actuator:
         return Actuator(self.api, self.tasks.start, report)

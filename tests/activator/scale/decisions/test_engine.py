@@ -1,19 +1,32 @@
-"""Decisions about Services, with prepared objects and reports, and a stand-in for requests."""
+"""The decisions about all Services: when each is made, by which load, and its effects."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from activator.objects.fields import ObjectKey
-from activator.scale.decisions.effects import Decided
-from activator.scale.decisions.engine import AGAIN, LOOK, NEW_LEADER, STEP, TICK
-from activator.scale.decisions.plan import Hold, Phase
-from activator.scale.reports.load import Name, Report
-from activator.scale.workloads.actuator import Target
+from activator.scale.decisions.engine import (
+    AGAIN,
+    LOOK,
+    MOST,
+    NEW_LEADER,
+    STEP,
+    TICK,
+    Observer,
+    Pending,
+    Sharing,
+)
+from activator.scale.decisions.plan import Hold, Seen, WorkloadPhase
+from activator.scale.decisions.record import Decided, Record
+from activator.scale.reports.load import Loads, Name, Report
+from activator.scale.workloads.replicas import KNOWN, ScaleTarget
 from tests.activator.plain.objects import deployment, service
-from tests.activator.scale.decisions.engines import EngineWorld
+from tests.activator.scale.decisions.engines import EngineWorld, NoGuard
+from tests.activator.scale.decisions.records import HELLO as TARGET
+from tests.activator.scale.decisions.records import record
 from tests.activator.scale.fake_api import status
 from tests.activator.scale.world import elapse
 
@@ -53,10 +66,10 @@ class Owners:
     def slice_since(self, name: Name, now: float) -> float | None:
         return None
 
-    def lease(self, service: Any, target: Target) -> float:
+    def lease(self, service: Any, target: ScaleTarget) -> float:
         return 30.0
 
-    def other_owner(self, name: Name, service: Any, target: Target) -> str:
+    def other_owner(self, name: Name, service: Any, target: ScaleTarget) -> str:
         return self.other
 
 
@@ -139,7 +152,7 @@ async def test_an_effect_gets_each_state_once() -> None:
     world = World()
     world.engine.start(world.clock())
     await world.tick(20)
-    assert [each.plan.phase for each in world.effect.decided if each.plan] == [Phase.ASLEEP]
+    assert [each.plan.phase for each in world.effect.decided if each.plan] == [WorkloadPhase.ASLEEP]
     world.busy()
     await elapse(0.01)
     world.put_ready(1)
@@ -436,3 +449,95 @@ async def test_a_stop_ends_the_steps_of_a_start_and_of_a_tick() -> None:
         pass
     assert world.effect.decided == []
     assert world.effect.calls == ["stop", "start", "stop"]
+
+
+ONE, TWO = Name("shop", "one"), Name("shop", "two")
+OTHER = ScaleTarget(KNOWN["statefulset"], "shop", "other")
+
+
+def test_services_of_a_workload_are_sorted_and_leave_it() -> None:
+    sharing = Sharing()
+    sharing.move(TWO, None, TARGET)
+    sharing.move(ONE, None, TARGET)
+    sharing.move(ONE, TARGET, TARGET)
+    assert (list(sharing.of(TARGET)), list(sharing.of(OTHER))) == ([ONE, TWO], [])
+    sharing.move(ONE, TARGET, OTHER)
+    assert (list(sharing.of(TARGET)), list(sharing.of(OTHER))) == ([TWO], [ONE])
+    sharing.move(TWO, TARGET, None)
+    assert list(sharing.of(TARGET)) == []
+    sharing.clear()
+    assert list(sharing.of(OTHER)) == []
+
+
+class Slices(NoGuard):
+    """A guard with a takeover slice for each Service."""
+
+    def slice_since(self, name: Name, now: float) -> float | None:
+        return 5.0
+
+
+def seen(records: dict[Name, Record], name: Name, **loads: float) -> Seen:
+    known, sharing = Loads(), Sharing()
+    known.connected(1)
+    reports = [Report(Name("shop", service), load, 1.0) for service, load in loads.items()]
+    known.record(1, "activator-1", reports, 10.0)
+    for each in records:
+        sharing.move(each, None, TARGET)
+    observer = Observer(records, known, sharing, Slices())
+    return observer.seen(name, records[name].facts, 11.0, Hold.STALE)
+
+
+def test_a_service_without_a_report_has_no_load() -> None:
+    found = seen({ONE: record(replicas=3, ready=2, lease=7.0)}, ONE)
+    assert (found.current, found.stable, found.panic, found.last_busy) == (0, 0, 0, float("-inf"))
+    assert (found.replicas, found.ready, found.lease, found.frozen) == (3, 2, 7.0, Hold.STALE)
+    assert (found.other_owner, found.decides, found.slice_since) == ("", True, None)
+
+
+def test_services_with_one_workload_add_their_loads_and_the_oldest_decides() -> None:
+    records = {TWO: record(), ONE: record()}
+    first = seen(records, ONE, one=2.0, two=3.0)
+    assert (first.current, first.last_busy, first.decides) == (5.0, 10.0, True)
+    second = seen(records, TWO, one=2.0, two=3.0)
+    assert (second.current, second.stable) == (5.0, first.stable)
+    assert (second.decides, second.other_owner) == (False, "Service shop/one")
+
+
+@pytest.mark.parametrize(("asks", "since"), [({}, None), ({"route": "takeover"}, 5.0)])
+def test_a_slice_counts_with_the_route_takeover_alone(asks: Any, since: float | None) -> None:
+    assert seen({ONE: record(asks=asks)}, ONE).slice_since == since
+
+
+async def test_each_service_is_decided_once_at_the_end_of_the_turn() -> None:
+    decided: list[list[Name]] = []
+    pending = Pending(lambda names: decided.append(list(names)))
+    pending.add(TWO)
+    pending.update([ONE, TWO])
+    assert decided == []
+    await asyncio.sleep(0)
+    assert decided == [[TWO, ONE]]
+    pending.add(ONE)
+    await asyncio.sleep(0)
+    assert decided == [[TWO, ONE], [ONE]]
+
+
+async def test_services_that_are_decided_now_are_not_decided_again() -> None:
+    decided: list[list[Name]] = []
+    pending = Pending(lambda names: decided.append(list(names)))
+    pending.add(ONE)
+    pending.clear()
+    await asyncio.sleep(0)
+    assert not any(decided)
+
+
+async def test_thousands_of_changes_are_decided_in_several_turns() -> None:
+    decided: list[list[Name]] = []
+    pending = Pending(lambda names: decided.append(list(names)))
+    names = [Name("shop", f"hello-{number}") for number in range(2 * MOST + 1)]
+    pending.update(names)
+    for _ in range(3):
+        await asyncio.sleep(0)
+        pending.add(ONE)
+    await asyncio.sleep(0)
+    assert [len(each) for each in decided] == [MOST, MOST, 2, 1]
+    assert [name for each in decided for name in each] == [*names, ONE, ONE]

@@ -15,11 +15,11 @@ import pytest
 from activator.objects.fields import ObjectKey
 from activator.plain.annotation_values import Route
 from activator.plain.service import PlainService
-from activator.scale.decisions.effects import Decided
 from activator.scale.decisions.engine import TICK
 from activator.scale.decisions.plan import Hold
+from activator.scale.decisions.record import Decided
 from activator.scale.reports.load import Name, Report
-from activator.scale.workloads.actuator import Target
+from activator.scale.workloads.replicas import ScaleTarget
 from tests.activator.plain.objects import deployment, endpoint, named, service, slice_of
 from tests.activator.scale.decisions.engines import EngineWorld
 from tests.activator.scale.fake_api import path_of, status
@@ -97,13 +97,13 @@ class Side(EngineWorld):
     def slice_since(self, name: Name, now: float) -> float | None:
         return self.slices.get(name)
 
-    def lease(self, service: PlainService, target: Target) -> float:
+    def lease(self, service: PlainService, target: ScaleTarget) -> float:
         return 30.0
 
     def findings(self, name: Name) -> list[Any]:
         return []
 
-    def other_owner(self, name: Name, service: PlainService, target: Target) -> str:
+    def other_owner(self, name: Name, service: PlainService, target: ScaleTarget) -> str:
         return self.owner
 
 

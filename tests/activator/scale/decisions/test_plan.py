@@ -19,10 +19,10 @@ from activator.scale.decisions.plan import (
     RETRY_COLD_START,
     SLICE_WRITTEN,
     Hold,
-    Phase,
     Plan,
     Planner,
     Seen,
+    WorkloadPhase,
 )
 from throttler.model import AdaptiveMode, HashKey, KeyKind, Policies, QueueOrder
 from throttler.request_policies import Authorization, RequestPolicies
@@ -70,7 +70,7 @@ def asks(owner: Owner, **scale: Any) -> Annotations:
 def test_a_request_scales_from_zero_with_every_owner(owner: Owner) -> None:
     planner = Planner(0)
     plan = planner.decide(asks(owner, initial_scale=2), seen(1, 0, busy=5), 5)
-    assert (plan.replicas, plan.why, plan.phase) == (2, Why.COLD_START, Phase.ASLEEP)
+    assert (plan.replicas, plan.why, plan.phase) == (2, Why.COLD_START, WorkloadPhase.ASLEEP)
     assert plan.active
 
 
@@ -132,7 +132,7 @@ def test_the_owner_may_need_a_longer_lease() -> None:
 
 def test_the_load_decides_for_owner_self() -> None:
     plan = Planner(0).decide(asks(Owner.SELF, target=10), seen(45, 1, busy=5), 5)
-    assert (plan.replicas, plan.phase, plan.hold) == (5, Phase.AWAKE, Hold.NONE)
+    assert (plan.replicas, plan.phase, plan.hold) == (5, WorkloadPhase.AWAKE, Hold.NONE)
 
 
 def test_the_last_pod_goes_idle_seconds_after_the_last_request() -> None:
@@ -226,14 +226,14 @@ def test_the_activators_take_over_before_the_last_pod_goes() -> None:
     planner = Planner(0, ready=1)
     assert not planner.decide(asked, seen(0, 1), 19).takes_over
     plan = planner.decide(asked, seen(0, 1), 20)
-    assert plan == Plan(None, Why.IDLE, Hold.CLOSING, True, False, Phase.CLOSING, 40)
+    assert plan == Plan(None, Why.IDLE, Hold.CLOSING, True, False, WorkloadPhase.CLOSING, 40)
     assert planner.decide(asked, seen(0, 1), 39.9).replicas is None
     plan = planner.decide(asked, seen(0, 1), 40)
     assert (plan.replicas, plan.takes_over) == (0, True)
     # The pod ends later than the scaler sees the replicas.
     for ready in (1, 0):
         plan = planner.decide(asked, seen(0, 0, ready), 44)
-        assert (plan.replicas, plan.takes_over, plan.phase) == (None, True, Phase.ASLEEP)
+        assert (plan.replicas, plan.takes_over, plan.phase) == (None, True, WorkloadPhase.ASLEEP)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_the_activators_do_not_take_over_from_pods_that_stay(more: Any) -> None:
     planner = Planner(0, ready=1)
     for now in (20, 40, 400):
         plan = planner.decide(asked, seen(0, 1, **more), now)
-        assert (plan.replicas, plan.takes_over, plan.phase) == (None, False, Phase.AWAKE)
+        assert (plan.replicas, plan.takes_over, plan.phase) == (None, False, WorkloadPhase.AWAKE)
         assert plan.hold is not Hold.NONE
     # The reason ends while the activators observe.
     assert planner.decide(asked, seen(0, 1), 401).takes_over
@@ -295,7 +295,7 @@ def test_a_pod_that_is_not_ready_stays_until_the_slice_is_in_place() -> None:
     for now, hold in ((20, Hold.CLOSING), (40, Hold.NO_SLICE)):
         plan = planner.decide(asked, seen(0, 1, 0, slice_since=None), now)
         assert (plan.replicas, plan.takes_over, plan.hold) == (None, True, hold)
-        assert plan.phase is Phase.STARTING
+        assert plan.phase is WorkloadPhase.STARTING
     # Nothing is to be observed: no pod takes requests.
     assert planner.decide(asked, seen(0, 1, 0, slice_since=40), 40).replicas == 0
     # The pod becomes ready, and the activators observe from then on.
@@ -367,9 +367,9 @@ def test_a_request_while_closing_keeps_the_pods_and_restarts_the_idle_time() -> 
     planner = Planner(0, ready=1)
     planner.decide(asked, seen(0, 1), 20)
     plan = planner.decide(asked, seen(0, 1, busy=25), 25)
-    assert (plan.replicas, plan.takes_over, plan.phase) == (None, False, Phase.AWAKE)
-    assert planner.decide(asked, seen(0, 1, busy=25), 44.9).phase is Phase.AWAKE
-    assert planner.decide(asked, seen(0, 1, busy=25), 45).phase is Phase.CLOSING
+    assert (plan.replicas, plan.takes_over, plan.phase) == (None, False, WorkloadPhase.AWAKE)
+    assert planner.decide(asked, seen(0, 1, busy=25), 44.9).phase is WorkloadPhase.AWAKE
+    assert planner.decide(asked, seen(0, 1, busy=25), 45).phase is WorkloadPhase.CLOSING
 
 
 @pytest.mark.parametrize("route", [Route.TAKEOVER, Route.FRONT])

@@ -8,10 +8,10 @@ import pytest
 
 from activator.pages import pages
 from activator.scale.decisions import reasons
-from activator.scale.decisions.findings import Reason
 from activator.scale.decisions.plan import Hold
-from activator.scale.workloads.subresource import Problem
-from activator.scale.workloads.targets import TargetProblem
+from activator.scale.decisions.reasons import Reason
+from activator.scale.workloads.replicas import Problem
+from activator.scale.workloads.services import TargetProblem
 
 
 @pytest.mark.parametrize(

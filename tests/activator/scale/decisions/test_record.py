@@ -1,22 +1,44 @@
+"""What the scaler keeps of a Service, and how a decision is concluded, logged and counted."""
+
 from __future__ import annotations
 
-from activator.scale.decisions.plan import Phase
-from activator.scale.decisions.record import Counters, Record
-from activator.scale.workloads.actuator import Result
-from activator.scale.workloads.subresource import Problem
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from activator.kpa.decision import Why
+from activator.objects.fields import ObjectKey
+from activator.plain import service as services
+from activator.scale.decisions.plan import Hold, Plan, Seen, WorkloadPhase
+from activator.scale.decisions.record import (
+    Changes,
+    EngineCounters,
+    Facts,
+    Record,
+    ReplicaChange,
+    conclude,
+    log_reason,
+    quiet_until,
+    read,
+)
+from activator.scale.reports.load import Name
+from activator.scale.workloads.replicas import KNOWN, Problem, Result, ScalableKind, ScaleTarget
+from activator.scale.workloads.services import EnabledServices, Joined
+from tests.activator.plain.objects import deployment, service
 from tests.activator.scale.decisions.records import HELLO, facts, record
 
 
 def test_a_new_record_has_decided_nothing_and_is_due() -> None:
     known = Record(facts(), now=5.0)
     assert (known.decided, known.change) == (None, None)
-    assert known.planner.phase is Phase.ASLEEP
+    assert known.planner.phase is WorkloadPhase.ASLEEP
     assert known.quiet_until < 5.0
     assert known.renew_at > 5.0
 
 
 def test_counters_begin_empty() -> None:
-    counters = Counters()
+    counters = EngineCounters()
     assert counters.changes == counters.failures == {}
     assert sum(counters.ticks.counts) == sum(counters.cold_starts.counts) == 0
 
@@ -50,3 +72,197 @@ def test_facts_stay_until_an_object_changes_unless_something_is_wrong() -> None:
     assert facts().is_settled
     assert not facts(reason="no-workload").is_settled
     assert not facts(asks={"route": "takeover"}).is_settled
+
+
+ROLLOUT = "argoproj.io/v1alpha1/Rollout/web"
+ROLLOUTS = ScalableKind("argoproj.io", "v1alpha1", "Rollout", "rollouts")
+
+
+class KnownRights:
+    """Rights with prepared results."""
+
+    def __init__(self, resource: ScalableKind | str | None = None, missing: str = "") -> None:
+        self._resource = resource
+        self._missing = missing
+
+    def resource(self, wanted: object) -> ScalableKind | str | None:
+        return self._resource
+
+    def problem(self, target: ScaleTarget) -> str:
+        return self._missing
+
+
+def read_facts(rights: Any, **annotations: str) -> Facts:
+    found = services.parse(service(annotations))
+    assert found is not None
+    known = EnabledServices()
+    known.workloads.put(ObjectKey("Deployment", "shop", "hello"), deployment(replicas=2))
+    return read(Joined(found, known.workloads.find(found), 1), rights)
+
+
+def test_a_workload_is_found_with_its_replicas() -> None:
+    found = read_facts(KnownRights())
+    assert found.target == ScaleTarget(KNOWN["deployment"], "shop", "hello")
+    assert (found.replicas, found.ready, found.reason) == (2, 1, "")
+    assert found.is_watched
+
+
+def test_a_missing_right_is_a_reason_and_the_target_stays() -> None:
+    found = read_facts(KnownRights(missing="its role lacks a rule"))
+    assert (found.reason, found.detail) == ("scale-forbidden", "its role lacks a rule")
+    assert found.target is not None
+
+
+@pytest.mark.parametrize(
+    ("resource", "reason"),
+    [(None, "replicas-unknown"), ("has no kind Rollout", "unknown-target-kind")],
+)
+def test_a_kind_that_is_not_known_gives_no_target(resource: Any, reason: str) -> None:
+    found = read_facts(KnownRights(resource), target=ROLLOUT)
+    assert (found.target, found.reason) == (None, reason)
+    if resource:
+        assert resource in found.detail
+        assert ROLLOUT in found.detail
+
+
+def test_a_kind_that_was_looked_up_is_not_watched() -> None:
+    found = read_facts(KnownRights(ROLLOUTS), target=ROLLOUT)
+    assert found.target == ScaleTarget(ROLLOUTS, "shop", "web")
+    assert (found.replicas, found.is_watched) == (None, False)
+
+
+PLAN = Plan(None, Why.IDLE, Hold.NONE, False, False, WorkloadPhase.AWAKE, 10.0)
+FAILED = Result(None, Problem.FORBIDDEN, "its role lacks a rule")
+NAME = Name("shop", "hello")
+
+
+@pytest.mark.parametrize(
+    ("facts", "failed", "plan", "reason"),
+    [
+        ({}, None, PLAN, ("", "")),
+        ({}, None, None, ("replicas-unknown", "")),
+        ({"reason": "no-workload", "detail": "none"}, None, None, ("no-workload", "none")),
+        ({}, None, PLAN._replace(hold=Hold.STALE), ("stale-state", "")),
+        ({}, FAILED, PLAN._replace(replicas=2), ("scale-forbidden", FAILED.detail)),
+        ({}, FAILED, PLAN, ("", "")),  # nothing is wanted any more, and pods run
+        ({"replicas": 0, "ready": 0}, FAILED, PLAN, ("scale-forbidden", FAILED.detail)),
+    ],
+)
+def test_a_decision_has_one_reason(facts: Any, failed: Any, plan: Any, reason: Any) -> None:
+    known = record(**facts)
+    known.failed = failed
+    decided = conclude(known, plan)
+    assert decided is not None
+    assert (decided.reason, decided.detail) == reason
+    assert known.decided is decided
+
+
+def test_two_owners_name_the_other_one() -> None:
+    known = record()
+    known.other_owner = "HPA shop/hello"
+    decided = conclude(known, PLAN._replace(hold=Hold.TWO_OWNERS))
+    assert decided is not None
+    assert decided.reason == "two-owners"
+    assert decided.detail.startswith("HPA shop/hello scales the same workload")
+
+
+def test_a_decision_that_differs_in_its_time_alone_is_no_new_one() -> None:
+    known = record()
+    assert conclude(known, PLAN)
+    assert conclude(known, PLAN._replace(next=20.0)) is None
+    known.facts = known.facts._replace(lease=60.0)  # no effect reads it
+    assert conclude(known, PLAN) is None
+    known.facts = known.facts._replace(ready=2)
+    assert conclude(known, PLAN)
+
+
+def test_a_reason_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    known = record()
+    for hold in (Hold.CLOSING, Hold.STALE, Hold.STALE, Hold.NONE, Hold.CLOSING):
+        before = known.decided
+        if decided := conclude(known, PLAN._replace(hold=hold)):
+            log_reason(NAME, before, decided)
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
+        (
+            "WARNING",
+            "Service shop/hello: stale-state: the watch of the API server fails, so no replica is "
+            "removed",
+        ),
+        ("INFO", "Service shop/hello: scaled again"),
+    ]
+
+
+NEVER, FOREVER = float("-inf"), float("inf")
+IDLE = Plan(None, Why.IDLE, Hold.NONE, False, False, WorkloadPhase.ASLEEP, FOREVER)
+SEEN = Seen(0, 0, 0, NEVER, Hold.NONE, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("plan", "seen"),
+    [
+        ({}, {"current": 1.0}),
+        ({}, {"stable": 0.1}),
+        ({"replicas": 0}, {}),
+        ({"hold": Hold.STALE}, {}),
+        ({"why": Why.COLD_START}, {}),
+    ],
+)
+def test_a_service_with_load_or_a_pending_change_is_decided_each_tick(
+    plan: dict[str, Any], seen: dict[str, Any]
+) -> None:
+    assert quiet_until(record(), IDLE._replace(**plan), SEEN._replace(**seen)) == NEVER
+
+
+def test_a_sleeping_service_is_quiet_until_the_next_time_of_its_plan_or_its_facts() -> None:
+    known = record(replicas=0, ready=0)
+    assert quiet_until(known, IDLE, SEEN) == FOREVER
+    assert quiet_until(known, IDLE._replace(next=40.0), SEEN) == 40.0
+    known.renew_at = 30.0
+    assert quiet_until(known, IDLE._replace(next=40.0), SEEN) == 30.0
+
+
+def test_an_idle_service_with_replicas_is_quiet_until_it_may_sleep() -> None:
+    known = record(asks={"idle_seconds": "50"})
+    assert quiet_until(known, IDLE, SEEN._replace(replicas=1)) == 50.0
+
+
+def test_a_workload_without_a_watch_is_quiet_until_it_is_read_again() -> None:
+    known = record(is_watched=False)
+    known.look_at = 10.0
+    assert quiet_until(known, IDLE, SEEN) == 10.0
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def changes() -> tuple[Changes, EngineCounters]:
+    counters = EngineCounters()
+    return Changes(counters, lambda: 12.0, lambda: NOON), counters
+
+
+def test_a_cold_start_is_recorded_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    found, counters = changes()
+    known = record(replicas=0)
+    conclude(known, Plan(1, Why.COLD_START, Hold.NONE, False, True, WorkloadPhase.ASLEEP, 20.0))
+    known.cold_since = 11.5
+    found.note(NAME, known, HELLO, 0, 1)
+    assert known.change == ReplicaChange(NOON, 0, 1, "cold-start")
+    assert known.cold_since is None
+    assert (counters.changes, counters.cold_starts.total) == ({"cold-start": 1}, 0.5)
+    (line,) = caplog.records
+    assert line.getMessage().startswith("Service shop/hello: Deployment hello: 0 -> 1 replicas: ")
+
+
+def test_a_change_whose_decision_is_gone_has_no_rule() -> None:
+    found, counters = changes()
+    found.note(NAME, record(), HELLO, 2, 1)
+    assert counters.changes == {"unknown": 1}
+
+
+def test_failures_are_counted_by_their_reason() -> None:
+    found, counters = changes()
+    for problem in (None, Problem.CONFLICT, Problem.CONFLICT):
+        found.count_failure(Result(1, problem))
+    assert counters.failures == {"conflict": 2}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from activator.plain.service import parse
-from activator.scale.decisions.effects import Decided
-from activator.scale.decisions.plan import Hold, Phase, Plan
+from activator.scale.decisions.plan import Hold, Plan, WorkloadPhase
+from activator.scale.decisions.record import Decided
 from activator.scale.publishing.board import Board
 from activator.scale.reports.load import Loads, Name
 from tests.activator.plain.objects import service
@@ -20,7 +20,7 @@ def test_each_decision_is_published_until_the_service_is_gone() -> None:
     assert board.is_open
     found = parse(service({"target_concurrency": "7"}))
     assert found is not None
-    plan = Plan(None, None, Hold.NONE, False, True, Phase.ASLEEP, 1.0)
+    plan = Plan(None, None, Hold.NONE, False, True, WorkloadPhase.ASLEEP, 1.0)
     board.put(HELLO, Decided(found, None, 0, 0, plan), 0)
     workload = board.workload(HELLO)
     assert workload is not None

@@ -1,19 +1,20 @@
-"""Finds the components that scale each workload, and whether they can do it as its Service asks.
-
-Pure: HorizontalPodAutoscalers and ScaledObjects go in. Sources: autoscaling/v2 in the Kubernetes
-API reference, KEP-2021; the ScaledObject specification of KEDA 2.
-"""
+"""Knows the components that scale workloads: HPAs, KEDA, and any that sets replicas to zero."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
-from activator.objects.fields import Field, ObjectKey, root
+from activator.objects.fields import Field, ManifestError, ObjectKey, root
 from activator.plain.annotation_values import Owner, Route
-from activator.scale.decisions.findings import Finding, Reason
+from activator.plain.index import Index
+from activator.plain.service import PlainService
+from activator.scale.decisions.reasons import Finding, Reason
+from activator.scale.decisions.record import Decided
 from activator.scale.keda import SERVICE_KEY
-from activator.scale.workloads.actuator import Target
+from activator.scale.part import Part, PartContext
+from activator.scale.reports.load import Name
+from activator.scale.workloads.replicas import ScaleTarget
 
 HPA: Final = "HorizontalPodAutoscaler"
 SCALED_OBJECT: Final = "ScaledObject"
@@ -56,7 +57,7 @@ _MOST_POLLS: Final = 600.0
 _WITHOUT_PODS: Final = ("Object", "External")
 
 
-class Scaled(NamedTuple):
+class TargetRef(NamedTuple):
     """The identity of a workload, as ``scaleTargetRef`` has it; the version does not count."""
 
     namespace: str
@@ -74,7 +75,7 @@ class _Hpa(NamedTuple):
     """
 
     key: ObjectKey
-    target: Scaled
+    target: TargetRef
     can_wake: bool
     made_by: str
     measures: int
@@ -91,21 +92,21 @@ class _ScaledObject(NamedTuple):
     """
 
     key: ObjectKey
-    target: Scaled
+    target: TargetRef
     services: frozenset[str]
     pauses: tuple[str, ...]
     polls: float
     measures: int
 
 
-def scaled(target: Target) -> Scaled:
+def scaled(target: ScaleTarget) -> TargetRef:
     """Return the identity of a workload."""
-    return Scaled(target.namespace, target.resource.group, target.resource.kind, target.name)
+    return TargetRef(target.namespace, target.resource.group, target.resource.kind, target.name)
 
 
 @final
-class Owners:
-    """The components that scale workloads (objects.View).
+class WorkloadOwners:
+    """The components that scale workloads (objects.ObjectView).
 
     Arguments:
         changed: called with each workload whose components have changed.
@@ -114,13 +115,13 @@ class Owners:
 
     def __init__(
         self,
-        changed: Callable[[Scaled], object] = lambda target: None,
+        changed: Callable[[TargetRef], object] = lambda target: None,
         missing_rule: Callable[[str], str] = lambda kind: "",
     ) -> None:
         self._changed = changed
         self._missing_rule = missing_rule
         self._objects: dict[ObjectKey, _Hpa | _ScaledObject] = {}
-        self._by_target: dict[Scaled, dict[ObjectKey, None]] = {}
+        self._by_target: dict[TargetRef, dict[ObjectKey, None]] = {}
 
     def put(self, key: ObjectKey, obj: object) -> None:
         """Record a new or changed object.
@@ -149,7 +150,7 @@ class Owners:
         if target is not None:
             self._changed(target)
 
-    def _discard(self, key: ObjectKey) -> Scaled | None:
+    def _discard(self, key: ObjectKey) -> TargetRef | None:
         found = self._objects.pop(key, None)
         if found is None:
             return None
@@ -159,7 +160,7 @@ class Owners:
             del self._by_target[found.target]
         return found.target
 
-    def _of(self, target: Target) -> tuple[Sequence[_Hpa], Sequence[_ScaledObject]]:
+    def _of(self, target: ScaleTarget) -> tuple[Sequence[_Hpa], Sequence[_ScaledObject]]:
         """Return the HPAs and the ScaledObjects of a workload, without the HPAs that KEDA made."""
         keys = sorted(self._by_target.get(scaled(target), ()))
         every = [self._objects[key] for key in keys]
@@ -168,7 +169,7 @@ class Owners:
         hpas = [each for each in every if isinstance(each, _Hpa) and each.made_by not in names]
         return hpas, objects
 
-    def other_owner(self, owner: Owner, target: Target) -> str:
+    def other_owner(self, owner: Owner, target: ScaleTarget) -> str:
         """Return the component that scales a workload beside its owner; empty if there is none.
 
         Arguments:
@@ -186,7 +187,7 @@ class Owners:
             others += [each for each in rest if owner is not Owner.KEDA or not each.made_by]
         return ", ".join(f"{each.key.kind} {each.key.name}" for each in others)
 
-    def lease(self, owner: Owner, target: Target) -> float:
+    def lease(self, owner: Owner, target: ScaleTarget) -> float:
         """Return the seconds in which the owner of a workload reads it at least once."""
         if owner is not Owner.KEDA:
             return 0.0
@@ -194,7 +195,7 @@ class Owners:
         return min(max((each.polls for each in objects), default=0.0), _MOST_POLLS)
 
     def findings(
-        self, owner: Owner, target: Target, service: str, bypass: Route | None = None
+        self, owner: Owner, target: ScaleTarget, service: str, bypass: Route | None = None
     ) -> Sequence[Finding]:
         """Return what a user must know of the components that scale a workload.
 
@@ -220,7 +221,7 @@ class Owners:
         return found
 
 
-def _two_owners(owner: Owner, other: str, target: Target) -> str:
+def _two_owners(owner: Owner, other: str, target: ScaleTarget) -> str:
     if owner is Owner.SELF:
         effect = "so the scaler removes no replica"
     else:
@@ -247,7 +248,7 @@ def _load_unseen(found: _Hpa | _ScaledObject, route: Route) -> Finding:
 
 
 def _about_keda(
-    objects: Sequence[_ScaledObject], hpas: Sequence[_Hpa], target: Target, service: str
+    objects: Sequence[_ScaledObject], hpas: Sequence[_Hpa], target: ScaleTarget, service: str
 ) -> Sequence[Finding]:
     if not objects:
         note = f"owner is keda, and no ScaledObject targets {target.resource.kind} {target.name}"
@@ -271,7 +272,7 @@ def _about_keda(
     return found
 
 
-def _about_hpa(hpas: Sequence[_Hpa], target: Target) -> Sequence[Finding]:
+def _about_hpa(hpas: Sequence[_Hpa], target: ScaleTarget) -> Sequence[Finding]:
     if not hpas:
         note = f"owner is hpa, and no {HPA} targets {target.resource.kind} {target.name}"
         return [Finding(Reason.HPA_MISSING, note)]
@@ -297,7 +298,7 @@ def _hpa(key: ObjectKey, obj: object) -> _Hpa:
         for owner in hpa["metadata"]["ownerReferences"].items()
         if owner["kind"].text() == SCALED_OBJECT
     )
-    target = _target(key.namespace, spec["scaleTargetRef"])
+    target = _ref(key.namespace, spec["scaleTargetRef"])
     can_wake = least == 0 and any(kind in _WITHOUT_PODS for kind in kinds)
     own = int("External" in kinds)
     return _Hpa(key, target, can_wake, next(makers, ""), len(kinds) - own)
@@ -317,7 +318,7 @@ def _scaled_object(key: ObjectKey, obj: object) -> _ScaledObject:
     )
     kinds = [trigger["type"].text() for trigger in spec["triggers"].items()]
     measures = sum(kind not in _PUSH for kind in kinds)
-    target = _target(key.namespace, spec["scaleTargetRef"])
+    target = _ref(key.namespace, spec["scaleTargetRef"])
     polls = spec["pollingInterval"].whole(minimum=0, maximum=2**31 - 1, default=_POLLS)
     return _ScaledObject(key, target, services, tuple(pauses.values()), float(polls), measures)
 
@@ -329,12 +330,199 @@ def _is_set(annotations: Field, name: str) -> bool:
     return name == _PAUSED_REPLICAS or field.text() not in _FALSE
 
 
-def _target(namespace: str, ref: Field) -> Scaled:
+def _ref(namespace: str, ref: Field) -> TargetRef:
     """Return the workload of a ``scaleTargetRef``; KEDA's default is a Deployment."""
     group, slash, _ = ref["apiVersion"].text(default="apps/v1").partition("/")
-    return Scaled(
+    return TargetRef(
         namespace,
         group if slash else "",
         ref["kind"].text(default="Deployment"),
         ref["name"].text(),
+    )
+
+
+#: Seconds for which the finding stays.
+STAYS: Final = 600.0
+
+_GROUP: Final = "apps"
+
+
+@final
+class Flapping:
+    """The workloads of the group ``apps`` (objects.ObjectView).
+
+    Arguments:
+        is_active: returns whether a workload must not be scaled to zero: it has requests, or a
+            cold start is under way. The scaler itself never scales such a workload to zero.
+        clock: seconds, monotonic.
+        changed: called with a workload that another component has set to zero.
+    """
+
+    def __init__(
+        self,
+        is_active: Callable[[TargetRef], bool],
+        clock: Callable[[], float],
+        changed: Callable[[TargetRef], object],
+    ) -> None:
+        self._is_active = is_active
+        self._clock = clock
+        self._changed = changed
+        self._awake: set[TargetRef] = set()
+        self._found: dict[TargetRef, tuple[float, Finding]] = {}
+
+    def put(self, key: ObjectKey, obj: object) -> None:
+        """Record a new or changed workload.
+
+        Arguments:
+            obj: as decoded from JSON, with its ``managedFields``.
+
+        Raises:
+            ManifestError: ``spec.replicas`` is wrong; nothing has changed.
+        """
+        target = TargetRef(key.namespace, _GROUP, key.kind, key.name)
+        replicas = root(obj, key.kind)["spec"]["replicas"]
+        if replicas.whole(minimum=0, maximum=2**31 - 1, default=1):
+            self._awake.add(target)
+        elif target in self._awake:
+            self._awake.remove(target)
+            if self._is_active(target):
+                self._found[target] = self._clock(), _finding(target, replicas_manager(obj))
+                self._changed(target)
+
+    def remove(self, key: ObjectKey) -> None:
+        """Record a deleted workload; an unknown one is no error."""
+        target = TargetRef(key.namespace, _GROUP, key.kind, key.name)
+        self._awake.discard(target)
+        self._found.pop(target, None)
+
+    def finding(self, target: TargetRef) -> Finding | None:
+        """Return what a user must know of a workload; None if nothing sets it to zero."""
+        at, found = self._found.get(target, (0.0, None))
+        if found is not None and self._clock() - at > STAYS:
+            del self._found[target]
+            return None
+        return found
+
+
+def _finding(target: TargetRef, manager: str) -> Finding:
+    if manager:
+        cause = (
+            f"the field manager {manager} has written spec.replicas; remove the field from its "
+            f"source, or let it ignore the difference"
+        )
+    else:
+        cause = (
+            "no field manager has spec.replicas, so the writer used the scale subresource: KEDA, "
+            "an HPA or kubectl scale"
+        )
+    note = f"another component set {target.kind} {target.name} to 0 replicas while it was active"
+    return Finding(Reason.REPLICAS_RESET, f"{note}; {cause}")
+
+
+def replicas_manager(obj: object) -> str:
+    """Return the field manager that wrote ``spec.replicas`` last; empty if none has it."""
+    try:
+        entries = root(obj, "workload")["metadata"]["managedFields"].sequence()
+    except ManifestError:
+        return ""
+    found = [
+        (str(entry.get("time") or ""), str(entry.get("manager") or "unknown")[:128])
+        for entry in entries
+        if isinstance(entry, Mapping) and not entry.get("subresource") and _has_replicas(entry)
+    ]
+    return max(found)[1] if found else ""
+
+
+def _has_replicas(entry: Mapping[str, object]) -> bool:
+    fields = entry.get("fieldsV1")
+    spec = fields.get("f:spec") if isinstance(fields, Mapping) else None
+    return isinstance(spec, Mapping) and "f:replicas" in spec
+
+
+@final
+class Targets:
+    """Knows which Services have a workload (effects.Effect).
+
+    Arguments:
+        changed: decides again about Services.
+    """
+
+    def __init__(self, changed: Callable[[Iterable[Name]], object]) -> None:
+        self._changed = changed
+        self._target: dict[Name, TargetRef] = {}
+        self._names = Index[TargetRef, Name]()
+
+    def put(self, name: Name, decided: Decided, now: float) -> None:
+        """See effects.Effect."""
+        target = scaled(decided.target) if decided.target is not None else None
+        if self._target.get(name) == target:
+            return
+        self.remove(name, now)
+        if target is not None:
+            self._target[name] = target
+            self._names.add(target, name)
+
+    def remove(self, name: Name, now: float) -> None:
+        """See effects.Effect."""
+        target = self._target.pop(name, None)
+        if target is not None:
+            self._names.discard(target, name)
+
+    def start(self, now: float) -> None:
+        """See effects.Effect."""
+
+    def stop(self, now: float) -> None:
+        """See effects.Effect."""
+        self._target.clear()
+        self._names = Index[TargetRef, Name]()
+
+    def names(self, target: TargetRef) -> Iterable[Name]:
+        """Return the Services that have a workload."""
+        return self._names.get(target)
+
+    def report(self, target: TargetRef) -> None:
+        """Decide again about the Services of a workload."""
+        self._changed(list(self.names(target)))
+
+
+def make(context: PartContext) -> Part:
+    """Return the part that knows the other components."""
+    targets = Targets(context.changed)
+    owners = WorkloadOwners(targets.report, context.missing_rule)
+
+    def is_active(target: TargetRef) -> bool:
+        plans = (
+            record.decided.plan
+            for name in targets.names(target)
+            if (record := context.record(name)) is not None and record.decided is not None
+        )
+        return any(plan is not None and plan.active for plan in plans)
+
+    flapping = Flapping(is_active, context.clock, targets.report)
+
+    def other_owner(name: Name, service: PlainService, target: ScaleTarget) -> str:
+        return owners.other_owner(service.asks.owner, target)
+
+    def findings(name: Name) -> Iterator[Finding]:
+        record = context.record(name)
+        target = record.facts.target if record is not None else None
+        if record is None or target is None:
+            return
+        asks = record.facts.service.asks
+        bypass = asks.route if asks.is_bypassed else None
+        yield from owners.findings(asks.owner, target, name.name, bypass)
+        if (found := flapping.finding(scaled(target))) is not None:
+            yield found
+
+    return Part(
+        views={
+            HPA: owners,
+            SCALED_OBJECT: owners,
+            "Deployment": flapping,
+            "StatefulSet": flapping,
+        },
+        effect=targets,
+        other_owner=other_owner,
+        lease=lambda service, target: owners.lease(service.asks.owner, target),
+        findings=findings,
     )

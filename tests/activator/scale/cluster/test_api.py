@@ -1,12 +1,15 @@
+"""Requests to an API server, and the responses."""
+
 from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
 from activator.discovery.api_server import ApiServer
 from activator.discovery.credentials import ClusterConfigError
 from activator.discovery.wire import ConnectionLostError, WholeResponse
-from activator.scale.cluster.api import ApiResponse, ApiUnreachable
-from activator.scale.cluster.client import ClusterApi
+from activator.scale.cluster.api import Api, ApiResponse, ApiUnreachable, micro_time
 
 
 class Server(ApiServer):
@@ -25,7 +28,7 @@ class Server(ApiServer):
 
 
 async def test_an_error_response_is_a_response() -> None:
-    api = ClusterApi(Server(WholeResponse(409, b'{"message": "changed"}')))
+    api = Api(Server(WholeResponse(409, b'{"message": "changed"}')))
     response = await api.send("PATCH", "/x", b"{}")
     assert response == ApiResponse(409, b'{"message": "changed"}')
     assert response.message() == "changed"
@@ -34,4 +37,13 @@ async def test_an_error_response_is_a_response() -> None:
 @pytest.mark.parametrize("error", [ConnectionLostError("reset"), ClusterConfigError("no file")])
 async def test_no_response_is_unreachable(error: Exception) -> None:
     with pytest.raises(ApiUnreachable, match=str(error)):
-        await ClusterApi(Server(error)).send("GET", "/x")
+        await Api(Server(error)).send("GET", "/x")
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def test_times_have_six_decimals_in_any_zone() -> None:
+    assert micro_time(NOON.astimezone(timezone(timedelta(hours=2)))) == (
+        "2026-01-01T12:00:00.000000Z"
+    )
