@@ -5,21 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Final, NamedTuple, final
 
-from activator.plain.service import Refusal, word_of
-from activator.scale.cluster.api import MERGE_PATCH, Api, ApiUnreachable, micro_time
-from activator.scale.decisions import reasons
-from activator.scale.decisions.reasons import Reason
+from activator.plain.service import word_of
+from activator.scale import reasons
+from activator.scale.cluster.api import (
+    JSON,
+    MERGE_PATCH,
+    Api,
+    ApiRequest,
+    ApiUnreachable,
+    Meaning,
+    Start,
+    Writer,
+    micro_time,
+)
 from activator.scale.decisions.record import Decided
 from activator.scale.part import Part, PartContext
+from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
-from activator.scale.workloads.replicas import Problem
-from activator.scale.workloads.services import TargetProblem
 
 CONTROLLER: Final = "activator.dev/scale"
 #: Bytes of ``note`` that the API server takes.
@@ -57,12 +64,10 @@ class Notice(NamedTuple):
 
 
 class EventWrite(NamedTuple):
-    """A request that writes an Event; the first four are the arguments of ``Api.send``."""
+    """A request that writes an Event; ``name`` is the Event's."""
 
-    method: str
-    path: str
-    body: bytes
-    content_type: str
+    request: ApiRequest
+    name: str
     subject: Subject
     reason: str
 
@@ -162,6 +167,10 @@ class EventBook:
         """Remove a deleted Service."""
         self._pages.pop(subject, None)
 
+    def __len__(self) -> int:
+        """Return how many Services have Events, or had some within ``REPEAT`` seconds."""
+        return len(self._pages)
+
     def _write(
         self, subject: Subject, page: _Page, notice: Notice, now: float, wall: datetime
     ) -> EventWrite | None:
@@ -175,16 +184,16 @@ class EventBook:
             before.at, before.count = now, before.count + 1
             series = {"count": before.count, "lastObservedTime": micro_time(wall)}
             body: Mapping[str, Any] = {"series": series}
-            method, path, content_type = "PATCH", f"{path}/{before.name}", MERGE_PATCH
+            method, name, content_type = "PATCH", before.name, MERGE_PATCH
+            path = f"{path}/{name}"
         else:
             nanoseconds = int(wall.timestamp() * 1e6) * 1000 + next(self._numbers) % 1000
             name = f"{subject.name[:_NAME]}.{nanoseconds:x}"
             page.written[notice.reason] = _Written(notice, name, now)
-            body, content_type = self._event(subject, notice, name, wall), "application/json"
+            body, content_type = self._event(subject, notice, name, wall), JSON
             method = "POST"
-        return EventWrite(
-            method, path, json.dumps(body).encode(), content_type, subject, notice.reason
-        )
+        request = ApiRequest(method, path, json.dumps(body).encode(), content_type)
+        return EventWrite(request, name, subject, notice.reason)
 
     def _event(
         self, subject: Subject, notice: Notice, name: str, wall: datetime
@@ -257,18 +266,16 @@ class EventWriter:
     def __init__(
         self,
         api: Api,
-        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        start: Start,
         instance: str,
         clock: Callable[[], float],
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
-        self._start = start
         self._clock = clock
         self._wall = wall
         self._book = EventBook(instance)
-        self._waiting: deque[EventWrite] = deque()
-        self._in_flight = 0
+        self._writer = Writer[tuple[str, str], EventWrite](start, self._carry_out, MOST_REQUESTS)
         self._timer: asyncio.TimerHandle | None = None
         self.written = self.failed = self.dropped = 0
 
@@ -288,7 +295,7 @@ class EventWriter:
 
     def close(self) -> None:
         """Repeat nothing more, and write nothing that still waits."""
-        self._waiting.clear()
+        self._writer.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -302,25 +309,15 @@ class EventWriter:
 
     def _add(self, writes: list[EventWrite]) -> None:
         for write in writes:
-            if len(self._waiting) < MOST_WAITING:
-                self._waiting.append(write)
+            if self._writer.waiting < MOST_WAITING:
+                self._writer.put((write.subject.namespace, write.name), write)
             else:
                 self._book.lost(write, again=True)
                 self.dropped += 1
-        while self._waiting and self._in_flight < MOST_REQUESTS:
-            self._in_flight += 1
-            self._start(self._carry_out())
 
-    async def _carry_out(self) -> None:
+    async def _carry_out(self, _: tuple[str, str], write: EventWrite) -> None:
         try:
-            while self._waiting:
-                await self._send(self._waiting.popleft())
-        finally:
-            self._in_flight -= 1
-
-    async def _send(self, write: EventWrite) -> None:
-        try:
-            response = await self._api.send(*write[:4])
+            response = await self._api.send(*write.request)
         except ApiUnreachable as error:
             self._note_failure(write, str(error), again=True)
             return
@@ -328,10 +325,10 @@ class EventWriter:
             self.written += 1
             return
         text = f"{response.status}: {response.message()}"
-        if response.status == 403:
+        if response.meaning is Meaning.FORBIDDEN:
             text = f"{text}; the scaler's ClusterRole must have {_RULE}"
-        # An Event that has expired is gone (404); the next one is new.
-        again = response.status in (404, 409, 429) or response.status >= 500
+        # An Event that has expired is gone; the next one is new.
+        again = response.meaning not in (Meaning.FORBIDDEN, Meaning.REFUSED)
         self._note_failure(write, text, again=again)
 
     def _note_failure(self, write: EventWrite, text: str, *, again: bool) -> None:
@@ -345,77 +342,54 @@ class EventWriter:
         )
 
 
-#: The reasons that stay until a person changes something. Each other one is about the whole
-#: cluster or ends by itself; findings have the rest.
-LASTING: Final = frozenset(
-    {
-        *(reasons.SERVICE_REFUSED, *Refusal),
-        *(problem.value for problem in TargetProblem),
-        *(each.value for each in (Problem.FORBIDDEN, Problem.MISSING, Problem.REFUSED)),
-        Problem.CONFLICT.value,
-        Reason.TWO_OWNERS.value,
-    }
-)
-
-
 @final
-class Reporting:
-    """Reports the findings of each decision (effects.Effect).
+class EventsPart(Part):
+    """Writes Events on Services: what a user must know, and cannot see elsewhere."""
 
-    Arguments:
-        events: writes the Events.
-    """
-
-    def __init__(self, events: EventWriter) -> None:
-        self._events = events
+    def __init__(self, context: PartContext) -> None:
+        self._events = EventWriter(
+            context.api, context.start, context.settings.pod_name, context.clock
+        )
         self._subjects: dict[Name, Subject] = {}
 
-    def put(self, name: Name, decided: Decided, now: float) -> None:
-        """See effects.Effect."""
-        notices = self._notices(decided)
+    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
+        notices = _notices(decided)
         known = self._subjects.get(name)
         if known is None and not notices:
             return
-        subject = Subject(*name, decided.service.uid)
+        subject = Subject(*name, decided.facts.service.uid)
         if known is not None and known != subject:
-            self.remove(name, now)
+            self.leave(name, now)
         self._subjects[name] = subject
         self._events.report(subject, notices)
 
-    def _notices(self, decided: Decided) -> Sequence[Notice]:
-        found = [
-            Notice(each.reason.value, each.note)
-            for each in decided.findings
-            if each.reason is not Reason.NO_ACTIVATORS  # each Service would have the same Event
-        ]
-        found += [
-            Notice(word_of(text, Reason.SERVICE_WARNING.value), text)
-            for text in decided.service.warnings
-        ]
-        # A finding has its own note on two owners, unless the other one is a Service.
-        is_new = decided.reason not in {each.reason for each in found}
-        if decided.reason in LASTING and is_new:
-            found.append(Notice(decided.reason, reasons.text(decided.reason, decided.detail)))
-        return found
-
-    def remove(self, name: Name, now: float) -> None:
-        """See effects.Effect."""
+    def leave(self, name: Name, now: float) -> None:
         subject = self._subjects.pop(name, None)
         if subject is not None:
             self._events.remove(subject)
 
-    def start(self, now: float) -> None:
-        """See effects.Effect."""
-
     def stop(self, now: float) -> None:
-        """See effects.Effect: the next leader reports."""
+        """Write nothing more: the next leader reports."""
         for subject in self._subjects.values():
             self._events.remove(subject)
         self._subjects.clear()
         self._events.close()
 
 
-def make(context: PartContext) -> Part:
-    """Return the part that writes Events."""
-    events = EventWriter(context.api, context.start, context.settings.pod_name, context.clock)
-    return Part(effect=Reporting(events))
+def _notices(decided: Decided) -> Sequence[Notice]:
+    """Return what a user must know of a Service."""
+    found = [
+        Notice(each.reason, each.note)
+        for each in decided.facts.findings
+        # Each Service would have the same Event.
+        if each.reason is not ScaleReason.NO_ACTIVATORS
+    ]
+    found += [
+        Notice(word_of(text, ScaleReason.SERVICE_WARNING), text)
+        for text in decided.facts.service.warnings
+    ]
+    # A finding has its own note on two owners, unless the other one is a Service.
+    is_new = decided.reason not in {each.reason for each in found}
+    if decided.reason in reasons.LASTING and is_new:
+        found.append(Notice(decided.reason, reasons.text(decided.reason, decided.detail)))
+    return found

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
 from activator.objects.fields import Field, ManifestError, ObjectKey, root
 from activator.plain.annotation_values import Owner, Route
 from activator.plain.index import Index
 from activator.plain.service import PlainService
-from activator.scale.decisions.reasons import Finding, Reason
 from activator.scale.decisions.record import Decided
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.part import Part, PartContext
+from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.workloads.replicas import ScaleTarget
 
@@ -23,7 +23,7 @@ SCALED_OBJECT: Final = "ScaledObject"
 class _Pause(NamedTuple):
     """What an annotation means; ``effect`` goes on after the word KEDA."""
 
-    reason: Reason
+    reason: ScaleReason
     effect: str
 
 
@@ -35,16 +35,16 @@ _ASLEEP: Final = "and the scaler starts no pod for a request"
 #: a boolean (apis/keda/v1alpha1/scaledobject_types.go).
 _PAUSES: Final = {
     _PAUSED_REPLICAS: _Pause(
-        Reason.SCALED_OBJECT_PAUSED, f"keeps this number of replicas, {_ASLEEP}"
+        ScaleReason.SCALED_OBJECT_PAUSED, f"keeps this number of replicas, {_ASLEEP}"
     ),
     "autoscaling.keda.sh/paused": _Pause(
-        Reason.SCALED_OBJECT_PAUSED, f"adds and removes no replica, {_ASLEEP}"
+        ScaleReason.SCALED_OBJECT_PAUSED, f"adds and removes no replica, {_ASLEEP}"
     ),
     "autoscaling.keda.sh/paused-scale-out": _Pause(
-        Reason.SCALED_OBJECT_PAUSED, f"adds no replica, {_ASLEEP}"
+        ScaleReason.SCALED_OBJECT_PAUSED, f"adds no replica, {_ASLEEP}"
     ),
     "autoscaling.keda.sh/paused-scale-in": _Pause(
-        Reason.SCALE_IN_PAUSED, "removes no replica, so the workload does not sleep"
+        ScaleReason.SCALE_IN_PAUSED, "removes no replica, so the workload does not sleep"
     ),
 }
 #: How Go's strconv.ParseBool writes false. KEDA takes each other text as true.
@@ -207,10 +207,10 @@ class WorkloadOwners:
         hpas, objects = self._of(target)
         found = []
         if other := self.other_owner(owner, target):
-            found.append(Finding(Reason.TWO_OWNERS, _two_owners(owner, other, target)))
+            found.append(Finding(ScaleReason.TWO_OWNERS, _two_owners(owner, other, target)))
         kind = _KINDS.get(owner, "")
         if kind and (rule := self._missing_rule(kind)):
-            found.append(Finding(Reason.OWNER_UNREADABLE, _unreadable(owner, kind, rule)))
+            found.append(Finding(ScaleReason.OWNER_UNREADABLE, _unreadable(owner, kind, rule)))
         elif owner is Owner.KEDA:
             found += _about_keda(objects, hpas, target, service)
         elif owner is Owner.HPA:
@@ -244,7 +244,7 @@ def _load_unseen(found: _Hpa | _ScaledObject, route: Route) -> Finding:
         f"{found.key.name}, as cpu, or use route front "
         f"with activator.dev/container-concurrency"
     )
-    return Finding(Reason.LOAD_UNSEEN, note)
+    return Finding(ScaleReason.LOAD_UNSEEN, note)
 
 
 def _about_keda(
@@ -257,14 +257,14 @@ def _about_keda(
                 f"owner is keda, and the scaler has not read ScaledObject {made[0]}: KEDA is newer "
                 f"than the scaler, which looks for it every 5 minutes, and when it starts"
             )
-        return [Finding(Reason.SCALED_OBJECT_MISSING, note)]
+        return [Finding(ScaleReason.SCALED_OBJECT_MISSING, note)]
     mine, found = objects[0], []
     if service not in mine.services:
         note = (
             f"ScaledObject {mine.key.name} has no trigger of type external-push with the metadata "
             f"{SERVICE_KEY}: {service}, so KEDA scales to zero while requests are in flight"
         )
-        found.append(Finding(Reason.KEDA_TRIGGER_MISSING, note))
+        found.append(Finding(ScaleReason.KEDA_TRIGGER_MISSING, note))
     for name in mine.pauses:
         pause = _PAUSES[name]
         note = f"ScaledObject {mine.key.name} has the annotation {name}: KEDA {pause.effect}"
@@ -275,14 +275,14 @@ def _about_keda(
 def _about_hpa(hpas: Sequence[_Hpa], target: ScaleTarget) -> Sequence[Finding]:
     if not hpas:
         note = f"owner is hpa, and no {HPA} targets {target.resource.kind} {target.name}"
-        return [Finding(Reason.HPA_MISSING, note)]
+        return [Finding(ScaleReason.HPA_MISSING, note)]
     if hpas[0].can_wake:
         return []
     note = (
         f"{HPA} {hpas[0].key.name} cannot scale to zero and back: it needs minReplicas: 0 and a "
         f"metric of type Object or External"
     )
-    return [Finding(Reason.HPA_CANNOT_WAKE, note)]
+    return [Finding(ScaleReason.HPA_CANNOT_WAKE, note)]
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -416,7 +416,7 @@ def _finding(target: TargetRef, manager: str) -> Finding:
             "an HPA or kubectl scale"
         )
     note = f"another component set {target.kind} {target.name} to 0 replicas while it was active"
-    return Finding(Reason.REPLICAS_RESET, f"{note}; {cause}")
+    return Finding(ScaleReason.REPLICAS_RESET, f"{note}; {cause}")
 
 
 def replicas_manager(obj: object) -> str:
@@ -440,89 +440,63 @@ def _has_replicas(entry: Mapping[str, object]) -> bool:
 
 
 @final
-class Targets:
-    """Knows which Services have a workload (effects.Effect).
+class OwnersPart(Part):
+    """Knows the components that scale workloads, and which Services have each workload."""
 
-    Arguments:
-        changed: decides again about Services.
-    """
-
-    def __init__(self, changed: Callable[[Iterable[Name]], object]) -> None:
-        self._changed = changed
-        self._target: dict[Name, TargetRef] = {}
+    def __init__(self, context: PartContext) -> None:
+        self._context = context
+        self._targets: dict[Name, TargetRef] = {}
         self._names = Index[TargetRef, Name]()
+        self._owners = WorkloadOwners(self._decide_again, context.missing_rule)
+        self._flapping = Flapping(self._is_active, context.clock, self._decide_again)
+        self.views = {
+            HPA: self._owners,
+            SCALED_OBJECT: self._owners,
+            "Deployment": self._flapping,
+            "StatefulSet": self._flapping,
+        }
 
-    def put(self, name: Name, decided: Decided, now: float) -> None:
-        """See effects.Effect."""
-        target = scaled(decided.target) if decided.target is not None else None
-        if self._target.get(name) == target:
+    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
+        target = decided.facts.target
+        ref = scaled(target) if target is not None else None
+        if self._targets.get(name) == ref:
             return
-        self.remove(name, now)
-        if target is not None:
-            self._target[name] = target
-            self._names.add(target, name)
+        self.leave(name, now)
+        if ref is not None:
+            self._targets[name] = ref
+            self._names.add(ref, name)
 
-    def remove(self, name: Name, now: float) -> None:
-        """See effects.Effect."""
-        target = self._target.pop(name, None)
-        if target is not None:
-            self._names.discard(target, name)
-
-    def start(self, now: float) -> None:
-        """See effects.Effect."""
+    def leave(self, name: Name, now: float) -> None:
+        ref = self._targets.pop(name, None)
+        if ref is not None:
+            self._names.discard(ref, name)
 
     def stop(self, now: float) -> None:
-        """See effects.Effect."""
-        self._target.clear()
+        self._targets.clear()
         self._names = Index[TargetRef, Name]()
 
-    def names(self, target: TargetRef) -> Iterable[Name]:
-        """Return the Services that have a workload."""
-        return self._names.get(target)
+    def other_owner(self, service: PlainService, target: ScaleTarget) -> str:
+        return self._owners.other_owner(service.asks.owner, target)
 
-    def report(self, target: TargetRef) -> None:
-        """Decide again about the Services of a workload."""
-        self._changed(list(self.names(target)))
+    def lease(self, service: PlainService, target: ScaleTarget) -> float:
+        return self._owners.lease(service.asks.owner, target)
 
-
-def make(context: PartContext) -> Part:
-    """Return the part that knows the other components."""
-    targets = Targets(context.changed)
-    owners = WorkloadOwners(targets.report, context.missing_rule)
-
-    def is_active(target: TargetRef) -> bool:
-        plans = (
-            record.decided.plan
-            for name in targets.names(target)
-            if (record := context.record(name)) is not None and record.decided is not None
-        )
-        return any(plan is not None and plan.active for plan in plans)
-
-    flapping = Flapping(is_active, context.clock, targets.report)
-
-    def other_owner(name: Name, service: PlainService, target: ScaleTarget) -> str:
-        return owners.other_owner(service.asks.owner, target)
-
-    def findings(name: Name) -> Iterator[Finding]:
-        record = context.record(name)
+    def findings(self, name: Name) -> Iterator[Finding]:
+        record = self._context.record(name)
         target = record.facts.target if record is not None else None
         if record is None or target is None:
             return
         asks = record.facts.service.asks
         bypass = asks.route if asks.is_bypassed else None
-        yield from owners.findings(asks.owner, target, name.name, bypass)
-        if (found := flapping.finding(scaled(target))) is not None:
+        yield from self._owners.findings(asks.owner, target, name.name, bypass)
+        if (found := self._flapping.finding(scaled(target))) is not None:
             yield found
 
-    return Part(
-        views={
-            HPA: owners,
-            SCALED_OBJECT: owners,
-            "Deployment": flapping,
-            "StatefulSet": flapping,
-        },
-        effect=targets,
-        other_owner=other_owner,
-        lease=lambda service, target: owners.lease(service.asks.owner, target),
-        findings=findings,
-    )
+    def _decide_again(self, target: TargetRef) -> None:
+        """Decide again about the Services of a workload."""
+        self._context.changed(list(self._names.get(target)))
+
+    def _is_active(self, target: TargetRef) -> bool:
+        records = (self._context.record(name) for name in self._names.get(target))
+        plans = (record.plan for record in records if record is not None)
+        return any(plan is not None and plan.active for plan in plans)

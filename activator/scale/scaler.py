@@ -18,24 +18,25 @@ from activator.autoscaler.token import bearers
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.process.tasks import Tasks
-from activator.scale import events, owners, part
 from activator.scale.admin import application
 from activator.scale.admin.metrics import Measured
 from activator.scale.admin.status import Status
 from activator.scale.cluster.api import Api
 from activator.scale.cluster.watch import ClusterObjects, ClusterWatch
 from activator.scale.decisions.engine import TICK, Engine, Pending
-from activator.scale.decisions.plan import Hold
 from activator.scale.election.leader import Candidate, Place, new_identity
+from activator.scale.events import EventsPart
 from activator.scale.external_metrics import part as external_metrics
-from activator.scale.keda import part as keda
+from activator.scale.keda.part import KedaPart
 from activator.scale.listeners import http_server
+from activator.scale.owners import OwnersPart
 from activator.scale.part import Part, PartContext, Parts
+from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Name
 from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings
-from activator.scale.takeover import part as takeover
-from activator.scale.workloads.replicas import Actuator, Rights
+from activator.scale.takeover.part import TakeoverPart
+from activator.scale.workloads.replicas import Rights
 from activator.scale.workloads.services import EnabledServices
 
 logger = logging.getLogger(__name__)
@@ -49,11 +50,11 @@ _LAST_REQUESTS: Final = 2.0
 #: a load before they see the replicas that follow from it. Events come last: they have the findings
 #: of the others.
 PARTS: Final[Sequence[Callable[[PartContext], Part]]] = (
-    keda.make,
+    KedaPart,
     external_metrics.make,
-    owners.make,
-    takeover.make,
-    events.make,
+    OwnersPart,
+    TakeoverPart,
+    EventsPart,
 )
 
 
@@ -68,6 +69,7 @@ class ScalerProcess:
 
     Attributes:
         addresses: of the listeners, by name; empty before ``start``.
+        engine: decides while this process leads.
         status: what the admin port shows.
     """
 
@@ -84,7 +86,7 @@ class ScalerProcess:
         self._clock = loop.time
         self._tasks = Tasks()
         self._running = AsyncExitStack()
-        self._pending = Pending(lambda names: self._engine.changed(names))
+        self._pending = Pending(lambda names: self.engine.changed(names))
         self._server = ApiServer(settings.kubeconfig or None, timings, environ)
         lease_timings = replace(timings, request=LEASE_REQUEST)
         self._lease_server = ApiServer(settings.kubeconfig or None, lease_timings, environ)
@@ -93,16 +95,16 @@ class ScalerProcess:
         self._loads = Loads(lambda name: name in services)
         context = self._context(api, services)
         self._parts = Parts([make(context) for make in parts])
-        objects = ClusterObjects(part.views(services, self._parts))
+        objects = ClusterObjects(self._parts.views(services))
         self._watch = ClusterWatch(self._server, objects, timings)
-        self._engine = self._make_engine(api, services)
+        self.engine = self._make_engine(api, services)
         self._stats = StatServer(
             *(self._loads, self._clock, lambda: self._candidate.leads, self._on_busy),
             settings.stat_token_file,
         )
         self.status = Status(
             settings,
-            Measured(self._engine, self._loads, objects, self._watch),
+            Measured(self.engine, self._loads, objects, self._watch),
             self._candidate,
             self._stats,
             self._parts.findings,
@@ -123,16 +125,16 @@ class ScalerProcess:
     def _context(self, api: Api, services: EnabledServices) -> PartContext:
         """Return what the parts may use; the engine exists later."""
         return PartContext(
-            self.settings,
-            api,
-            services,
-            self._loads,
-            lambda name: self._engine.get(name),
-            self._tasks.start,
-            self._clock,
-            lambda: self._candidate.leads,
-            self._pending.update,
-            lambda kind: self._watch.missing_rule(kind),
+            settings=self.settings,
+            api=api,
+            services=services,
+            loads=self._loads,
+            record=lambda name: self.engine.get(name),
+            start=self._tasks.start,
+            clock=self._clock,
+            is_leader=lambda: self._candidate.leads,
+            changed=self._pending.update,
+            missing_rule=lambda kind: self._watch.missing_rule(kind),
         )
 
     def _make_engine(self, api: Api, services: EnabledServices) -> Engine:
@@ -140,18 +142,16 @@ class ScalerProcess:
             api,
             self._tasks.start,
             self._clock,
-            lambda namespace: self._pending.update(self._engine.names(namespace)),
+            lambda namespace: self._pending.update(self.engine.names(namespace)),
         )
         return Engine(
             services,
             self._loads,
-            rights,
-            lambda report: Actuator(api, self._tasks.start, report),
-            self._frozen,
-            asyncio.get_running_loop().call_at,
-            self._clock,
             self._parts,
-            self._parts.effects,
+            rights=rights,
+            api=api,
+            start=self._tasks.start,
+            frozen=self._frozen,
         )
 
     # -- life --------------------------------------------------------------------------------------
@@ -179,8 +179,7 @@ class ScalerProcess:
             ) from error
         self.addresses["stat"] = f"{settings.bind}:{port}"
         for each in self._parts:
-            if each.listeners is not None:
-                self.addresses |= await self._running.enter_async_context(each.listeners())
+            self.addresses |= await self._running.enter_async_context(each.listeners())
 
     async def _listen(self, name: str, host: str, port: int) -> None:
         if name == "metrics":
@@ -221,11 +220,11 @@ class ScalerProcess:
         while True:
             await asyncio.sleep(TICK)
             spent, began = 0.0, time.thread_time()
-            for _ in self._engine.ticking(self._clock()):
+            for _ in self.engine.ticking(self._clock()):
                 spent += time.thread_time() - began
                 await asyncio.sleep(0)
                 began = time.thread_time()
-            self._engine.counters.ticks.observe(spent + time.thread_time() - began)
+            self.engine.counters.ticks.observe(spent + time.thread_time() - began)
 
     def _on_lead(self, leads: bool) -> None:
         """Begin to decide when this process leads and knows all objects, or stop."""
@@ -233,27 +232,27 @@ class ScalerProcess:
             self._pending.clear()
             self._tasks.start(self._start())
         elif not leads:
-            self._engine.stop(self._clock())
+            self.engine.stop(self._clock())
             self._stats.disconnect_all()
 
     async def _start(self) -> None:
         """Begin to decide, in steps."""
-        for _ in self._engine.starting(self._clock()):
+        for _ in self.engine.starting(self._clock()):
             await asyncio.sleep(0)
         if self._candidate.leads:
             # The records of the Services are no garbage either, see _begin.
             gc.freeze()
-            logger.info("deciding about %d Services", len(list(self._engine)))
+            logger.info("deciding about %d Services", len(list(self.engine)))
 
     def _on_busy(self, names: list[Name]) -> None:
         if self._watch.errors():
             self._watch.hurry()
-        self._engine.busy(names)
+        self.engine.busy(names)
 
-    def _frozen(self, now: float) -> Hold:
+    def _frozen(self, now: float) -> ScaleReason | None:
         if self._watch.is_stale(now):
-            return Hold.STALE
-        return Hold.NONE if self._loads.is_known(now) else Hold.LOAD_UNKNOWN
+            return ScaleReason.STALE_STATE
+        return None if self._loads.is_known(now) else ScaleReason.ACTIVATORS_UNREACHABLE
 
 
 @asynccontextmanager

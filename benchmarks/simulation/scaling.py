@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, final
 from activator.autoscaler.concurrency import ConcurrencyReporter, RevisionLoad, Stat, poke_of
 from activator.kpa.rules import Rules
 from activator.plain.annotations import Annotations
-from activator.scale.decisions.plan import Hold, Planner, Seen
+from activator.scale.decisions.plan import Observed, Planner
+from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Name, Report
 from benchmarks.simulation.agenda import Agenda
 from benchmarks.simulation.product import REVISION
@@ -116,8 +117,8 @@ class Scaler:
             return
         stable, panic = load.window.averages(int(now))
         current = load.current(now, self._loads.lost)
-        frozen = Hold.NONE if self._loads.is_known(now) else Hold.LOAD_UNKNOWN
-        seen = Seen(
+        frozen = None if self._loads.is_known(now) else ScaleReason.ACTIVATORS_UNREACHABLE
+        seen = Observed(
             *(current, stable, panic, load.last_busy, frozen), cluster.replicas, cluster.ready
         )
         plan = self._planner.decide(self._asks, seen, now)

@@ -15,12 +15,12 @@ from activator.discovery import listing
 from activator.discovery.backoff import Timings
 from activator.discovery.listing import Resource, pages
 from activator.discovery.wire import ServerResponseError
-from activator.scale.cluster.api import MERGE_PATCH
+from activator.scale.cluster.api import MERGE_PATCH, ApiRequest
 from activator.scale.election import lease
 from activator.scale.election.lease import Election
 from activator.scale.events import EventBook, Notice, Subject
 from activator.scale.takeover import slices
-from activator.scale.takeover.slices import ApiRequest, stored
+from activator.scale.takeover.slices import stored
 from activator.scale.workloads.replicas import Scale
 from tests.recorded.talk import Speaker, Talk
 
@@ -238,12 +238,12 @@ async def _report(talk: Talk) -> None:
     book, scaler = EventBook("scale-1"), talk.scaler
     subject, notices = Subject("shop", "web", "uid"), [Notice("scale-forbidden", "n")]
     (write,) = book.report(subject, notices, 0.0, NOW)
-    await scaler.send(*write[:4])
+    await scaler.send(*write.request)
     (again,) = book.repeats(1e6, NOW)
-    await scaler.send(*again[:4])
-    await scaler.merge(f"{again.path}", {"reason": "other"})
-    await scaler.send("PATCH", f"{EVENTS}/missing", again.body, MERGE_PATCH)
-    made = json.loads(write.body)
+    await scaler.send(*again.request)
+    await scaler.merge(again.request.path, {"reason": "other"})
+    await scaler.send("PATCH", f"{EVENTS}/missing", again.request.body, MERGE_PATCH)
+    made = json.loads(write.request.body)
     regarded = {**made["regarding"], "namespace": "other"}
     for name, value in (
         ("reportingController", ""),

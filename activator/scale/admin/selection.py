@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from activator.scale.decisions import reasons
+from activator.scale import reasons
 from activator.scale.decisions.plan import WorkloadPhase
 from activator.scale.decisions.record import Record
 from activator.scale.reports.load import Loads, Name

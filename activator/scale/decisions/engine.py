@@ -1,4 +1,8 @@
-"""Decides about all Services: every tick, and at once when a request waits or an object changes."""
+"""Decides about all Services: every tick, and at once when a request waits or an object changes.
+
+Only the leader runs it. The rules are in ``plan``; this module knows when to apply them, and starts
+the requests. It has the clock of its caller.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +13,23 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import islice
-from typing import Final, TypeVarTuple, final
+from typing import TYPE_CHECKING, Final, TypeVarTuple, final
 
 from activator.plain.annotations import Annotations
-from activator.scale.decisions.plan import FOREVER, NEVER, Hold, Plan, Seen
-from activator.scale.decisions.reasons import Reason
+from activator.scale.cluster.api import Api, Start
+from activator.scale.decisions.plan import FOREVER, NEVER, Observed, Plan
 from activator.scale.decisions.record import (
-    Changes,
-    Effect,
     EngineCounters,
     Facts,
-    Guard,
     Record,
-    conclude,
     log_reason,
-    quiet_until,
-    read,
+    read_facts,
 )
+from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Name, ServiceLoad
 from activator.scale.workloads.replicas import (
     REFUSALS,
     Actuator,
-    Problem,
     Result,
     Rights,
     ScaleTarget,
@@ -38,12 +37,54 @@ from activator.scale.workloads.replicas import (
 )
 from activator.scale.workloads.services import EnabledServices
 
+if TYPE_CHECKING:
+    from activator.scale.part import Parts
+
+logger = logging.getLogger(__name__)
+
+Arguments = TypeVarTuple("Arguments")
+
+#: Seconds between two decisions about all Services, as in Knative.
+TICK: Final = 2.0
+#: Seconds for which a new leader removes no replicas: it has no history, and the activators
+#: connect to it one after the other.
+NEW_LEADER: Final = 60.0
+#: Seconds between two reads of a workload that no watch follows.
+LOOK: Final = 10.0
+#: Seconds until a change that only a person can make possible is tried again.
+AGAIN: Final = 30.0
+#: Seconds between two clean-ups of loads that no Service has.
+_PRUNE: Final = 60.0
+#: Services of one step, which takes about 2 ms. Other tasks run between two steps.
+STEP: Final = 50
+
+_LASTING: Final = REFUSALS | {ScaleReason.SCALE_TARGET_MISSING}
+
+
+class _Phase(Enum):
+    """What the engine does. STARTING: it reads the facts of all Services, and decides nothing."""
+
+    STOPPED = "stopped"
+    STARTING = "starting"
+    DECIDING = "deciding"
+
 
 @final
 class Sharing:
-    """The Services of each workload; nearly all workloads have one."""
+    """Knows which Services share a workload: they add their loads, and the oldest of them decides.
 
-    def __init__(self) -> None:
+    Nearly all workloads have one Service.
+
+    Arguments:
+        records: the Services.
+        loads: the reports of the activators.
+        parts: know the other components.
+    """
+
+    def __init__(self, records: Mapping[Name, Record], loads: Loads, parts: Parts) -> None:
+        self._records = records
+        self._loads = loads
+        self._parts = parts
         self._services: dict[ScaleTarget, tuple[Name, ...]] = {}
 
     def of(self, target: ScaleTarget) -> Sequence[Name]:
@@ -67,62 +108,48 @@ class Sharing:
         """Remove all Services."""
         self._services.clear()
 
-
-@final
-class Observer:
-    """Observes Services for their plans.
-
-    Arguments:
-        records: the Services.
-        loads: the reports of the activators.
-        sharing: knows which Services share a workload.
-        guard: knows the other components.
-    """
-
-    def __init__(
-        self, records: Mapping[Name, Record], loads: Loads, sharing: Sharing, guard: Guard
-    ) -> None:
-        self._records = records
-        self._loads = loads
-        self._sharing = sharing
-        self._guard = guard
-
-    def seen(self, name: Name, facts: Facts, now: float, frozen: Hold) -> Seen:
-        """Return what a plan needs; the loads of Services with one workload are added.
+    def observe(self, name: Name, now: float, frozen: ScaleReason | None) -> Observed:
+        """Return what the plan of a Service needs; the loads of one workload are added.
 
         Arguments:
-            facts: of the Service; it has a workload, and its replicas are known.
+            name: a Service that has a workload, and its replicas are known.
             now: seconds, on the clock of the loads.
             frozen: why no replicas of any workload may be removed.
         """
+        facts = self._records[name].facts
         assert facts.target is not None
         assert facts.replicas is not None
-        other, decides = facts.other_owner, True
-        sharing = self._sharing.of(facts.target)
+        sharing = self._services.get(facts.target, ())
         if len(sharing) == 1:
-            stable, panic, current, last_busy = self._load(self._loads.of(name), now)
+            eldest, load = name, self._load(self._loads.of(name), now)
         else:
-            stable, panic, current, last_busy = self._sum(sharing, now)
-            eldest = self._eldest(facts.target)
-            if eldest != name:
-                decides = False
-                other = f"Service {'/'.join(eldest)}"
+            eldest, load = self._eldest(facts.target), self._sum(sharing, now)
+        stable, panic, current, last_busy = load
         slice_since = None
         if facts.service.asks.route.has_slices:
-            slice_since = self._guard.slice_since(name, now)
-        return Seen(
-            *(current, stable, panic, last_busy, frozen, facts.replicas, facts.ready),
-            *(other, slice_since, facts.lease, decides),
-            paused=any(each.reason is Reason.SCALED_OBJECT_PAUSED for each in facts.findings),
+            slice_since = self._parts.slice_since(name, now)
+        return Observed(
+            current=current,
+            stable=stable,
+            panic=panic,
+            last_busy=last_busy,
+            frozen=frozen,
+            replicas=facts.replicas,
+            ready=facts.ready,
+            other_owner=facts.other_owner if eldest == name else f"Service {'/'.join(eldest)}",
+            slice_since=slice_since,
+            lease=facts.lease,
+            decides=eldest == name,
+            paused=any(each.reason is ScaleReason.SCALED_OBJECT_PAUSED for each in facts.findings),
         )
 
-    def asks(self, facts: Facts, seen: Seen) -> Annotations:
+    def asks(self, facts: Facts, seen: Observed) -> Annotations:
         """Return what the annotations of a Service ask for.
 
         Any Service starts a shared workload, but always with the replicas of the oldest one.
 
         Arguments:
-            seen: as ``seen`` returns it.
+            seen: as ``observe`` returns it.
         """
         asks = facts.service.asks
         if seen.decides or seen.replicas:
@@ -133,7 +160,10 @@ class Observer:
 
     def _eldest(self, target: ScaleTarget) -> Name:
         """Return the oldest Service of a workload, which decides about its replicas."""
-        return min(self._sharing.of(target), key=self._age)
+        return min(
+            self._services[target],
+            key=lambda name: (self._records[name].facts.service.created, name),
+        )
 
     def _sum(self, names: Sequence[Name], now: float) -> tuple[float, float, float, float]:
         """Return as ``_load``, for several Services."""
@@ -147,9 +177,6 @@ class Observer:
             return 0.0, 0.0, 0.0, NEVER
         stable, panic = load.window.averages(int(now))
         return stable, panic, load.current(now, self._loads.lost), load.last_busy
-
-    def _age(self, name: Name) -> tuple[str, Name]:
-        return self._records[name].facts.service.created, name
 
 
 #: Most Services of one turn, which take about 5 ms. One event may change thousands of them.
@@ -192,48 +219,17 @@ class Pending:
         self._decide(names)
 
 
-logger = logging.getLogger(__name__)
-
-Arguments = TypeVarTuple("Arguments")
-
-#: Seconds between two decisions about all Services, as in Knative.
-TICK: Final = 2.0
-#: Seconds for which a new leader removes no replicas: it has no history, and the activators
-#: connect to it one after the other.
-NEW_LEADER: Final = 60.0
-#: Seconds between two reads of a workload that no watch follows.
-LOOK: Final = 10.0
-#: Seconds until a change that only a person can make possible is tried again.
-AGAIN: Final = 30.0
-#: Seconds between two clean-ups of loads that no Service has.
-_PRUNE: Final = 60.0
-#: Services of one step, which takes about 2 ms. Other tasks run between two steps.
-STEP: Final = 50
-
-_LASTING: Final = REFUSALS | {Problem.MISSING}
-
-
-class _Phase(Enum):
-    """What the engine does. STARTING: it reads the facts of all Services, and decides nothing."""
-
-    STOPPED = "stopped"
-    STARTING = "starting"
-    DECIDING = "deciding"
-
-
 class Engine:
     """The decisions about all Services.
 
     Arguments:
         services: the Services, with their workloads and pods.
         loads: the reports of the activators.
+        parts: know the other components, and carry out the rest of each decision.
         rights: looks up kinds and rights.
-        scale: returns the actuator that carries out changes; its argument receives each result.
+        api: sends the requests for replicas.
+        start: starts a coroutine as a task.
         frozen: returns why no replicas may be removed, as far as it is not about the leader.
-        guard: knows the other components.
-        effects: carry out the rest of each decision.
-        call_at: calls a function at a time, on the clock of ``now``.
-        clock: seconds, monotonic.
         wall: the time of day.
 
     Attributes:
@@ -244,29 +240,26 @@ class Engine:
         self,
         services: EnabledServices,
         loads: Loads,
+        parts: Parts,
+        *,
         rights: Rights,
-        scale: Callable[[Callable[[ScaleTarget, Result], None]], Actuator],
-        frozen: Callable[[float], Hold],
-        call_at: Callable[[float, Callable[[Name], object], Name], object],
-        clock: Callable[[], float],
-        guard: Guard,
-        effects: Sequence[Effect] = (),
+        api: Api,
+        start: Start,
+        frozen: Callable[[float], ScaleReason | None],
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.counters = EngineCounters()
         self._services = services
         self._loads = loads
+        self._parts = parts
         self._rights = rights
-        self._actuator = scale(self._on_result)
+        self._actuator = Actuator(api, start, self._on_result)
         self._is_frozen = frozen
-        self._call_at = call_at
-        self._clock = clock
-        self._guard = guard
-        self._effects = effects
-        self._changes = Changes(self.counters, clock, wall)
+        self._wall = wall
+        self._call_at = asyncio.get_running_loop().call_at
+        self._clock = asyncio.get_running_loop().time
         self._records: dict[Name, Record] = {}
-        self._sharing = Sharing()
-        self._observer = Observer(self._records, loads, self._sharing, self._guard)
+        self._sharing = Sharing(self._records, loads, parts)
         self._phase = _Phase.STOPPED
         # Since when this process leads.
         self._since = NEVER
@@ -296,8 +289,7 @@ class Engine:
             yield
             if self._since != now:
                 return
-        for effect in self._effects:
-            effect.start(now)
+        self._parts.start(now)
 
     def stop(self, now: float) -> None:
         """Decide nothing more. Requests under way end."""
@@ -307,8 +299,7 @@ class Engine:
                 self._actuator.cancel(record.facts.target)
         self._records.clear()
         self._sharing.clear()
-        for effect in self._effects:
-            effect.stop(now)
+        self._parts.stop(now)
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -352,6 +343,7 @@ class Engine:
         if self._phase is not _Phase.DECIDING:
             return
         now = self._clock()
+        frozen = self._frozen(now)
         for name in names:
             record = self._records.get(name)
             if record is None:
@@ -362,7 +354,7 @@ class Engine:
             if record.facts.ready:
                 continue
             if not record.facts.replicas:
-                self._decide(name, record, now)
+                self._decide(name, record, now, frozen)
             elif not record.facts.is_watched and record.facts.target is not None:
                 self._actuator.look(record.facts.target)
 
@@ -371,11 +363,12 @@ class Engine:
         if self._phase is _Phase.STOPPED:
             return
         now = self._clock()
+        frozen = self._frozen(now)
         for name in names:
             self._renew(name, now)
             record = self._records.get(name)
             if record is not None and self._phase is _Phase.DECIDING:
-                self._decide(name, record, now)
+                self._decide(name, record, now, frozen)
 
     # -- what people read --------------------------------------------------------------------------
 
@@ -398,26 +391,16 @@ class Engine:
         if joined is None:
             self._remove(name, now)
             return
-        facts = read(joined, self._rights)
+        facts = read_facts(joined, self._rights)
         if record is None:
             record = self._records[name] = Record(facts, now)
             self._share(name, None, facts.target)
         else:
             self._share(name, record.facts.target, facts.target)
             record.renew(facts)
-        self._ask_guard(name, record)
+        record.facts = self._parts.complete(name, record.facts)
         record.renew_at = FOREVER if record.facts.is_settled else now + AGAIN
         record.quiet_until = NEVER
-
-    def _ask_guard(self, name: Name, record: Record) -> None:
-        """Complete the facts about a Service: what other components do."""
-        findings = tuple(self._guard.findings(name))
-        record.facts = facts = record.facts._replace(findings=findings)
-        if (target := facts.target) is not None:
-            record.facts = facts._replace(
-                other_owner=self._guard.other_owner(name, facts.service, target),
-                lease=self._guard.lease(facts.service, target),
-            )
 
     def _remove(self, name: Name, now: float) -> None:
         record = self._records.pop(name, None)
@@ -425,8 +408,7 @@ class Engine:
             return
         self._share(name, record.facts.target, None)
         self._loads.remove(name)
-        for effect in self._effects:
-            effect.remove(name, now)
+        self._parts.leave(name, now)
 
     def _share(self, name: Name, before: ScaleTarget | None, after: ScaleTarget | None) -> None:
         """Record which Services have a workload in common; a change of one concerns all."""
@@ -445,18 +427,18 @@ class Engine:
 
     # -- decisions ---------------------------------------------------------------------------------
 
-    def _frozen(self, now: float) -> Hold:
-        """Return why no replicas of any workload may be removed."""
-        if (hold := self._is_frozen(now)) is not Hold.NONE:
-            return hold
-        return Hold.NEW_LEADER if now < self._since + NEW_LEADER else Hold.NONE
+    def _frozen(self, now: float) -> ScaleReason | None:
+        """Return why no replicas of any workload may be removed; None if they may."""
+        if (frozen := self._is_frozen(now)) is not None:
+            return frozen
+        return ScaleReason.NEW_LEADER if now < self._since + NEW_LEADER else None
 
     def _decide_later(self, name: Name) -> None:
-        record = self._records.get(name)
+        record, now = self._records.get(name), self._clock()
         if record is not None and self._phase is _Phase.DECIDING:
-            self._decide(name, record, self._clock())
+            self._decide(name, record, now, self._frozen(now))
 
-    def _decide(self, name: Name, record: Record, now: float, frozen: Hold | None = None) -> None:
+    def _decide(self, name: Name, record: Record, now: float, frozen: ScaleReason | None) -> None:
         """Make a plan for a Service, and carry it out."""
         if now >= record.renew_at:
             self._renew(name, now)
@@ -471,11 +453,10 @@ class Engine:
         if facts.replicas is None:
             self._conclude(name, record, None, now)
             return
-        frozen = self._frozen(now) if frozen is None else frozen
-        seen = self._observer.seen(name, facts, now, frozen)
-        plan = record.planner.decide(self._observer.asks(facts, seen), seen, now)
+        seen = self._sharing.observe(name, now, frozen)
+        plan = record.planner.decide(self._sharing.asks(facts, seen), seen, now)
         if record.other_owner != seen.other_owner:
-            record.other_owner, record.concluded = seen.other_owner, None
+            record.other_owner, record.reconsiders = seen.other_owner, True
         if plan.replicas is not None and (not facts.replicas or now >= record.not_before):
             if not facts.replicas and record.cold_since is None:
                 record.cold_since = now
@@ -483,35 +464,32 @@ class Engine:
             self._actuator.scale(facts.target, Wish(facts.replicas, plan.replicas))
         if now < plan.next < self._next_tick:
             self._call_at(plan.next, self._decide_later, name)
-        record.quiet_until = quiet_until(record, plan, seen)
+        record.quiet_until = record.rest_until(plan, seen)
         self._conclude(name, record, plan, now)
 
     def _conclude(self, name: Name, record: Record, plan: Plan | None, now: float) -> None:
-        """Record a decision, and pass it to the effects if it differs from the last one."""
+        """Record a decision, and pass it to the parts if it differs from the last one."""
         before = record.decided
-        decided = conclude(record, plan)
+        decided = record.conclude(plan)
         if decided is not None:
             log_reason(name, before, decided)
-            for effect in self._effects:
-                effect.put(name, decided, now)
+            self._parts.carry_out(name, decided, now)
 
     # -- results -----------------------------------------------------------------------------------
 
     def _on_result(self, target: ScaleTarget, result: Result) -> None:
         """Record the result of a request for replicas."""
         now, names = self._clock(), self._sharing.of(target)
-        self._changes.count_failure(result)
+        self.counters.failed(result)
         if result.changed_from is not None and result.replicas is not None:
             self._rights.granted(target)
             for name in names:
-                record = self._records[name]
-                self._changes.note(name, record, target, result.changed_from, result.replicas)
+                self.counters.changed(name, self._records[name], result, now, self._wall())
         for name in names:
             record = self._records[name]
             record.note(result, now + AGAIN if result.problem in _LASTING else NEVER)
             if result.replicas not in (None, record.facts.replicas):
                 record.facts = record.facts._replace(replicas=result.replicas)
-                self._decide(name, record, now)
+                self._decide(name, record, now, self._frozen(now))
             else:
-                plan = record.decided.plan if record.decided is not None else None
-                self._conclude(name, record, plan, now)
+                self._conclude(name, record, record.plan, now)

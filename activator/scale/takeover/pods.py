@@ -18,7 +18,7 @@ from activator.plain.index import Index
 from activator.plain.problems import several
 from activator.plain.service import PlainService
 from activator.plain.slices import MANAGED_BY_LABEL, OURS, SERVICE_LABEL, Condition, condition_of
-from activator.scale.decisions.reasons import Finding, Reason
+from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.takeover.slices import (
     MOST_ENDPOINTS,
     ActivatorAddress,
@@ -167,7 +167,7 @@ def about_front(service: PlainService, stale: Collection[SliceKey]) -> Iterator[
             f"scaler, and no limit holds; remove the selector: kubectl -n {namespace} patch "
             f"service {name} --type=json {patch}"
         )
-        yield Finding(Reason.FRONT_HAS_SELECTOR, note)
+        yield Finding(ScaleReason.FRONT_HAS_SELECTOR, note)
     if stale:
         note = (
             f"the Service has no selector any more, so nothing updates the pods in the slices "
@@ -177,7 +177,7 @@ def about_front(service: PlainService, stale: Collection[SliceKey]) -> Iterator[
             f"{namespace} delete endpointslices -l {SERVICE_LABEL}={name},"
             f"{MANAGED_BY_LABEL}!={OURS}"
         )
-        yield Finding(Reason.STALE_SLICES, note)
+        yield Finding(ScaleReason.STALE_SLICES, note)
 
 
 def lonely(nodes: Set[str], activators: Iterable[Sequence[ActivatorAddress]]) -> Sequence[str]:
@@ -200,4 +200,4 @@ def lonely_finding(policy: str, nodes: Sequence[str]) -> Finding:
         f"would refuse connections while the Service sleeps, so the last pod stays; run an "
         f"activator on each node, or use route shared"
     )
-    return Finding(Reason.NODE_WITHOUT_ACTIVATOR, note)
+    return Finding(ScaleReason.NODE_WITHOUT_ACTIVATOR, note)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, final
 
-from activator.scale.decisions.reasons import Finding, Reason
+from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.settings import DEFAULT_RANGE
 
@@ -198,9 +198,9 @@ class PortShares:
         """Return the findings about the port of a Service."""
         found = []
         if name in self._lost:
-            found.append(Finding(Reason.PORT_CONFLICT, self._lost[name]))
+            found.append(Finding(ScaleReason.PORT_CONFLICT, self._lost[name]))
         if name in self._lacking:
-            found.append(Finding(Reason.PORTS_EXHAUSTED, str(self._lacking[name])))
+            found.append(Finding(ScaleReason.PORTS_EXHAUSTED, str(self._lacking[name])))
         return found
 
     def _note_conflict(self, port: int) -> Sequence[Name]:

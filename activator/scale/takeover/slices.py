@@ -11,8 +11,8 @@ from activator.objects.fields import Field, root
 from activator.plain.allotments import PORT_ANNOTATION, port_of
 from activator.plain.service import PROXY_LABEL, PlainService
 from activator.plain.slices import MANAGED_BY_LABEL, OURS, SERVICE_LABEL
-from activator.scale.cluster.api import MERGE_PATCH
-from activator.scale.decisions.reasons import Finding, Reason
+from activator.scale.cluster.api import MERGE_PATCH, ApiRequest, Meaning, meaning_of
+from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import Name
 
 #: Proxies ignore a slice with this label.
@@ -181,8 +181,6 @@ def _endpoint(activator: ActivatorAddress) -> Mapping[str, Any]:
     return {"addresses": [activator.ip], "conditions": dict(_CONDITIONS), **node}
 
 
-JSON: Final = "application/json"
-
 _RULE: Final = (
     '{apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], '
     'verbs: ["create", "patch", "delete"]}'
@@ -193,28 +191,8 @@ _RESTRICTED: Final = (
 )
 
 
-class ApiRequest(NamedTuple):
-    """One request to the API server."""
-
-    method: str
-    path: str
-    body: bytes
-    content_type: str = JSON
-
-
-class Outcome(Enum):
-    """What a response means for the slice.
-
-    DONE: the API server has what was sent. STALE: another component has changed, created or
-    deleted it, and the watch brings the present object. FORBIDDEN, REFUSED: it stays so until a
-    person changes something. UNAVAILABLE: try again.
-    """
-
-    DONE = "done"
-    STALE = "stale"
-    FORBIDDEN = "forbidden"
-    REFUSED = "refused"
-    UNAVAILABLE = "unavailable"
+#: What the absence of the slice means, by the method of the request.
+_IF_ABSENT: Final = {"DELETE": Meaning.DONE, "PATCH": Meaning.CONFLICT}
 
 
 def collection(namespace: str) -> str:
@@ -264,44 +242,42 @@ def _encode(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def outcome(method: str, status: int) -> Outcome:
-    """Return what a response means.
+def meaning(method: str, status: int) -> Meaning:
+    """Return what a response means for the slice.
+
+    DONE: the API server has what was sent. CONFLICT: another component has changed, created or
+    deleted the slice, and the watch brings the present one.
 
     Arguments:
         method: of the request.
         status: of the response; 0 if there was none.
     """
-    if 200 <= status < 300:
-        return Outcome.DONE
-    if status == 404 and method == "DELETE":
-        return Outcome.DONE
-    if status == 409 or (status == 404 and method == "PATCH"):
-        return Outcome.STALE
-    if status == 403:
-        return Outcome.FORBIDDEN
-    if status in (0, 401, 429) or status >= 500:
-        return Outcome.UNAVAILABLE
-    return Outcome.REFUSED
+    found = meaning_of(status)
+    if found is Meaning.ABSENT:
+        return _IF_ABSENT.get(method, Meaning.REFUSED)
+    return found
 
 
-def finding(found: Outcome, status: int, message: str) -> Finding | None:
+def failure(found: Meaning, status: int, message: str) -> Finding | None:
     """Return what a user must know of a failed request; None if it needs no user.
 
     Arguments:
         message: the text of the API server.
     """
     said = f"the API server refused the takeover slice ({status}: {message})"
-    if found is Outcome.REFUSED:
-        return Finding(Reason.SLICE_REFUSED, said)
-    if found is not Outcome.FORBIDDEN:
+    if found is Meaning.REFUSED:
+        return Finding(ScaleReason.SLICE_REFUSED, said)
+    if found is not Meaning.FORBIDDEN:
         return None
     if "restricted" in message or "is not allowed" in message:
         return Finding(
-            Reason.SLICE_FORBIDDEN,
+            ScaleReason.SLICE_FORBIDDEN,
             f"{said}; OpenShift also requires this rule in the scaler's ClusterRole: {_RESTRICTED}",
         )
     rule = _ENDPOINTS_RULE if message.startswith("endpoints ") else _RULE
-    return Finding(Reason.SLICE_FORBIDDEN, f"{said}; the scaler's ClusterRole must have {rule}")
+    return Finding(
+        ScaleReason.SLICE_FORBIDDEN, f"{said}; the scaler's ClusterRole must have {rule}"
+    )
 
 
 class SliceKey(NamedTuple):

@@ -11,7 +11,8 @@ from activator.objects.fields import Field, ManifestError, root
 from activator.plain.allotments import PORT_ANNOTATION
 from activator.plain.service import PlainService
 from activator.plain.slices import is_takeover
-from activator.scale.decisions.reasons import Finding, Reason
+from activator.scale.cluster.api import Meaning
+from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.takeover import slices
 from activator.scale.takeover.pods import MIRROR, Kept, Pods, about_front, lonely, lonely_finding
@@ -20,11 +21,10 @@ from activator.scale.takeover.slices import (
     ActivatorAddress,
     AddressFamily,
     Leave,
-    Outcome,
     SliceKey,
     Stored,
     Write,
-    finding,
+    failure,
     key_of,
     name_parts,
     slice_name,
@@ -152,10 +152,10 @@ class SliceRecord:
             self._edited(now)  # something between has changed it
             self._pause(now)
 
-    def failed(self, outcome: Outcome, status: int, message: str, now: float) -> None:
+    def failed(self, meaning: Meaning, status: int, message: str, now: float) -> None:
         """Record a failed write; it is repeated after a pause, or when the object changes."""
-        self._finding = finding(outcome, status, message)
-        if outcome is Outcome.UNAVAILABLE:
+        self._finding = failure(meaning, status, message)
+        if meaning is Meaning.UNAVAILABLE:
             self._doubt_until = now + DOUBT
         self._pause(now)
 
@@ -171,14 +171,14 @@ class SliceRecord:
                 f"EndpointSlice {name} belongs to another component, and the Service's route needs "
                 f"the name; delete it, or use route shared"
             )
-            return [Finding(Reason.SLICE_NAME_TAKEN, note)]
+            return [Finding(ScaleReason.SLICE_NAME_TAKEN, note)]
         found = [self._finding] if self._finding else []
         if len(self._edits) >= MOST_EDITS:
             note = (
                 f"another component keeps changing EndpointSlice {name}; find its name with: "
                 f"kubectl get endpointslice {name} -o yaml --show-managed-fields"
             )
-            found.append(Finding(Reason.SLICE_CONTESTED, note))
+            found.append(Finding(ScaleReason.SLICE_CONTESTED, note))
         return found
 
     def _pause(self, now: float) -> None:
@@ -447,15 +447,15 @@ class Takeovers:
             The Service of the slice.
         """
         record = self._slices[write.key]
-        outcome = slices.outcome(write.request.method, status)
-        if outcome is not Outcome.DONE:
-            record.failed(outcome, status, message, now)
+        meaning = slices.meaning(write.request.method, status)
+        if meaning is not Meaning.DONE:
+            record.failed(meaning, status, message, now)
         elif write.content is None:
             record.gone(now)
         else:
             self.observe(obj, now)
         record.writes = False
-        if outcome is Outcome.DONE:
+        if meaning is Meaning.DONE:
             record.succeeded(write.content, now)
         self._check(write.key, record, now)
         return record.owner
@@ -509,7 +509,7 @@ class Takeovers:
         for family in wish.families:
             if not self._activators.get(family):
                 note = f"no activator with an {family.value} address is ready to take over"
-                found.append(Finding(Reason.NO_ACTIVATORS, note))
+                found.append(Finding(ScaleReason.NO_ACTIVATORS, note))
             found += self._slices[key_of(name, family)].findings()
         return found
 

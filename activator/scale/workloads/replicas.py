@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-from collections.abc import Callable, Coroutine
-from enum import Enum
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple
 
 from activator.objects.fields import Field, ManifestError, root
 from activator.plain.annotation_values import Target as Wanted
-from activator.scale.cluster.api import MERGE_PATCH, Api, ApiResponse, ApiUnreachable
+from activator.scale.cluster.api import (
+    MERGE_PATCH,
+    Api,
+    ApiResponse,
+    ApiUnreachable,
+    Meaning,
+    Start,
+    Writer,
+)
+from activator.scale.reasons import ScaleReason
 
 #: What a role must allow: the scaler reads the subresource before it changes it.
 VERBS: Final = ("get", "patch")
 MOST_REPLICAS: Final = 2**31 - 1
+#: Attempts against other writers of the same object, one after the other.
+ATTEMPTS: Final = 5
+#: Seconds until a failed look-up, or a missing right, is checked again.
+AGAIN: Final = 30.0
+
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 class ScalableKind(NamedTuple):
@@ -79,44 +92,16 @@ class Scale(NamedTuple):
         return json.dumps(wanted, separators=(",", ":")).encode()
 
 
-class Problem(Enum):
-    """What a failed request means for the workload; the value is the reason that people read."""
-
-    CONFLICT = "conflict"
-    FORBIDDEN = "scale-forbidden"
-    MISSING = "scale-target-missing"
-    UNSET = "replicas-unset"
-    REFUSED = "scale-refused"
-    UNAVAILABLE = "api-server-unavailable"
-
-
+#: What a failed request means for the workload.
+_PROBLEMS: Final = {
+    Meaning.CONFLICT: ScaleReason.CONFLICT,
+    Meaning.ABSENT: ScaleReason.SCALE_TARGET_MISSING,
+    Meaning.UNAVAILABLE: ScaleReason.API_SERVER_UNAVAILABLE,
+    Meaning.FORBIDDEN: ScaleReason.SCALE_FORBIDDEN,
+    Meaning.REFUSED: ScaleReason.SCALE_REFUSED,
+}
 #: The API server refuses a change, though it may allow reads.
-REFUSALS: Final = frozenset({Problem.FORBIDDEN, Problem.REFUSED})
-
-
-def problem(status: int, message: str) -> Problem:
-    """Return what a response other than 200 means.
-
-    Arguments:
-        status: its status; 0 if there was no response.
-        message: ``message`` of its Status object, or its text.
-
-    Returns:
-        CONFLICT: read again. UNSET: the object has no replicas yet, so PATCH without a version.
-        UNAVAILABLE: try again later; with 401 it does not accept the token at the moment.
-        Each other one stays until a person changes something.
-    """
-    if status == 409:
-        return Problem.CONFLICT
-    if status == 403:
-        return Problem.FORBIDDEN
-    if status == 404:
-        return Problem.MISSING
-    if status == 500 and "spec replicas field" in message and "does not exist" in message:
-        return Problem.UNSET
-    if status in (0, 401, 429) or status >= 500:
-        return Problem.UNAVAILABLE
-    return Problem.REFUSED
+REFUSALS: Final = frozenset({ScaleReason.SCALE_FORBIDDEN, ScaleReason.SCALE_REFUSED})
 
 
 def missing_rule(resource: ScalableKind, *verbs: str) -> str:
@@ -129,9 +114,6 @@ def missing_rule(resource: ScalableKind, *verbs: str) -> str:
 
 
 logger = logging.getLogger(__name__)
-
-#: Attempts against other writers of the same object, one after the other.
-ATTEMPTS: Final = 5
 
 
 class ScaleTarget(NamedTuple):
@@ -168,19 +150,23 @@ class Result(NamedTuple):
     """
 
     replicas: int | None
-    problem: Problem | None = None
+    problem: ScaleReason | None = None
     detail: str = ""
     changed_from: int | None = None
 
 
 class _Failed(Exception):
-    def __init__(self, found: Problem, detail: str) -> None:
+    def __init__(self, found: ScaleReason, detail: str) -> None:
         super().__init__(detail)
         self.result = Result(None, found, detail)
 
 
 class Actuator:
-    """Changes the replicas of workloads.
+    """Changes the replicas of workloads: one wish at a time for each, and the newest one counts.
+
+    A wish names the replicas that it is about. If the workload has others meanwhile, nothing is
+    written, and the caller decides again. Knative's counterpart: applyScale in
+    pkg/reconciler/autoscaling/kpa/scaler.go.
 
     Arguments:
         api: sends the requests.
@@ -189,116 +175,108 @@ class Actuator:
     """
 
     def __init__(
-        self,
-        api: Api,
-        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-        report: Callable[[ScaleTarget, Result], None],
+        self, api: Api, start: Start, report: Callable[[ScaleTarget, Result], None]
     ) -> None:
         self._api = api
-        self._start = start
         self._report = report
-        self._wishes: dict[ScaleTarget, Wish | None] = {}
-        self._busy: set[ScaleTarget] = set()
+        self._writer = Writer[ScaleTarget, Wish | None](start, self._carry_out)
 
     def scale(self, target: ScaleTarget, wish: Wish) -> None:
         """Carry out a wish as soon as no request for the target is under way."""
-        self._wishes[target] = wish
-        if target not in self._busy:
-            self._busy.add(target)
-            self._start(self._run(target))
+        self._writer.put(target, wish)
 
     def look(self, target: ScaleTarget) -> None:
         """Read and report the replicas, unless a wish is about to do that."""
-        if target not in self._busy:
-            self._wishes[target] = None
-            self._busy.add(target)
-            self._start(self._run(target))
+        if not self._writer.is_busy(target):
+            self._writer.put(target, None)
 
     def cancel(self, target: ScaleTarget) -> None:
         """Remove a wish that has not been sent."""
-        self._wishes.pop(target, None)
+        self._writer.cancel(target)
 
-    async def _run(self, target: ScaleTarget) -> None:
+    async def _carry_out(self, target: ScaleTarget, wish: Wish | None) -> None:
         try:
-            while target in self._wishes:
-                self._report(target, await self._carry_out(target, self._wishes.pop(target)))
-        finally:
-            self._busy.discard(target)
-
-    async def _carry_out(self, target: ScaleTarget, wish: Wish | None) -> Result:
-        try:
-            for _ in range(ATTEMPTS):
-                scale = await self._read(target)
-                if wish is None:
-                    return Result(scale.replicas if scale else 0)
-                if scale is not None and scale.replicas != wish.known:
-                    return Result(scale.replicas)
-                changed = await self._write(target, scale or Scale(0, "", ""), wish.wanted)
-                if changed is not None:
-                    logger.debug("%s: %d -> %d replicas", target, wish.known, changed.replicas)
-                    return Result(changed.replicas, changed_from=wish.known)
+            result = await self._result(target, wish)
         except _Failed as failed:
-            return failed.result
-        return Result(None, Problem.CONFLICT, f"other components changed it {ATTEMPTS} times")
+            result = failed.result
+        self._report(target, result)
+
+    async def _result(self, target: ScaleTarget, wish: Wish | None) -> Result:
+        for _ in range(ATTEMPTS):
+            scale = await self._read(target)
+            if wish is None:
+                return Result(scale.replicas if scale else 0)
+            if scale is not None and scale.replicas != wish.known:
+                return Result(scale.replicas)
+            changed = await self._write(target, scale or Scale(0, "", ""), wish.wanted)
+            if changed is not None:
+                logger.debug("%s: %d -> %d replicas", target, wish.known, changed.replicas)
+                return Result(changed.replicas, changed_from=wish.known)
+        detail = f"other components changed it {ATTEMPTS} times"
+        return Result(None, ScaleReason.CONFLICT, detail)
 
     async def _read(self, target: ScaleTarget) -> Scale | None:
         """Return the replicas; None for an object that has never had any."""
         response = await self._send(target, "GET")
         if response.is_ok:
             return _parsed(response)
-        found = problem(response.status, response.message())
-        if found is Problem.UNSET:
+        if _is_unset(response):
             return None
-        raise _failure(target, "get", response, found)
+        raise _failure(target, response, VERBS)
 
     async def _write(self, target: ScaleTarget, known: Scale, replicas: int) -> Scale | None:
         """Return the new replicas; None if the object has changed meanwhile."""
         response = await self._send(target, "PATCH", known.patch(replicas))
         if response.is_ok:
             return _parsed(response)
-        found = problem(response.status, response.message())
-        if found is Problem.CONFLICT:
+        if response.meaning is Meaning.CONFLICT:
             return None
-        raise _failure(target, "patch", response, found)
+        raise _failure(target, response, ("patch",))
 
     async def _send(self, target: ScaleTarget, method: str, body: bytes = b"") -> ApiResponse:
         path = target.resource.scale_path(target.namespace, target.name)
         try:
             return await self._api.send(method, path, body, MERGE_PATCH if body else "")
         except ApiUnreachable as error:
-            raise _Failed(Problem.UNAVAILABLE, str(error)) from error
+            raise _Failed(ScaleReason.API_SERVER_UNAVAILABLE, str(error)) from error
+
+
+def _is_unset(response: ApiResponse) -> bool:
+    """Return whether an object has no replicas yet: a PATCH without a version sets them."""
+    message = response.message()
+    return (
+        response.status == 500 and "spec replicas field" in message and "does not exist" in message
+    )
 
 
 def _parsed(response: ApiResponse) -> Scale:
     obj = response.decoded()
     if not isinstance(obj, dict):
-        raise _Failed(Problem.UNAVAILABLE, "the response is no Scale object")
+        raise _Failed(ScaleReason.API_SERVER_UNAVAILABLE, "the response is no Scale object")
     try:
         return Scale.of(obj)
     except ManifestError as error:
-        raise _Failed(Problem.UNAVAILABLE, str(error)) from error
+        raise _Failed(ScaleReason.API_SERVER_UNAVAILABLE, str(error)) from error
 
 
-def _failure(target: ScaleTarget, verb: str, response: ApiResponse, found: Problem) -> _Failed:
+def _failure(target: ScaleTarget, response: ApiResponse, verbs: Sequence[str]) -> _Failed:
+    """Return the failure of a request.
+
+    Arguments:
+        verbs: the rights that may be missing. A forbidden GET hides whether PATCH is allowed.
+    """
+    found = _PROBLEMS[response.meaning]
     detail = f"{response.status}: {response.message()}"
-    if found is Problem.FORBIDDEN:
-        # A forbidden GET hides whether PATCH is allowed: the rule allows both.
-        verbs = VERBS if verb == "get" else (verb,)
+    if found is ScaleReason.SCALE_FORBIDDEN:
         detail = f"{detail}; the ClusterRole lacks {missing_rule(target.resource, *verbs)}"
     elif response.status == 401:
         detail += "; the API server does not accept the token of the scaler's ServiceAccount"
-    elif found is Problem.MISSING:
+    elif found is ScaleReason.SCALE_TARGET_MISSING:
         detail = f"{target} does not exist, or has no scale subresource ({detail})"
     return _Failed(found, detail)
 
 
-#: Seconds until a failed look-up, or a missing right, is checked again.
-AGAIN: Final = 30.0
-
-_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-
-
-class Verdict(NamedTuple):
+class RightsCheck(NamedTuple):
     """The result of a check.
 
     Attributes:
@@ -337,7 +315,7 @@ class Rights:
     def __init__(
         self,
         api: Api,
-        start: Callable[[Coroutine[Any, Any, None]], object],
+        start: Start,
         clock: Callable[[], float],
         changed: Callable[[str], object],
     ) -> None:
@@ -346,8 +324,8 @@ class Rights:
         self._clock = clock
         self._changed = changed
         self._kinds: dict[KindOf, ScalableKind] = {}
-        self._unknown: dict[KindOf, Verdict] = {}
-        self._rights: dict[tuple[ScalableKind, str], Verdict] = {}
+        self._unknown: dict[KindOf, RightsCheck] = {}
+        self._rights: dict[tuple[ScalableKind, str], RightsCheck] = {}
         self._pending: set[object] = set()
 
     def resource(self, wanted: Wanted) -> ScalableKind | str | None:
@@ -377,9 +355,9 @@ class Rights:
 
     def granted(self, target: ScaleTarget) -> None:
         """Record that a workload was scaled, which no check needs to confirm."""
-        self._rights[target.resource, target.namespace] = Verdict("", self._clock())
+        self._rights[target.resource, target.namespace] = RightsCheck("", self._clock())
 
-    def _verdict(self, resource: ScalableKind, namespace: str) -> Verdict | None:
+    def _verdict(self, resource: ScalableKind, namespace: str) -> RightsCheck | None:
         """Return the last result, and check again if there is none, or if rights were missing."""
         key = resource, namespace
         known = self._rights.get(key)
@@ -387,7 +365,7 @@ class Rights:
             self._once(key, self._review(resource, namespace))
         return known
 
-    def _is_old(self, verdict: Verdict) -> bool:
+    def _is_old(self, verdict: RightsCheck) -> bool:
         return self._clock() - verdict.at >= AGAIN
 
     def _once(self, key: object, work: Coroutine[Any, Any, None]) -> None:
@@ -420,7 +398,7 @@ class Rights:
         if isinstance(resource, ScalableKind):
             self._kinds[kind] = resource
         else:
-            self._unknown[kind] = Verdict(resource, self._clock())
+            self._unknown[kind] = RightsCheck(resource, self._clock())
         self._changed("")
 
     async def _review(self, resource: ScalableKind, namespace: str) -> None:
@@ -451,7 +429,7 @@ class Rights:
             rule = missing_rule(resource, *missing)
             problem = f"the scaler may not scale {resource.plural} {where}; its role lacks {rule}"
         before = self._rights.get((resource, namespace))
-        self._rights[resource, namespace] = Verdict(problem, self._clock())
+        self._rights[resource, namespace] = RightsCheck(problem, self._clock())
         if problem or (before is not None and before.problem):
             self._changed(namespace)
 

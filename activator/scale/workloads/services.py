@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from enum import Enum
 from functools import lru_cache
 from sys import intern
 from typing import Final, NamedTuple, TypeVar, final
@@ -22,6 +21,7 @@ from activator.plain.service import PlainService
 from activator.plain.slices import SERVICE_LABEL, count_ready, is_takeover
 from activator.plain.workloads import KINDS
 from activator.scale.cluster.watch import ObjectView
+from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.workloads.replicas import KNOWN, MOST_REPLICAS, ScaleTarget
 
@@ -101,14 +101,6 @@ _NAMED: Final = 5
 _Pair = tuple[str, str, str]  # namespace, name and value of a label
 
 
-class TargetProblem(Enum):
-    """Why a Service has no workload; the value is the reason that people read."""
-
-    NONE = "no-scalable-target"
-    SEVERAL = "several-targets"
-    UNKNOWN_KIND = "unknown-target-kind"
-
-
 class Found(NamedTuple):
     """The workload of a Service.
 
@@ -123,7 +115,7 @@ class Found(NamedTuple):
     target: ScaleTarget | None
     replicas: int | None = None
     look_up: Wanted | None = None
-    problem: TargetProblem | None = None
+    problem: ScaleReason | None = None
     detail: str = ""
 
 
@@ -218,7 +210,7 @@ class Workloads:
         if resource is None:
             return Found(
                 None,
-                problem=TargetProblem.UNKNOWN_KIND,
+                problem=ScaleReason.UNKNOWN_TARGET_KIND,
                 detail=f"annotation activator.dev/target: {wanted}: the kind {wanted.kind} needs "
                 f"its group and version: write GROUP/VERSION/{wanted.kind}/{wanted.name}",
             )
@@ -227,7 +219,7 @@ class Workloads:
         if replicas is None and resource.kind in KINDS:
             return Found(
                 None,
-                problem=TargetProblem.NONE,
+                problem=ScaleReason.NO_SCALABLE_TARGET,
                 detail=f"annotation activator.dev/target: {target} does not exist",
             )
         return Found(target, replicas)
@@ -247,14 +239,14 @@ class Workloads:
                 f"Service's selector ({text}); name the object by the annotation "
                 f"activator.dev/target"
             )
-            return Found(None, problem=TargetProblem.NONE, detail=detail)
+            return Found(None, problem=ScaleReason.NO_SCALABLE_TARGET, detail=detail)
         names = [f"{key.kind.lower()}/{key.name}" for key in sorted(found)]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         detail = (
             f"the Service's selector ({text}) matches {', '.join(names[:_NAMED])}{more}; name one "
             f"by the annotation activator.dev/target"
         )
-        return Found(None, problem=TargetProblem.SEVERAL, detail=detail)
+        return Found(None, problem=ScaleReason.SEVERAL_TARGETS, detail=detail)
 
 
 def _read(obj: object, kind: str) -> tuple[Mapping[str, str], int]:

@@ -56,13 +56,13 @@ class Book:
 
 
 def body(write: EventWrite) -> Any:
-    return json.loads(write.body)
+    return json.loads(write.request.body)
 
 
 def test_an_event_has_the_fields_that_the_api_server_requires() -> None:
     [write] = Book().report(OWNERS)
-    assert write[:2] == ("POST", EVENTS)
-    assert write.content_type == "application/json"
+    assert write.request[:2] == ("POST", EVENTS)
+    assert write.request.content_type == "application/json"
     event = body(write)
     service, _, number = event["metadata"].pop("name").partition(".")
     assert service == "hello"
@@ -103,8 +103,8 @@ def test_a_notice_that_stays_is_one_event_and_repeats_are_its_series() -> None:
     for count in (2, 3):
         book.now += REPEAT
         [again] = book.repeats()
-        assert again[:2] == ("PATCH", f"{EVENTS}/{body(first)['metadata']['name']}")
-        assert again.content_type == "application/merge-patch+json"
+        assert again.request[:2] == ("PATCH", f"{EVENTS}/{body(first)['metadata']['name']}")
+        assert again.request.content_type == "application/merge-patch+json"
         assert body(again) == {
             "series": {
                 "count": count,
@@ -123,7 +123,7 @@ def test_a_notice_that_comes_and_goes_is_repeated_no_more_often() -> None:
         assert book.report(OWNERS) == []
     book.now += REPEAT
     assert book.report() == []
-    assert [write.method for write in book.report(OWNERS)] == ["PATCH"]
+    assert [write.request.method for write in book.report(OWNERS)] == ["PATCH"]
 
 
 def test_a_notice_that_has_ended_is_not_repeated() -> None:
@@ -137,8 +137,9 @@ def test_a_notice_that_has_ended_is_not_repeated() -> None:
 def test_another_note_is_another_event() -> None:
     book = Book()
     book.report(OWNERS)
-    [write] = book.report(OWNERS._replace(note="ScaledObject hello also scales it"))
-    assert (write.method, body(write)["note"]) == ("POST", "ScaledObject hello also scales it")
+    note = "ScaledObject hello also scales it"
+    [write] = book.report(Notice(OWNERS.reason, note))
+    assert (write.request.method, body(write)["note"]) == ("POST", note)
 
 
 def test_notices_with_one_reason_are_one_event() -> None:
@@ -170,28 +171,28 @@ def test_an_event_that_was_not_written_is_written_with_the_next_repeats() -> Non
     book = Book()
     [write] = book.report(OWNERS)
     book.book.lost(write, again=True)
-    assert [each.method for each in book.repeats()] == ["POST"]
+    assert [each.request.method for each in book.repeats()] == ["POST"]
     book.now += REPEAT
     [write] = book.repeats()
     book.book.lost(write, again=False)
     assert book.repeats() == []
     book.now += REPEAT
-    assert [each.method for each in book.repeats()] == ["POST"]
+    assert [each.request.method for each in book.repeats()] == ["POST"]
 
 
 def test_a_service_without_notices_costs_nothing() -> None:
     book = Book()
     assert book.report() == []
-    assert not book.book._pages
+    assert len(book.book) == 0
     book.report(OWNERS)
     book.report()
     book.now += REPEAT
     book.repeats()
-    assert not book.book._pages
+    assert len(book.book) == 0
     [write] = book.report(OWNERS)
     book.book.remove(HELLO)
     book.book.lost(write, again=True)
-    assert not book.book._pages
+    assert len(book.book) == 0
 
 
 @pytest.mark.parametrize("letter", ["a", "ß", "€", "😀"])

@@ -9,7 +9,6 @@ import pytest
 
 from activator.objects.fields import ManifestError, ObjectKey
 from activator.plain.annotation_values import Owner, Route
-from activator.scale.decisions.reasons import Reason
 from activator.scale.owners import (
     HPA,
     SCALED_OBJECT,
@@ -20,6 +19,7 @@ from activator.scale.owners import (
     replicas_manager,
     scaled,
 )
+from activator.scale.reasons import ScaleReason
 from activator.scale.workloads.replicas import KNOWN, ScalableKind, ScaleTarget
 from tests.activator.scale.world import Cluster, Running, cluster, elapse, leader, until
 
@@ -78,31 +78,36 @@ def test_the_component_beside_the_owner(owner: Owner, objects: Any, other: str) 
     owners = known(*objects)
     assert owners.other_owner(owner, HELLO) == other
     found = owners.findings(owner, HELLO, "hello")
-    assert (Reason.TWO_OWNERS in [each.reason for each in found]) is bool(other)
-    assert all(other in each.note for each in found if each.reason is Reason.TWO_OWNERS)
+    assert (ScaleReason.TWO_OWNERS in [each.reason for each in found]) is bool(other)
+    assert all(other in each.note for each in found if each.reason is ScaleReason.TWO_OWNERS)
 
 
 @pytest.mark.parametrize(
     ("owner", "objects", "reason", "note"),
     [
-        (Owner.KEDA, [], Reason.SCALED_OBJECT_MISSING, "no ScaledObject targets Deployment hello"),
         (
-            *(Owner.KEDA, [KEDAS_HPA], Reason.SCALED_OBJECT_MISSING),
+            Owner.KEDA,
+            [],
+            ScaleReason.SCALED_OBJECT_MISSING,
+            "no ScaledObject targets Deployment hello",
+        ),
+        (
+            *(Owner.KEDA, [KEDAS_HPA], ScaleReason.SCALED_OBJECT_MISSING),
             "the scaler has not read ScaledObject hello: KEDA is newer than the scaler, which "
             "looks for it every 5 minutes, and when it starts",
         ),
         (
             *(Owner.KEDA, [keda(triggers=[{"type": "cron", "metadata": {"service": "hello"}}])]),
-            *(Reason.KEDA_TRIGGER_MISSING, "external-push with the metadata service: hello"),
+            *(ScaleReason.KEDA_TRIGGER_MISSING, "external-push with the metadata service: hello"),
         ),
         (
             *(Owner.KEDA, [keda(triggers=[{**PUSH[0], "metadata": {"service": "other"}}])]),
-            *(Reason.KEDA_TRIGGER_MISSING, "external-push"),
+            *(ScaleReason.KEDA_TRIGGER_MISSING, "external-push"),
         ),
         (
             *(Owner.KEDA, [keda(annotations={"autoscaling.keda.sh/paused-replicas": "0"})]),
             *(
-                Reason.SCALED_OBJECT_PAUSED,
+                ScaleReason.SCALED_OBJECT_PAUSED,
                 "autoscaling.keda.sh/paused-replicas: KEDA keeps this number of replicas, and the",
             ),
         ),
@@ -110,7 +115,7 @@ def test_the_component_beside_the_owner(owner: Owner, objects: Any, other: str) 
             (
                 *(Owner.KEDA, [keda(annotations={"autoscaling.keda.sh/paused": value})]),
                 *(
-                    Reason.SCALED_OBJECT_PAUSED,
+                    ScaleReason.SCALED_OBJECT_PAUSED,
                     "KEDA adds and removes no replica, and the scaler starts no pod for a request",
                 ),
             )
@@ -118,23 +123,30 @@ def test_the_component_beside_the_owner(owner: Owner, objects: Any, other: str) 
         ),
         (
             *(Owner.KEDA, [keda(annotations={"autoscaling.keda.sh/paused-scale-out": "true"})]),
-            *(Reason.SCALED_OBJECT_PAUSED, "paused-scale-out: KEDA adds no replica, and"),
+            *(ScaleReason.SCALED_OBJECT_PAUSED, "paused-scale-out: KEDA adds no replica, and"),
         ),
         (
             *(Owner.KEDA, [keda(annotations={"autoscaling.keda.sh/paused-scale-in": "true"})]),
-            *(Reason.SCALE_IN_PAUSED, "removes no replica, so the workload does not sleep"),
+            *(ScaleReason.SCALE_IN_PAUSED, "removes no replica, so the workload does not sleep"),
         ),
-        (Owner.HPA, [], Reason.HPA_MISSING, "no HorizontalPodAutoscaler targets Deployment hello"),
-        (Owner.HPA, [hpa(minReplicas=1)], Reason.HPA_CANNOT_WAKE, "needs minReplicas: 0 and"),
-        (Owner.HPA, [hpa(minReplicas=None)], Reason.HPA_CANNOT_WAKE, "minReplicas: 0"),
+        (
+            Owner.HPA,
+            [],
+            ScaleReason.HPA_MISSING,
+            "no HorizontalPodAutoscaler targets Deployment hello",
+        ),
+        (Owner.HPA, [hpa(minReplicas=1)], ScaleReason.HPA_CANNOT_WAKE, "needs minReplicas: 0 and"),
+        (Owner.HPA, [hpa(minReplicas=None)], ScaleReason.HPA_CANNOT_WAKE, "minReplicas: 0"),
         (
             *(Owner.HPA, [hpa(metrics=[{"type": "Resource"}, {"type": "Pods"}])]),
-            *(Reason.HPA_CANNOT_WAKE, "type Object or External"),
+            *(ScaleReason.HPA_CANNOT_WAKE, "type Object or External"),
         ),
-        (Owner.HPA, [hpa(metrics=None)], Reason.HPA_CANNOT_WAKE, "type Object or External"),
+        (Owner.HPA, [hpa(metrics=None)], ScaleReason.HPA_CANNOT_WAKE, "type Object or External"),
     ],
 )
-def test_an_owner_that_cannot_do_it(owner: Owner, objects: Any, reason: Reason, note: str) -> None:
+def test_an_owner_that_cannot_do_it(
+    owner: Owner, objects: Any, reason: ScaleReason, note: str
+) -> None:
     [found] = known(*objects).findings(owner, HELLO, "hello")
     assert found.reason is reason
     assert note in found.note
@@ -252,7 +264,7 @@ def test_a_metric_of_the_activators_alone_misses_requests_that_bypass_them(
 ) -> None:
     def notes(bypass: Route | None) -> list[str]:
         every = known(found).findings(owner, HELLO, "hello", bypass)
-        return [each.note for each in every if each.reason is Reason.LOAD_UNSEEN]
+        return [each.note for each in every if each.reason is ScaleReason.LOAD_UNSEEN]
 
     for route in (Route.TAKEOVER, Route.FRONT):
         assert [note.split(",")[0] for note in notes(route)] == [f"with route {route.value}"] * (
@@ -296,7 +308,7 @@ def test_a_workload_that_is_set_to_zero_while_it_is_active() -> None:
     assert world.changed == [HELLO_REF]
     found = world.flapping.finding(HELLO_REF)
     assert found is not None
-    assert found.reason is Reason.REPLICAS_RESET
+    assert found.reason is ScaleReason.REPLICAS_RESET
     assert found.note.startswith("another component set Deployment hello to 0 replicas while")
     assert "the field manager argocd-controller has written spec.replicas" in found.note
     world.now += STAYS

@@ -20,7 +20,7 @@ from activator.lab.control_plane.server import Server
 from activator.lab.control_plane.status import Response
 from activator.scale import scaler as scalers
 from activator.scale.election.leader import LABEL
-from activator.scale.keda import part as keda_part
+from activator.scale.keda.part import KedaPart
 from activator.scale.part import Part, PartContext
 from activator.scale.scaler import PARTS, ScalerProcess
 from activator.scale.settings import load
@@ -34,7 +34,7 @@ NAMESPACE = "activator-system"
 PATIENCE = 900.0
 _STEP = 0.1
 #: The parts without listeners of their own: gRPC does not follow virtual time.
-WITHOUT_KEDA: Final = tuple(make for make in PARTS if make is not keda_part.make)
+WITHOUT_KEDA: Final = tuple(make for make in PARTS if make is not KedaPart)
 
 
 async def elapse(seconds: float) -> None:

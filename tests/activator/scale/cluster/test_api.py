@@ -9,7 +9,7 @@ import pytest
 from activator.discovery.api_server import ApiServer
 from activator.discovery.credentials import ClusterConfigError
 from activator.discovery.wire import ConnectionLostError, WholeResponse
-from activator.scale.cluster.api import Api, ApiResponse, ApiUnreachable, micro_time
+from activator.scale.cluster.api import Api, ApiResponse, ApiUnreachable, Meaning, micro_time
 
 
 class Server(ApiServer):
@@ -38,6 +38,27 @@ async def test_an_error_response_is_a_response() -> None:
 async def test_no_response_is_unreachable(error: Exception) -> None:
     with pytest.raises(ApiUnreachable, match=str(error)):
         await Api(Server(error)).send("GET", "/x")
+
+
+@pytest.mark.parametrize(
+    ("status", "meaning"),
+    [
+        (200, Meaning.DONE),
+        (201, Meaning.DONE),
+        (409, Meaning.CONFLICT),
+        (403, Meaning.FORBIDDEN),
+        (404, Meaning.ABSENT),
+        (0, Meaning.UNAVAILABLE),
+        (401, Meaning.UNAVAILABLE),
+        (429, Meaning.UNAVAILABLE),
+        (500, Meaning.UNAVAILABLE),
+        (503, Meaning.UNAVAILABLE),
+        (400, Meaning.REFUSED),
+        (422, Meaning.REFUSED),
+    ],
+)
+def test_what_a_response_means_for_the_object(status: int, meaning: Meaning) -> None:
+    assert ApiResponse(status, b"").meaning is meaning
 
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

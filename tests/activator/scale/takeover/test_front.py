@@ -11,7 +11,7 @@ from activator.objects.fields import ObjectKey
 from activator.plain.pods_service import Fronts
 from activator.plain.pods_service import parse as parse_pods_service
 from activator.plain.service import parse as parse_service
-from activator.scale.decisions.reasons import Reason
+from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.takeover.pods import Pods
 from activator.scale.takeover.slices import ActivatorAddress, AddressFamily
@@ -217,7 +217,7 @@ def test_a_slice_that_cannot_be_deleted_is_tried_again_and_named_with_the_rule()
     message = 'endpoints "hello" is forbidden: User "x" cannot delete resource "endpoints"'
     world.takeovers.done(write, 403, None, message, world.now)
     first, second = world.takeovers.findings(HELLO)
-    assert first.reason is Reason.STALE_SLICES
+    assert first.reason is ScaleReason.STALE_SLICES
     assert second.note.endswith(
         'must have {apiGroups: [""], resources: ["endpoints"], verbs: ["delete"]}'
     )

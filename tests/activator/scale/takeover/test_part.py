@@ -265,9 +265,9 @@ async def test_a_change_of_the_leader_leaves_a_sleeping_service_its_endpoints(
         # The next one leads twice: it loses the Lease for a while.
         async with leader(kube, "scale-2") as running:
             await elapse(60)
-            running.scaler._engine.stop(asyncio.get_running_loop().time())
+            running.scaler.engine.stop(asyncio.get_running_loop().time())
             await elapse(60)
-            list(running.scaler._engine.starting(asyncio.get_running_loop().time()))
+            list(running.scaler.engine.starting(asyncio.get_running_loop().time()))
             await elapse(60)
         assert kube.calls("delete", "endpointslices") == []
         assert len(kube.calls("patch", "endpointslices")) == written

@@ -8,7 +8,7 @@ from math import inf
 
 import pytest
 
-from activator.scale.decisions.reasons import Reason
+from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.takeover.ports import REST, PortClaim, Ports, PortsExhausted, PortShares
 
@@ -101,7 +101,7 @@ def test_the_claims_to_a_port_begin_with_the_one_that_wins() -> None:
 A, B = Name("shop", "a"), Name("shop", "b")
 
 
-def reasons(shares: PortShares, name: Name) -> list[Reason]:
+def reasons(shares: PortShares, name: Name) -> list[ScaleReason]:
     return [finding.reason for finding in shares.findings(name)]
 
 
@@ -112,7 +112,7 @@ def test_the_younger_of_two_slices_loses_the_port_until_that_is_settled() -> Non
     assert (shares.of(A), shares.of(B)) == (10_000, None)
     assert shares.allot(B, 0.0, "2026-02-01T00:00:00Z") == 10_001
     assert reasons(shares, A) == []
-    assert reasons(shares, B) == [Reason.PORT_CONFLICT]
+    assert reasons(shares, B) == [ScaleReason.PORT_CONFLICT]
     shares.remove_findings(B)
     assert reasons(shares, B) == []
     assert shares.of(B) == 10_001
@@ -125,14 +125,14 @@ def test_a_new_leader_finds_the_conflicts_that_the_slices_store() -> None:
     shares.clear_findings()
     assert reasons(shares, B) == []
     shares.note_conflicts()
-    assert reasons(shares, B) == [Reason.PORT_CONFLICT]
+    assert reasons(shares, B) == [ScaleReason.PORT_CONFLICT]
 
 
 def test_a_service_lacks_a_port_until_one_is_released_and_has_rested() -> None:
     shares = PortShares(Ports(range(10_000, 10_001)))
     assert shares.allot(A, 0.0, "") == 10_000
     assert shares.allot(B, 0.0, "") is None
-    assert reasons(shares, B) == [Reason.PORTS_EXHAUSTED]
+    assert reasons(shares, B) == [ScaleReason.PORTS_EXHAUSTED]
     assert shares.lacks_until(B) == inf
     assert shares.release(A, 1.0) == [B]
     assert shares.allot(B, 1.0, "") is None

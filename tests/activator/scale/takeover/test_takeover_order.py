@@ -20,7 +20,8 @@ from activator.plain.annotation_values import Route
 from activator.plain.annotations import Annotations
 from activator.plain.service import parse as parse_service
 from activator.scale.decisions.engine import NEW_LEADER
-from activator.scale.decisions.plan import PROPAGATION, Hold, Planner, Seen
+from activator.scale.decisions.plan import PROPAGATION, Observed, Planner
+from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.takeover.pods import Pods
 from activator.scale.takeover.slices import ActivatorAddress, AddressFamily, Write
@@ -68,8 +69,8 @@ class Scaler:
             self.busy = now
         load = world.load
         # The requests of an earlier process may still be carried out.
-        frozen = Hold.NEW_LEADER if now < self.since + NEW_LEADER else Hold.NONE
-        seen = Seen(
+        frozen = ScaleReason.NEW_LEADER if now < self.since + NEW_LEADER else None
+        seen = Observed(
             *(load, load, load, self.busy, frozen, world.replicas, world.ready),
             slice_since=self.takeovers.in_place_since(HELLO, now),
         )

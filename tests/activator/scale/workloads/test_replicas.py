@@ -16,13 +16,13 @@ from activator.plain.annotation_values import Target as Wanted
 from activator.plain.workloads import SHORT_KINDS
 from activator.process.tasks import Tasks
 from activator.scale.cluster.api import ApiResponse, ApiUnreachable
+from activator.scale.reasons import ScaleReason
 from activator.scale.workloads import replicas
 from activator.scale.workloads.replicas import (
     AGAIN,
     ATTEMPTS,
     KNOWN,
     Actuator,
-    Problem,
     Result,
     Rights,
     ScalableKind,
@@ -30,7 +30,6 @@ from activator.scale.workloads.replicas import (
     ScaleTarget,
     Wish,
     missing_rule,
-    problem,
 )
 from tests.activator.scale.fake_api import FakeApi, path_of, status
 from tests.activator.scale.world import elapse
@@ -89,26 +88,6 @@ def test_the_path_of_the_subresource(resource: ScalableKind, path: str) -> None:
     assert resource.scale_path("shop", "hello") == path
 
 
-@pytest.mark.parametrize(
-    ("status", "message", "expected"),
-    [
-        (409, "the object has been modified", Problem.CONFLICT),
-        (403, 'deployments.apps "w" is forbidden', Problem.FORBIDDEN),
-        (401, "Unauthorized", Problem.UNAVAILABLE),
-        (404, "404 page not found", Problem.MISSING),
-        (500, 'the spec replicas field ".spec.replicas" does not exist', Problem.UNSET),
-        (500, "etcdserver: request timed out", Problem.UNAVAILABLE),
-        (503, "", Problem.UNAVAILABLE),
-        (429, "", Problem.UNAVAILABLE),
-        (0, "connection refused", Problem.UNAVAILABLE),
-        (422, "Invalid value", Problem.REFUSED),
-        (400, "", Problem.REFUSED),
-    ],
-)
-def test_what_a_failed_request_means(status: int, message: str, expected: Problem) -> None:
-    assert problem(status, message) is expected
-
-
 def test_the_missing_rule_can_be_pasted_into_a_role() -> None:
     assert missing_rule(KNOWN["deployment"], "patch") == (
         '{apiGroups: ["apps"], resources: ["deployments/scale"], verbs: ["patch"]}'
@@ -164,7 +143,7 @@ async def test_conflicts_without_end_are_a_problem() -> None:
     for _ in range(ATTEMPTS):
         api.script.extend([lambda: None, status(409, "modified")])
     [result] = await carry_out(api, COLD_START)
-    assert (result.problem, len(api.patches)) == (Problem.CONFLICT, ATTEMPTS)
+    assert (result.problem, len(api.patches)) == (ScaleReason.CONFLICT, ATTEMPTS)
 
 
 async def test_wishes_that_come_at_once_are_one_request_each_and_the_newest_counts() -> None:
@@ -207,25 +186,41 @@ async def test_an_object_that_never_had_replicas_is_scaled_without_a_version() -
     [
         (
             status(403, "forbidden: no"),
-            Problem.FORBIDDEN,
+            ScaleReason.SCALE_FORBIDDEN,
             'resources: ["deployments/scale"], verbs',
         ),
-        (status(404, "no such object"), Problem.MISSING, "Deployment shop/hello does not exist"),
-        (ApiResponse(404, b"404 page not found\n"), Problem.MISSING, "404 page not found"),
-        (status(422, "Invalid value: 5"), Problem.REFUSED, "422: Invalid value: 5"),
-        (status(500, "etcd"), Problem.UNAVAILABLE, "500: etcd"),
         (
-            *(status(401, "Unauthorized"), Problem.UNAVAILABLE),
+            status(404, "no such object"),
+            ScaleReason.SCALE_TARGET_MISSING,
+            "Deployment shop/hello does not exist",
+        ),
+        (
+            ApiResponse(404, b"404 page not found\n"),
+            ScaleReason.SCALE_TARGET_MISSING,
+            "404 page not found",
+        ),
+        (status(422, "Invalid value: 5"), ScaleReason.SCALE_REFUSED, "422: Invalid value: 5"),
+        (status(500, "etcd"), ScaleReason.API_SERVER_UNAVAILABLE, "500: etcd"),
+        (
+            *(status(401, "Unauthorized"), ScaleReason.API_SERVER_UNAVAILABLE),
             "401: Unauthorized; the API server does not accept the token of the scaler's Service",
         ),
-        (ApiResponse(200, b'{"spec": 5}'), Problem.UNAVAILABLE, "expected an object"),
-        (ApiUnreachable("connection refused"), Problem.UNAVAILABLE, "connection refused"),
-        (ApiResponse(200, b"not JSON"), Problem.UNAVAILABLE, "no Scale object"),
-        (ApiResponse(200, b"\xff" * 9), Problem.UNAVAILABLE, "no Scale object"),
+        (
+            ApiResponse(200, b'{"spec": 5}'),
+            ScaleReason.API_SERVER_UNAVAILABLE,
+            "expected an object",
+        ),
+        (
+            ApiUnreachable("connection refused"),
+            ScaleReason.API_SERVER_UNAVAILABLE,
+            "connection refused",
+        ),
+        (ApiResponse(200, b"not JSON"), ScaleReason.API_SERVER_UNAVAILABLE, "no Scale object"),
+        (ApiResponse(200, b"\xff" * 9), ScaleReason.API_SERVER_UNAVAILABLE, "no Scale object"),
     ],
 )
 async def test_a_failure_names_the_problem_and_what_to_do(
-    step: ApiResponse | ApiUnreachable, problem: Problem, detail: str, requests_before: int
+    step: ApiResponse | ApiUnreachable, problem: ScaleReason, detail: str, requests_before: int
 ) -> None:
     api = FakeApi(hello=0)
     api.script.extend([*[lambda: None] * requests_before, step])
@@ -256,7 +251,7 @@ async def test_a_workload_that_fails_does_not_hold_up_others() -> None:
     for target in (HELLO, OTHER):
         actuator.scale(target, COLD_START)
     await tasks.finish(5)
-    assert results[HELLO].problem is Problem.MISSING
+    assert results[HELLO].problem is ScaleReason.SCALE_TARGET_MISSING
     assert results[OTHER] == Result(1, changed_from=0)
 
 

@@ -10,9 +10,10 @@ from activator.objects.fields import ManifestError, ObjectKey
 from activator.plain import service as services
 from activator.plain.annotation_values import Owner
 from activator.plain.service import PlainService
+from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.workloads.replicas import KNOWN, ScaleTarget
-from activator.scale.workloads.services import EnabledServices, ReadyPods, TargetProblem, Workloads
+from activator.scale.workloads.services import EnabledServices, ReadyPods, Workloads
 
 HELLO = Name("shop", "hello")
 SERVICE = ObjectKey("Service", "shop", "hello")
@@ -318,14 +319,14 @@ def test_several_workloads_are_an_error_that_names_them() -> None:
     world.put("b", {"app": "hello"})
     world.put("a", {"app": "hello"}, kind="StatefulSet")
     found = world.workloads.find(service())
-    assert (found.target, found.problem) == (None, TargetProblem.SEVERAL)
+    assert (found.target, found.problem) == (None, ScaleReason.SEVERAL_TARGETS)
     for part in ("deployment/b, statefulset/a", "app=hello", "activator.dev/target"):
         assert part in found.detail
 
 
 def test_no_workload_is_an_error_that_names_the_selector() -> None:
     found = TargetsWorld().workloads.find(service(selector={"app": "hello", "tier": "web"}))
-    assert (found.target, found.problem) == (None, TargetProblem.NONE)
+    assert (found.target, found.problem) == (None, ScaleReason.NO_SCALABLE_TARGET)
     assert "app=hello,tier=web" in found.detail
 
 
@@ -342,7 +343,7 @@ def test_a_named_workload_wins_over_the_selector() -> None:
 
 def test_a_named_workload_that_does_not_exist_is_an_error() -> None:
     found = TargetsWorld().workloads.find(service("deployment/missing"))
-    assert (found.target, found.problem) == (None, TargetProblem.NONE)
+    assert (found.target, found.problem) == (None, ScaleReason.NO_SCALABLE_TARGET)
     assert "Deployment shop/missing does not exist" in found.detail
 
 
@@ -360,7 +361,7 @@ def test_a_known_kind_without_a_watch_needs_no_look_up() -> None:
 
 def test_an_unknown_kind_without_a_group_is_an_error_that_shows_the_form() -> None:
     found = TargetsWorld().workloads.find(service("rollout/web"))
-    assert found.problem is TargetProblem.UNKNOWN_KIND
+    assert found.problem is ScaleReason.UNKNOWN_TARGET_KIND
     assert "GROUP/VERSION/rollout/web" in found.detail
 
 
