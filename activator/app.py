@@ -25,7 +25,7 @@ from activator.build import description, running
 from activator.process import logs
 from activator.process.log_lines import of_activator
 from activator.process.outputs import Outputs
-from activator.proxy.client.listener import ListenError
+from activator.proxy.client.listener import BindError
 from activator.proxy.transport.files import LOW_LIMIT
 from activator.records.events import EventKind
 from activator.runtime import Runtime, StartError
@@ -273,7 +273,7 @@ def main(settings: Settings) -> int:
             if settings.command != "demo":
                 return runner.run(_run(settings, outputs))
             return _main_demo(settings, outputs, runner.run)
-        except (OSError, ListenError, StartError, TlsFileError) as error:
+        except (OSError, BindError, StartError, TlsFileError) as error:
             logger.error("%s", error)
             return 1
 

@@ -125,28 +125,8 @@ class Driver:
 
     # -- requests -------------------------------------------------------------------------------
 
-    def admit(self, throttler: RevisionThrottler, ticket: Ticket, now: float) -> PodTracker | None:
-        """Return the pod for a new request; None if it is queued, see ``began_waiting``.
-
-        Raises:
-            RequestQueueFull, WaitTooLong: see RevisionThrottler.admit.
-        """
-        return throttler.admit(ticket, now)
-
-    def reserve_bytes(self, throttler: RevisionThrottler, ticket: Ticket, size: int) -> bool:
-        """Count more bytes of a queued request; return whether they are within the limits."""
-        return throttler.breaker.reserve_bytes(ticket, size)
-
-    def extend(self, ticket: Ticket, deadline: float) -> None:
-        """Set a later deadline for a request whose response has begun; ``deadline`` in seconds."""
-        ticket.deadline = deadline
-
-    def response_began(self, ticket: Ticket, pod: PodTracker, now: float) -> None:
-        """Record that a pod has begun the response to a request."""
-        pod.last_response_at = ticket.first_byte = now
-
     def began_waiting(self, throttler: RevisionThrottler) -> None:
-        """Cause the effects of an ``admit`` that queued the request."""
+        """Cause the effects of a ``RevisionThrottler.admit`` that queued a request."""
         if throttler.breaker.waiting == 1:
             self.prober.hurry(throttler)
             self.on_waiting()
@@ -300,7 +280,7 @@ class Driver:
         assert throttler is not None
         return throttler
 
-    # -- discovery (activator.discovery.sink.Sink) ----------------------------------------------
+    # -- discovery (activator.discovery.source.Sink) ----------------------------------------------
 
     def set_revision(self, revision: Revision) -> None:
         """Set a new or changed Revision, or a plain Service."""

@@ -16,31 +16,35 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from activator.admin.history import History
-from activator.authorization.authorizer import Authorizer
+from activator.authorization.authorizer import Authorizer as Authorizer
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.links import Links
 from activator.autoscaler.reporter import Sink, StatReporter
 from activator.discovery.source import Source, SourceError
 from activator.discovery.sources import Wiring, make_source
 from activator.driver import Driver
-from activator.knative.configmaps import network, pages
-from activator.knative.configmaps.cluster import ClusterConfig, Listeners, Names
+from activator.knative.configmaps.cluster import (
+    NETWORK,
+    PAGES,
+    ClusterConfig,
+    NetworkConfig,
+    pages_reader,
+)
 from activator.knative.configmaps.following import ConfigMapError, Followed
-from activator.knative.configmaps.log_changes import LogChanges
-from activator.knative.configmaps.network import NetworkConfig
-from activator.knative.configmaps.observability import ObservabilityConfig
-from activator.knative.names import CERTIFICATE_SECRET
+from activator.knative.configmaps.observability import ObservabilityConfig, observability_reader
+from activator.knative.configmaps.process_log import LogChanges, LoggingConfig, logging_reader
 from activator.knative.system_objects import SystemObjects
-from activator.plain.hosts import Hosts
+from activator.knative.words import CERTIFICATE_SECRET
+from activator.plain.hosts import HostClaims
 from activator.probing.prober import PodProber
 from activator.process.outputs import Outputs
 from activator.process.tasks import Tasks
 from activator.proxy.client.proxy import Proxy
-from activator.proxy.exchange.request_key import ClientAddresses
+from activator.proxy.exchange.placement import ClientAddresses
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.message.waiting_page import Template
-from activator.proxy.pods.pools import ConnectionPools, PoolLimits
-from activator.proxy.pods.probe_pool import ProbePools
+from activator.proxy.pods.pool import ConnectionPools, PoolLimits
+from activator.proxy.pods.probes import ProbePools as ProbePools
 from activator.proxy.transport.peer_socket import UnreadBytes
 from activator.records.source_status import SourceStatus
 from activator.settings.config import Settings
@@ -49,17 +53,23 @@ from activator.telemetry.concurrency import ReportedConcurrency
 from activator.telemetry.metrics import Metrics
 from activator.telemetry.observers import Observers
 from activator.telemetry.otel import OpenTelemetry
-from activator.telemetry.request_log import RequestLog, compiled
+from activator.telemetry.request_log import RequestLog as RequestLog
+from activator.telemetry.request_log import compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
 from throttler import outliers
 from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:
-    # For ``telemetry``, which must not import ``proxy``.
+    # Siblings must not import each other: they get these types here, and each ``X as X`` above.
+    from activator.probing.probe import Probe as Probe
+    from activator.proxy.exchange.exchange import Exchange as Exchange
     from activator.proxy.exchange.observers import RequestRecord as RequestRecord
+    from activator.proxy.pods.probes import ProbeConnection as ProbeConnection
+    from activator.proxy.pods.probes import ProbePool as ProbePool
+    from activator.proxy.pods.probes import ProbeStream as ProbeStream
 
     # Imported where it is needed: it costs time and memory at start.
-    from activator.telemetry.tracing import RequestTracer
+    from activator.telemetry.tracing import RequestTracer as RequestTracer
 
 logger = logging.getLogger(__name__)
 
@@ -150,7 +160,7 @@ class Runtime:
             self._clock,
             cluster_domain=settings.cluster_domain,
             remove_load=self._reporter.remove,
-            hosts=Hosts() if "services" in settings.dialect else None,
+            hosts=HostClaims() if "services" in settings.dialect else None,
             knative="knative" in settings.dialect,
         )
 
@@ -162,16 +172,21 @@ class Runtime:
 
     def _make_cluster_config(self) -> ClusterConfig:
         settings = self.settings
-        log_changes = LogChanges(settings.log_level)
         templates: Followed[Mapping[str, Template]] = Followed(
-            pages.NAME, pages.reader_of(Template), {}, self._set_pages
+            PAGES, pages_reader(Template), {}, self._set_pages
         )
+        level, name = settings.log_level, settings.config_observability_name
+        observability = observability_reader(compiled)
         return ClusterConfig(
-            Names(settings.config_logging_name, settings.config_observability_name),
-            Listeners(self._set_network, log_changes.apply, self._set_observability),
-            check_template=compiled,
-            log_level=settings.log_level,
-            more=(templates,),
+            Followed(
+                settings.config_logging_name,
+                logging_reader(level),
+                LoggingConfig(),
+                LogChanges(level).apply,
+            ),
+            Followed(name, observability, ObservabilityConfig(), self._set_observability),
+            self._set_network,
+            (templates,),
         )
 
     def _make_internal_tls(self) -> InternalTls:
@@ -328,7 +343,7 @@ class Runtime:
         except ConfigMapError as error:
             where = source.status(self._clock()).name
             raise StartError(
-                f"ConfigMap {network.NAME} ({where}): {error}. So it is unknown whether traffic "
+                f"ConfigMap {NETWORK} ({where}): {error}. So it is unknown whether traffic "
                 f"must be encrypted; correct the ConfigMap and start again."
             ) from error
 

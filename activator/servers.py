@@ -24,10 +24,15 @@ from activator.admin.application import create_app, create_metrics_app
 from activator.admin.event_feed import EventFeed
 from activator.admin.profiling import create_profiling_app
 from activator.process.tasks import Tasks
-from activator.proxy.client.listener import GatedServer, data_server, listen, service_listener
+from activator.proxy.client.listener import (
+    GatedServer,
+    PausingListener,
+    data_server,
+    listen,
+    service_listener,
+)
 from activator.proxy.client.service_ports import ServicePorts
-from activator.proxy.client.tls_listener import Listener
-from activator.proxy.exchange.port import Admission, Port
+from activator.proxy.exchange.lookup import Admission, ClientPort
 from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings
 from activator.tls.metrics_port import metrics_tls
@@ -52,7 +57,7 @@ class Servers:
         """Open the ports.
 
         Raises:
-            ListenError: a port is not available; none stays open.
+            BindError: a port is not available; none stays open.
             TlsFileError: the metrics port's certificate is not usable.
         """
         settings = runtime.settings
@@ -78,7 +83,7 @@ class Servers:
             runtime.observers.certificates["metrics"] = secure
             self._metrics.secure[self._sockets["metrics"]] = secure.context
         self._data = [data_server(runtime.proxy)]
-        self._admission: Listener | None = None
+        self._admission: PausingListener | None = None
         self.service_ports = ServicePorts(runtime.proxy, settings.bind)
         runtime.driver.on_route = self.service_ports.set_route
 
@@ -90,7 +95,7 @@ class Servers:
 
         Raises:
             StartError: a part does not start.
-            ListenError: the port for TLS is not available.
+            BindError: the port for TLS is not available.
         """
         await self._lifespan.enter_async_context(self._app.router.lifespan_context(self._app))
         sockets = self._sockets
@@ -127,11 +132,11 @@ class Servers:
         self._data[0].secure[sock] = self._runtime.internal_tls.server.context
         return sock
 
-    def _listen_for_proxies(self, sock: socket.socket) -> Listener:
+    def _listen_for_proxies(self, sock: socket.socket) -> PausingListener:
         """Accept proxies on the admission port; its connections end as clients' do."""
         settings = self._runtime.settings
         admission = Admission(settings.admit_prefix.encode(), settings.max_target_bytes)
-        return service_listener(self._runtime.proxy, sock, Port(admission=admission))
+        return service_listener(self._runtime.proxy, sock, ClientPort(admission=admission))
 
     async def failed(self) -> None:
         """Return when a listener has ended by itself; the log says which."""

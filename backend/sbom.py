@@ -70,12 +70,12 @@ def generated(version: str) -> dict[str, Any]:
         command += ["--pyproject", file.name, "--spec-version", SPECIFICATION]
         command += ["--output-reproducible", "--output-format", "JSON"]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    document = completed(json.loads(done.stdout), version, _direct(project["dependencies"]))
+    document = completed(json.loads(done.stdout), version, direct(project["dependencies"]))
     _validate(document)
     return document
 
 
-def _direct(requirements: Iterable[str]) -> list[str]:
+def direct(requirements: Iterable[str]) -> list[str]:
     return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in requirements]
 
 

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 from activator.discovery.wire import ConnectionLostError
 from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.status import Response
-from activator.lab.control_plane.watch import Watch
+from activator.lab.control_plane.reads import PlaneWatch
+from activator.lab.control_plane.status import PlaneResponse
 from activator.scale.cluster.api import Api, ApiResponse, ApiUnreachable
 
 
@@ -32,14 +32,14 @@ class InProcessClient(Api):
             response = await self._plane.send(method, path, body, content_type, self._agent)
         except ConnectionError as error:
             raise ApiUnreachable(str(error)) from None
-        assert isinstance(response, Response), "a watch: use get"
+        assert isinstance(response, PlaneResponse), "a watch: use get"
         return ApiResponse(response.status, response.body)
 
     @asynccontextmanager
     async def get(
         self, path: str, params: Mapping[str, str], silence: float
     ) -> AsyncIterator[InProcessResponse]:
-        """See Cluster."""
+        """See ApiServer."""
         target = f"{path}?{urlencode(params)}" if params else path
         try:
             response = await self._plane.send("GET", target, agent=self._agent)
@@ -48,26 +48,26 @@ class InProcessClient(Api):
         try:
             yield InProcessResponse(response)
         finally:
-            if isinstance(response, Watch):
+            if isinstance(response, PlaneWatch):
                 self._plane.released(response)
 
     def renew_credentials(self) -> None:
-        """See Cluster."""
+        """See ApiServer."""
         self.renewals += 1
 
 
 class InProcessResponse:
-    """A response (discovery.wire.Response)."""
+    """A response (as discovery.api_server.AiohttpResponse)."""
 
     retry_after = 0.0
 
-    def __init__(self, response: Response | Watch) -> None:
+    def __init__(self, response: PlaneResponse | PlaneWatch) -> None:
         self._response = response
 
     @property
     def status(self) -> int:
         """See Response."""
-        return 200 if isinstance(self._response, Watch) else self._response.status
+        return 200 if isinstance(self._response, PlaneWatch) else self._response.status
 
     async def read(self, limit: int) -> bytes:
         """See Response."""
@@ -75,7 +75,7 @@ class InProcessResponse:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """See Response."""
-        if isinstance(self._response, Response):
+        if isinstance(self._response, PlaneResponse):
             yield self._response.body
             return
         try:

@@ -281,19 +281,19 @@ class Adaptive(Policy):
             once they are released.
     """
 
-    __slots__ = ("_applies", "_gradients", "_now", "_policy", "release_at")
+    __slots__ = ("_applies", "_now", "_policy", "gradients", "release_at")
 
     def __init__(self, policy: Policy, *, applies: bool) -> None:
         super().__init__(follows=True, spans=policy.spans)
         self._policy = policy
         self._applies = applies
-        self._gradients: dict[PodTracker, Gradient] = {}
+        self.gradients: dict[PodTracker, Gradient] = {}
         self._now = 0.0  # the latest time that a call has shown
         self.release_at = inf
 
     def limit_of(self, pod: PodTracker) -> int | None:
         """Return the limit of a pod; None for a pod that gets no requests."""
-        gradient = self._gradients.get(pod)
+        gradient = self.gradients.get(pod)
         return None if gradient is None else gradient.limit
 
     # -- the policy -----------------------------------------------------------------------------
@@ -314,7 +314,7 @@ class Adaptive(Policy):
         """See Policy."""
         self._policy.ended(pod, ticket, outcome, now)
         self._now = now
-        gradient = self._gradients.get(pod)
+        gradient = self.gradients.get(pod)
         assigned = ticket.assigned
         if gradient is None or not assigned:
             return False
@@ -334,12 +334,12 @@ class Adaptive(Policy):
 
     def set_limits(self, pods: list[PodTracker]) -> None:
         """Replace the pods that get requests, and set their limits; O(pods)."""
-        before = self._gradients
-        self._gradients = {
+        before = self.gradients
+        self.gradients = {
             pod: before.get(pod) or Gradient(pod.in_flight + MIN_LIMIT, self._now) for pod in pods
         }
         if self._applies:
-            for pod, gradient in self._gradients.items():
+            for pod, gradient in self.gradients.items():
                 self._apply(pod, gradient)
 
     def waits(self, now: float) -> None:
@@ -352,7 +352,7 @@ class Adaptive(Policy):
         ``set_limits`` applies them. Before that, each pod gets its own when a request ends.
         """
         self.release_at = inf
-        for gradient in self._gradients.values():
+        for gradient in self.gradients.values():
             gradient.release(now)
 
     def raise_unmeasured(self, pod: PodTracker, now: float) -> None:
@@ -361,7 +361,7 @@ class Adaptive(Policy):
         Streams begin responses that are not measured. A pod that begins none may be overloaded
         already: its limit doubles less and less often.
         """
-        gradient = self._gradients[pod]
+        gradient = self.gradients[pod]
         if gradient.usual:
             return
         has_begun = pod.last_response_at > max(gradient.changed_at, pod.listed_at)

@@ -36,7 +36,7 @@ from throttler.ticket import Changes
 SERVICE_UID: Final = "ClusterIP"
 
 
-class Service:
+class ServiceBackend:
     """The ClusterIP of one revision as a backend.
 
     Attributes:
@@ -152,7 +152,7 @@ PEER_UID: Final = "activator"
 
 
 @final
-class Peer:
+class PeerBackend:
     """Another activator as the backend of a revision.
 
     Attributes:
@@ -256,7 +256,7 @@ class Backends:
     def __init__(self, config: RevisionConfig) -> None:
         self._config = config
         self.pods: dict[Endpoint, PodTracker] = {}
-        self.service = Service(config)
+        self.service = ServiceBackend(config)
         self.outliers = Outliers()
         self.listed = self.recovering = False
         self.taken: dict[Endpoint, PodTracker] = {}

@@ -27,7 +27,7 @@ FIRST_AVAILABLE_UP_TO: Final = 3
 _Random = Callable[[], float]
 
 
-class Row(NamedTuple):
+class PolicyRow(NamedTuple):
     """One policy.
 
     Attributes:
@@ -42,13 +42,13 @@ class Row(NamedTuple):
 
 
 #: Every policy that a revision can have.
-POLICIES: Final[Mapping[str, Row]] = {
-    "first-available": Row(lambda default, random: FirstAvailable()),
-    "round-robin": Row(lambda default, random: RoundRobin()),
-    "random-choice-2": Row(lambda default, random: RandomChoice2(random)),
-    "least-loaded": Row(lambda default, random: LeastLoaded()),
-    "ewma-latency": Row(lambda default, random: PeakEwma(random)),
-    "hash": Row(lambda default, random: Rendezvous(default), wants_key=True),
+POLICIES: Final[Mapping[str, PolicyRow]] = {
+    "first-available": PolicyRow(lambda default, random: FirstAvailable()),
+    "round-robin": PolicyRow(lambda default, random: RoundRobin()),
+    "random-choice-2": PolicyRow(lambda default, random: RandomChoice2(random)),
+    "least-loaded": PolicyRow(lambda default, random: LeastLoaded()),
+    "ewma-latency": PolicyRow(lambda default, random: PeakEwma(random)),
+    "hash": PolicyRow(lambda default, random: Rendezvous(default), wants_key=True),
 }
 #: The default policies themselves never use the first argument of ``make``.
 _UNUSED: Final = FirstAvailable()

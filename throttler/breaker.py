@@ -27,7 +27,7 @@ RESERVED: Final = 4
 RESERVED_FOR = 64
 
 
-class Budget:
+class QueueBudget:
     """A limit of queued requests and of their buffered bytes, with their current use.
 
     Attributes:
@@ -54,7 +54,7 @@ class Budget:
         return self.bytes + size <= self.max_bytes
 
 
-class SharedBudget(Budget):
+class SharedBudget(QueueBudget):
     """The budget of all revisions together; none can use it up alone.
 
     A revision above its small part of the reserve (``_reserve``) may use only the open part of the
@@ -65,13 +65,13 @@ class SharedBudget(Budget):
 
     __slots__ = ()
 
-    def exceeded_for(self, own: Budget, size: int) -> str | None:
+    def exceeded_for(self, own: QueueBudget, size: int) -> str | None:
         """Return the limit that one more request of a revision with ``own`` exceeds; O(1)."""
         if self.depth >= self.max_depth - _reserve(self.max_depth, own.depth + 1):
             return "depth"
         return None if self.fits_for(own, size) else "bytes"
 
-    def fits_for(self, own: Budget, size: int) -> bool:
+    def fits_for(self, own: QueueBudget, size: int) -> bool:
         """Return whether ``size`` more bytes of a revision with ``own`` fit; O(1)."""
         return self.bytes + size <= self.max_bytes - _reserve(self.max_bytes, own.bytes + size)
 
@@ -103,12 +103,12 @@ class Parked:
         counts: of all queues of the revision.
     """
 
-    __slots__ = ("_by_pod", "_counts", "_pod_of")
+    __slots__ = ("_by_pod", "_counts", "pod_of")
 
     def __init__(self, counts: QueueCounts) -> None:
         self._counts = counts
         self._by_pod: dict[PodTracker, RankedQueue] = {}
-        self._pod_of: OrderedDict[Ticket, PodTracker] = OrderedDict()
+        self.pod_of: OrderedDict[Ticket, PodTracker] = OrderedDict()
 
     def add(self, ticket: Ticket, pod: PodTracker, now: float) -> None:
         """Add a request that waits for a pod.
@@ -116,7 +116,7 @@ class Parked:
         Arguments:
             now: seconds on the clock of the tickets.
         """
-        self._pod_of[ticket] = pod
+        self.pod_of[ticket] = pod
         waiting = self._by_pod.get(pod)
         if waiting is None:
             waiting = self._by_pod[pod] = RankedQueue(self._counts)
@@ -133,7 +133,7 @@ class Parked:
         """
         waiting = self._by_pod[pod]
         ticket = waiting.popleft(now)
-        del self._pod_of[ticket]
+        del self.pod_of[ticket]
         if not waiting.waiting:
             del self._by_pod[pod]
         return ticket
@@ -148,7 +148,7 @@ class Parked:
 
     def discard(self, ticket: Ticket) -> None:
         """Remove a request. The caller has checked that it is here."""
-        pod = self._pod_of.pop(ticket)
+        pod = self.pod_of.pop(ticket)
         waiting = self._by_pod[pod]
         waiting.discard(ticket)
         if not waiting.waiting:
@@ -161,7 +161,7 @@ class Parked:
 
     def take_all(self) -> list[Ticket]:
         """Remove and return all requests, because the policy has changed."""
-        return self._take(list(self._pod_of))
+        return self._take(list(self.pod_of))
 
     def _take(self, tickets: list[Ticket]) -> list[Ticket]:
         for ticket in tickets:
@@ -178,17 +178,17 @@ class Parked:
 
     def first(self) -> Ticket | None:
         """Return the request that has been here for the longest time; None without one."""
-        return next(iter(self._pod_of), None)
+        return next(iter(self.pod_of), None)
 
     def __contains__(self, ticket: Ticket) -> bool:
-        return ticket in self._pod_of
+        return ticket in self.pod_of
 
     def tickets(self) -> list[Ticket]:
         """Return all requests, in no particular order; O(n)."""
-        return list(self._pod_of)
+        return list(self.pod_of)
 
     def __len__(self) -> int:
-        return len(self._pod_of)
+        return len(self.pod_of)
 
 
 # The bounded queue of a revision: first in, first out, or by class and flow; operations are O(1).
@@ -228,7 +228,7 @@ class Breaker:
         "waiting",
     )
 
-    def __init__(self, own: Budget, total: SharedBudget) -> None:
+    def __init__(self, own: QueueBudget, total: SharedBudget) -> None:
         self.own = own
         self.total = total
         self.order: QueueOrder | None = None

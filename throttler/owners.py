@@ -45,15 +45,15 @@ class Taken(NamedTuple):
     ready: bool
 
 
-class Owners:
+class AddressOwners:
     """The revisions that list each address, the newest last; no other address is here."""
 
-    __slots__ = ("_claims", "_lost")
+    __slots__ = ("claims", "lost")
 
     def __init__(self) -> None:
-        self._claims: dict[str, tuple[_Claim, ...]] = {}
+        self.claims: dict[str, tuple[_Claim, ...]] = {}
         # The addresses that each revision lost, with the new owner; usually few.
-        self._lost: dict[RevisionID, dict[Endpoint, RevisionID]] = {}
+        self.lost: dict[RevisionID, dict[Endpoint, RevisionID]] = {}
 
     def change(self, revision: RevisionID, before: _Listed, after: _Listed) -> set[RevisionID]:
         """Replace the list of a revision.
@@ -82,15 +82,15 @@ class Owners:
             if listing is not None and was is not listing:
                 claim = _Claim(revision, endpoint)
                 self._remove(claim)
-                others = self._claims.get(endpoint.address, ())
+                others = self.claims.get(endpoint.address, ())
                 is_last = listing is not _Listing.TERMINATING
-                self._claims[endpoint.address] = (*others, claim) if is_last else (claim, *others)
+                self.claims[endpoint.address] = (*others, claim) if is_last else (claim, *others)
                 self._find_owner(endpoint.address, changed)
         return changed
 
     def kept(self, revision: RevisionID, listed: ListedEndpoints) -> ListedEndpoints:
         """Return the endpoints of a list that the revision owns."""
-        lost = self._lost.get(revision)
+        lost = self.lost.get(revision)
         if not lost:
             return listed
         return ListedEndpoints(
@@ -101,7 +101,7 @@ class Owners:
 
     def taken(self, revision: RevisionID, listed: ListedEndpoints) -> dict[Endpoint, Taken]:
         """Return the endpoints of a list that another revision owns, with that revision."""
-        lost = self._lost.get(revision)
+        lost = self.lost.get(revision)
         if not lost:
             return {}
         listed_at_all = listed.ready | listed.not_ready | listed.terminating
@@ -112,19 +112,19 @@ class Owners:
         }
 
     def _remove(self, claim: _Claim) -> None:
-        claims = self._claims.get(claim.endpoint.address, ())
+        claims = self.claims.get(claim.endpoint.address, ())
         if claim not in claims:
             return
         if left := tuple(other for other in claims if other != claim):
-            self._claims[claim.endpoint.address] = left
+            self.claims[claim.endpoint.address] = left
         else:
-            del self._claims[claim.endpoint.address]
+            del self.claims[claim.endpoint.address]
         self._record_taker(claim, None)
 
     def _find_owner(self, address: str, changed: set[RevisionID]) -> None:
         """Decide who owns an address; with the same pod in two lists, both revisions do."""
-        claims = self._claims.get(address, ())
-        if len(claims) < 2 and not self._lost:
+        claims = self.claims.get(address, ())
+        if len(claims) < 2 and not self.lost:
             return
         # Without uids the address alone identifies the pod, and both revisions own it: for example
         # two revisions on a laptop with one server.
@@ -132,20 +132,20 @@ class Owners:
         theirs = {claim.endpoint for claim in claims if claim.revision == owner}
         for claim in claims:
             taker = owner if claim.revision != owner and claim.endpoint not in theirs else None
-            if (taker or self._lost) and self._record_taker(claim, taker):
+            if (taker or self.lost) and self._record_taker(claim, taker):
                 changed.add(claim.revision)
 
     def _record_taker(self, claim: _Claim, taker: RevisionID | None) -> bool:
         """Record which other revision owns the pod of a claim; return whether that is news."""
-        known = self._lost.get(claim.revision, {})
+        known = self.lost.get(claim.revision, {})
         if taker == known.get(claim.endpoint):
             return False
         if taker is not None:
-            self._lost.setdefault(claim.revision, known)[claim.endpoint] = taker
+            self.lost.setdefault(claim.revision, known)[claim.endpoint] = taker
         else:
             del known[claim.endpoint]
             if not known:
-                del self._lost[claim.revision]
+                del self.lost[claim.revision]
         return True
 
 

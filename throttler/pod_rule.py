@@ -45,7 +45,7 @@ class Rule(Enum):
     TAKEN = "taken"
 
 
-class Verdict(NamedTuple):
+class PodVerdict(NamedTuple):
     """The decision about a pod, and the rule that caused it.
 
     Attributes:
@@ -60,83 +60,83 @@ class Verdict(NamedTuple):
 
 _USE, _WAIT, _LEAVE = Decision
 
-_PROBE_PASSED: Final = Verdict(
+_PROBE_PASSED: Final = PodVerdict(
     _USE,
     Rule.PROBE_PASSED,
     "Used: it passed the activator's own probe. That is enough, whether Kubernetes lists it as "
     "ready or not.",
 )
-_KUBERNETES_READY: Final = Verdict(
+_KUBERNETES_READY: Final = PodVerdict(
     _USE,
     Rule.KUBERNETES_READY,
     "Used: Kubernetes lists it as ready, which is enough because mesh-compatibility-mode is "
     "disabled.",
 )
-_ANSWERED_BADLY: Final = Verdict(
+_ANSWERED_BADLY: Final = PodVerdict(
     _WAIT,
     Rule.ANSWERED_BADLY,
     "Waits: it is ejected. queue-proxy refused a request before its application got it, or the "
     "application responded 502 or 503 several times in a row. It is used again when a probe "
     "passes after the ejection.",
 )
-_ON_TRIAL: Final = Verdict(
+_ON_TRIAL: Final = PodVerdict(
     _USE,
     Rule.ON_TRIAL,
     "Used, but half-open after an ejection: it gets one request more than it has, until it "
     "responds well to one.",
 )
-_BORROWED: Final = Verdict(
+_BORROWED: Final = PodVerdict(
     _USE,
     Rule.BEYOND_SHARE,
     "Used once all pods of this activator's share are full: it is in the share of another "
     "activator.",
 )
-_OF_OTHERS: Final = Verdict(
+_OF_OTHERS: Final = PodVerdict(
     _LEAVE,
     Rule.BEYOND_SHARE,
     "Not used: it is in the share of another activator, and borrowing is off.",
 )
-_AWAITING_PROBE: Final = Verdict(
+_AWAITING_PROBE: Final = PodVerdict(
     _WAIT,
     Rule.AWAITING_PROBE,
     "Waits for the activator's own probe: none has ended since Kubernetes lists it as it does.",
 )
-_PROBE_FAILED: Final = Verdict(
+_PROBE_FAILED: Final = PodVerdict(
     _WAIT,
     Rule.PROBE_FAILED,
     "Waits: the activator's last probe of it, or a connection for a request, failed. It is used "
     "when a probe passes.",
 )
-_MESH: Final = Verdict(
+_MESH: Final = PodVerdict(
     _LEAVE,
     Rule.MESH,
     "Not used: mesh-compatibility-mode is enabled, so requests go to the ClusterIP and the "
     "activator does not probe pods.",
 )
-_DELISTED: Final = Verdict(
+_DELISTED: Final = PodVerdict(
     _LEAVE,
     Rule.DELISTED,
     "Not used: Kubernetes no longer lists it. Its requests in flight may finish.",
 )
 
-_TAKEN: Final = Verdict(
+_TAKEN: Final = PodVerdict(
     _LEAVE,
     Rule.TAKEN,
     "Not used: another revision, NAMESPACE/NAME, lists this address for another pod. The revision "
     "that listed it last owns it.",
 )
 
-_LAST_RESORT: Final = Verdict(
+_LAST_RESORT: Final = PodVerdict(
     _USE,
     Rule.TERMINATING,
     "Used although it terminates: Kubernetes lists no other pod, and this one still serves.",
 )
-_LISTED: Final = Verdict(
+_LISTED: Final = PodVerdict(
     _USE,
     Rule.NO_PROBE,
     "Used: Kubernetes lists it as ready, which is enough because the activator does not probe it.",
 )
-_NOT_LISTED: Final = Verdict(
+_NOT_LISTED: Final = PodVerdict(
     _WAIT,
     Rule.NO_PROBE,
     "Waits: Kubernetes does not list it as ready, and the activator does not probe it.",
@@ -151,7 +151,7 @@ _BLIND: Final = {
     ReadinessRule.KUBERNETES_POLICY: "the readiness policy of the revision is kubernetes",
 }
 _BOTH_SAY_YES: Final = {
-    readiness: Verdict(
+    readiness: PodVerdict(
         _USE,
         Rule(readiness.value),
         "Used: it passed the activator's own probe, and Kubernetes lists it as ready. Both count "
@@ -160,7 +160,7 @@ _BOTH_SAY_YES: Final = {
     for readiness, why in _BLIND.items()
 }
 _KUBERNETES_SAYS_NO: Final = {
-    readiness: Verdict(
+    readiness: PodVerdict(
         _WAIT,
         Rule(readiness.value),
         "Waits: it passed the activator's own probe, but Kubernetes does not list it as ready. Its "
@@ -170,7 +170,7 @@ _KUBERNETES_SAYS_NO: Final = {
 }
 
 #: All verdicts, in the order of the rules.
-VERDICTS: Final[tuple[Verdict, ...]] = (
+VERDICTS: Final[tuple[PodVerdict, ...]] = (
     _PROBE_PASSED,
     _KUBERNETES_READY,
     *(both[readiness] for readiness in _BLIND for both in (_BOTH_SAY_YES, _KUBERNETES_SAYS_NO)),
@@ -189,7 +189,7 @@ VERDICTS: Final[tuple[Verdict, ...]] = (
 )
 
 
-def verdict(pod: PodTracker) -> Verdict:
+def verdict(pod: PodTracker) -> PodVerdict:
     """Return the present verdict about a pod, or about the ClusterIP."""
     revision, reach = pod.config.revision, pod.config.reach
     if pod.state in (PodState.DRAINING, PodState.GONE):
@@ -209,11 +209,11 @@ def verdict(pod: PodTracker) -> Verdict:
     return _PROBE_FAILED if pod.probe.failures else _AWAITING_PROBE
 
 
-def _taken(owner: RevisionID) -> Verdict:
+def _taken(owner: RevisionID) -> PodVerdict:
     return _TAKEN._replace(sentence=_TAKEN.sentence.replace("NAMESPACE/NAME", str(owner)))
 
 
-def _of_use(pod: PodTracker) -> Verdict:
+def _of_use(pod: PodTracker) -> PodVerdict:
     revision, reach = pod.config.revision, pod.config.reach
     if pod.ejection.half_open:
         return _ON_TRIAL

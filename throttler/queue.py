@@ -108,19 +108,19 @@ class RecentMedian:
         size: number of values.
     """
 
-    __slots__ = ("_size", "_values", "median")
+    __slots__ = ("_size", "median", "values")
 
     def __init__(self, size: int) -> None:
         self.median: float | None = None
-        self._values: list[float] = []
+        self.values: list[float] = []
         self._size = size
 
     def add(self, value: float) -> None:
         """Add a value; it replaces the oldest if there are enough."""
-        self._values.append(value)
-        if len(self._values) > self._size:
-            del self._values[0]
-        self.median = sorted(self._values)[(len(self._values) - 1) // 2]
+        self.values.append(value)
+        if len(self.values) > self._size:
+            del self.values[0]
+        self.median = sorted(self.values)[(len(self.values) - 1) // 2]
 
 
 class Demand(NamedTuple):
@@ -341,10 +341,10 @@ class Queue:
         "_backends",
         "_config",
         "_deadlines",
-        "_shed_early",
         "_slots",
         "breaker",
         "forecast",
+        "shed_early",
         "slow_start",
     )
 
@@ -365,7 +365,7 @@ class Queue:
         self.forecast = Forecast()
         self.slow_start = SlowStart(config.revision.id, slow_starts)
         self._deadlines = deadlines
-        self._shed_early = shed_early
+        self.shed_early = shed_early
 
     # -- entering and leaving -------------------------------------------------------------------
 
@@ -378,7 +378,7 @@ class Queue:
                 ended.
         """
         try:
-            if self._shed_early:
+            if self.shed_early:
                 self.forecast.check(ticket, self._demand(self.breaker.ahead_of(ticket)), now)
             self.breaker.append(ticket)
         except ActivatorError:

@@ -132,7 +132,7 @@ def turns_of(size: int) -> int:
 
 
 @final
-class Flow:
+class FairFlow:
     """The requests of one flow in one class.
 
     Attributes:
@@ -194,14 +194,14 @@ class ClassQueue:
         waiting: number of requests; flows: number of queues of flows with a request.
     """
 
-    __slots__ = ("_joins", "_later", "_requeued", "_round", "_shared", "flows", "waiting")
+    __slots__ = ("_joins", "_later", "_requeued", "_shared", "flows", "round", "waiting")
 
     def __init__(self, shared: Mapping[bytes, bytes] | None = None) -> None:
         self.waiting = self.flows = 0
         self._shared = {} if shared is None else shared
         # The flows that have a turn in this round, and in the next one. The next flow comes first.
-        self._round: OrderedDict[bytes, Flow] = OrderedDict()
-        self._later: OrderedDict[bytes, Flow] = OrderedDict()
+        self.round: OrderedDict[bytes, FairFlow] = OrderedDict()
+        self._later: OrderedDict[bytes, FairFlow] = OrderedDict()
         self._joins = LEAST_JOINS  # so many new flows may still join this round
         # Requests that a pod failed, oldest first. They have had their turn, and precede all flows.
         # There are never more of them than requests in flight.
@@ -210,18 +210,18 @@ class ClassQueue:
     def append(self, ticket: Ticket) -> None:
         """Add a request at the end of its flow; a new flow is the last of the round."""
         key = self._shared.get(ticket.flow, ticket.flow)
-        flow = self._round.get(key) or self._later.get(key) or self._join(key)
+        flow = self.round.get(key) or self._later.get(key) or self._join(key)
         if not flow.waiting:
             self.flows += 1
         flow.append(ticket)
         self.waiting += 1
 
-    def _join(self, key: bytes) -> Flow:
+    def _join(self, key: bytes) -> FairFlow:
         """Add a new flow to this round; to the next one if many have joined."""
-        flow = Flow()
+        flow = FairFlow()
         if self._joins:
             self._joins -= 1
-            self._round[key] = flow
+            self.round[key] = flow
         else:
             self._later[key] = flow
         return flow
@@ -250,13 +250,13 @@ class ClassQueue:
                 self._begin_again()
         return ticket
 
-    def _next(self) -> Flow:
+    def _next(self) -> FairFlow:
         """Return the flow whose turn it is, and move it to the next round."""
         while True:
-            if not self._round:
-                self._round, self._later = self._later, self._round
+            if not self.round:
+                self.round, self._later = self._later, self.round
                 self._joins = LEAST_JOINS + self.flows // FLOWS_PER_JOIN
-            key, flow = self._round.popitem(last=False)
+            key, flow = self.round.popitem(last=False)
             flow.credit += 1  # no flow in a round has a turn left over
             if flow.waiting or flow.credit <= 0:
                 self._later[key] = flow
@@ -265,7 +265,7 @@ class ClassQueue:
 
     def _begin_again(self) -> None:
         """Remove all flows with their turns and debts, because none has a request."""
-        self._round.clear()
+        self.round.clear()
         self._later.clear()
         self._joins = LEAST_JOINS
 
@@ -277,7 +277,7 @@ class ClassQueue:
         """
         self.waiting -= 1
         key = self._shared.get(ticket.flow, ticket.flow)
-        flow = self._round.get(key) or self._later.get(key)
+        flow = self.round.get(key) or self._later.get(key)
         if flow is None or not flow.discard(ticket):
             self._requeued.remove(ticket)
             return True
@@ -286,7 +286,7 @@ class ClassQueue:
             if not self.flows:
                 self._begin_again()
             elif not flow.had_turn:
-                self._round.pop(key, None)
+                self.round.pop(key, None)
                 self._later.pop(key, None)
         return False
 
@@ -320,7 +320,7 @@ class RankedQueue:
         waiting: number of queued requests.
     """
 
-    __slots__ = ("_added", "_all", "_classes", "_counts", "_requeued", "_rises", "waiting")
+    __slots__ = ("_added", "_all", "_classes", "_counts", "_requeued", "rises", "waiting")
 
     def __init__(self, counts: QueueCounts) -> None:
         self.waiting = 0
@@ -330,7 +330,7 @@ class RankedQueue:
         self._all: OrderedDict[Ticket, None] = OrderedDict()
         self._requeued: set[Ticket] = set()
         # When tickets rise. The entries of tickets that have left are removed late.
-        self._rises: list[tuple[float, int, Ticket]] = []
+        self.rises: list[tuple[float, int, Ticket]] = []
         self._added = 0
 
     # -- entering and leaving -------------------------------------------------------------------
@@ -409,16 +409,16 @@ class RankedQueue:
         if ticket.rank > HIGH:
             self._added += 1
             at = rises_at(ticket.arrived, ticket.deadline, step)
-            heappush(self._rises, (at, self._added, ticket))
-            if len(self._rises) > _SMALL + 2 * self.waiting:
+            heappush(self.rises, (at, self._added, ticket))
+            if len(self.rises) > _SMALL + 2 * self.waiting:
                 self._remove_void()
 
     def _remove_void(self) -> None:
         """Keep the earliest time at which each ticket rises, if it is still here; O(n log n)."""
-        latest_first = sorted(self._rises, reverse=True)
+        latest_first = sorted(self.rises, reverse=True)
         kept = {entry[2]: entry for entry in latest_first if self._may_rise(entry[2])}
-        self._rises[:] = kept.values()
-        heapify(self._rises)
+        self.rises[:] = kept.values()
+        heapify(self.rises)
 
     def _may_rise(self, ticket: Ticket) -> bool:
         """Return whether a ticket is here, below the highest class; another queue may have it."""
@@ -426,7 +426,7 @@ class RankedQueue:
 
     def _rise(self, now: float) -> None:
         """Move the tickets that are old enough to a higher class; at most MOST_RISES."""
-        rises = self._rises
+        rises = self.rises
         for _ in range(MOST_RISES):
             if not rises or rises[0][0] > now:
                 return

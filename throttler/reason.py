@@ -39,7 +39,7 @@ class Reason(Enum):
     BAD_REQUEST = "bad-request"
 
 
-class Request(Enum):
+class RequestState(Enum):
     """The state of a request when it gets a reason.
 
     QUEUED: it waits for a pod; the reason of the wait becomes that of a 504 at the deadline.
@@ -52,7 +52,7 @@ class Request(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReasonRow:
     """The facts about one reason.
 
     Attributes:
@@ -70,7 +70,7 @@ class Row:
     """
 
     reason: Reason
-    request: Request
+    request: RequestState
     status: int
     meaning: str
     advice: str
@@ -96,7 +96,7 @@ class Row:
         return self.advice, self.commands
 
 
-_QUEUED, _ENDED, _REFUSED = Request
+_QUEUED, _ENDED, _REFUSED = RequestState
 
 _PODS: Final = "-n {namespace} -l serving.knative.dev/revision={name}"
 _SLICES: Final = "kubectl get endpointslices -n {namespace} -l kubernetes.io/service-name={pods}"
@@ -116,8 +116,8 @@ _CONTAINERS: Final = (
 )
 
 #: One row for each reason, in the order of the enum.
-TABLE: Final[tuple[Row, ...]] = (
-    Row(
+TABLE: Final[tuple[ReasonRow, ...]] = (
+    ReasonRow(
         Reason.AUTOSCALER_UNREACHABLE,
         _QUEUED,
         504,
@@ -127,7 +127,7 @@ TABLE: Final[tuple[Row, ...]] = (
         commands=("kubectl get pods -n knative-serving -l app=autoscaler",),
         in_folder="Check whether the autoscaler runs at ACTIVATOR_AUTOSCALER_URL.",
     ),
-    Row(
+    ReasonRow(
         Reason.SCALER_UNREACHABLE,
         _QUEUED,
         504,
@@ -137,7 +137,7 @@ TABLE: Final[tuple[Row, ...]] = (
         commands=("kubectl get pods -n activator-system -l app=activator-scale",),
         in_folder="Check whether `activator scale` runs at ACTIVATOR_SCALER_URL.",
     ),
-    Row(
+    ReasonRow(
         Reason.NO_ENDPOINTS,
         _QUEUED,
         504,
@@ -151,7 +151,7 @@ TABLE: Final[tuple[Row, ...]] = (
         service_in_folder="If nothing scales this Service, add its pod to an EndpointSlice of the "
         "Service, in the folder {folder}",
     ),
-    Row(
+    ReasonRow(
         Reason.PODS_NOT_READY,
         _QUEUED,
         504,
@@ -171,7 +171,7 @@ TABLE: Final[tuple[Row, ...]] = (
         "its address and pass the probe. If Kubernetes' readiness counts, set the condition ready "
         "to true in the EndpointSlices, in the folder {folder}",
     ),
-    Row(
+    ReasonRow(
         Reason.PROBE_FAILING,
         _QUEUED,
         504,
@@ -187,7 +187,7 @@ TABLE: Final[tuple[Row, ...]] = (
         service_in_folder="Compare the probe with the last error in the table of pods. The "
         "EndpointSlices list the addresses, in the folder {folder}",
     ),
-    Row(
+    ReasonRow(
         Reason.BAD_ANSWERS,
         _QUEUED,
         504,
@@ -201,7 +201,7 @@ TABLE: Final[tuple[Row, ...]] = (
         service_in_folder="Read the log of the program at these addresses. The EndpointSlices list "
         "them, in the folder {folder}",
     ),
-    Row(
+    ReasonRow(
         Reason.AT_CAPACITY,
         _QUEUED,
         504,
@@ -217,7 +217,7 @@ TABLE: Final[tuple[Row, ...]] = (
         service_in_folder="Wait until a request ends, or add addresses to the EndpointSlices or "
         "raise activator.dev/container-concurrency, in the folder {folder}",
     ),
-    Row(
+    ReasonRow(
         Reason.OUTRANKED,
         _QUEUED,
         504,
@@ -234,14 +234,14 @@ TABLE: Final[tuple[Row, ...]] = (
         service_in_folder="Compare activator.dev/priority and activator.dev/priority-trust of the "
         "Service, in the folder {folder}",
     ),
-    Row(
+    ReasonRow(
         Reason.QUEUE_FULL,
         _ENDED,
         503,
         "The activator has reached a limit of requests, bytes or connections.",
         advice="Find out why the requests in the queue wait; the detail names the limit.",
     ),
-    Row(
+    ReasonRow(
         Reason.TENANT_FULL,
         _ENDED,
         503,
@@ -249,35 +249,35 @@ TABLE: Final[tuple[Row, ...]] = (
         advice="Find out why one tenant sends so many requests; the annotation activator.dev/"
         "fair-by names the tenants.",
     ),
-    Row(
+    ReasonRow(
         Reason.WAIT_TOO_LONG,
         _ENDED,
         503,
         "The expected wait is longer than the time-out of the request.",
         advice="Run more pods, allow more concurrent requests, or raise the time-out.",
     ),
-    Row(
+    ReasonRow(
         Reason.WAIT_REFUSED,
         _ENDED,
         503,
         "The request would have to wait, and the annotations refuse such requests.",
         advice="Retry after the seconds of Retry-After: a pod starts in the meantime.",
     ),
-    Row(
+    ReasonRow(
         Reason.RESPONSE_LATE,
         _ENDED,
         504,
         "A pod had the request, and did not begin to respond in time.",
         advice="Find out why the application is slow, or raise the time-out that the detail names.",
     ),
-    Row(
+    ReasonRow(
         Reason.UPSTREAM_FAILED,
         _ENDED,
         502,
         "The pod failed while it had the request, and HTTP does not allow a retry.",
         advice="Find out why the pod ended or broke the connection; the detail names the pod.",
     ),
-    Row(
+    ReasonRow(
         Reason.NO_EVENT_STREAM,
         _ENDED,
         502,
@@ -285,7 +285,7 @@ TABLE: Final[tuple[Row, ...]] = (
         advice="Find out why the application responded so; the detail names the pod, its status "
         "and its content type.",
     ),
-    Row(
+    ReasonRow(
         Reason.NO_UPGRADE,
         _ENDED,
         501,
@@ -294,14 +294,14 @@ TABLE: Final[tuple[Row, ...]] = (
         service_advice="Serve WebSockets from a port of the Service with appProtocol "
         "kubernetes.io/ws, and not from one for h2c.",
     ),
-    Row(
+    ReasonRow(
         Reason.DRAINING,
         _ENDED,
         503,
         "This activator is shutting down, and could not serve the request before its end.",
         advice="Retry at once: another activator serves.",
     ),
-    Row(
+    ReasonRow(
         Reason.ASLEEP,
         _ENDED,
         503,
@@ -309,14 +309,14 @@ TABLE: Final[tuple[Row, ...]] = (
         advice="Nothing if the service may stay asleep. Otherwise compare the request with the "
         "annotations activator.dev/wake-*.",
     ),
-    Row(
+    ReasonRow(
         Reason.DENIED,
         _ENDED,
         401,
         "The authorization server denied the request with 401, 403 or a redirect.",
         advice="Send valid credentials. The annotation activator.dev/auth-url names the server.",
     ),
-    Row(
+    ReasonRow(
         Reason.NOT_AUTHORIZED,
         _ENDED,
         503,
@@ -325,7 +325,7 @@ TABLE: Final[tuple[Row, ...]] = (
         advice="Check whether the server of the annotation activator.dev/auth-url runs, and "
         "responds with 2xx, 3xx, 401 or 403 within 2 seconds.",
     ),
-    Row(
+    ReasonRow(
         Reason.UNKNOWN_REVISION,
         _REFUSED,
         404,
@@ -333,7 +333,7 @@ TABLE: Final[tuple[Row, ...]] = (
         advice="Check whether the revision exists, and which revision the request names.",
         service_meaning="The activator knows no such annotated Service.",
     ),
-    Row(
+    ReasonRow(
         Reason.BAD_REQUEST,
         _REFUSED,
         0,

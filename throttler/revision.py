@@ -14,9 +14,9 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
-from throttler.backends import Backends, Peer
+from throttler.backends import Backends, PeerBackend
 from throttler.balancing import adaptive_mode, key_for
-from throttler.breaker import Breaker, Budget, SharedBudget
+from throttler.breaker import Breaker, QueueBudget, SharedBudget
 from throttler.capacity import ActivatorShare, CapacityTerms, revision_capacity
 from throttler.model import (
     DEFAULT_REACH,
@@ -106,7 +106,7 @@ class RevisionThrottler:
     def __init__(
         self,
         revision: Revision,
-        own: Budget,
+        own: QueueBudget,
         total: SharedBudget,
         deadlines: Deadlines,
         slow_starts: set[SlowStart],
@@ -121,7 +121,7 @@ class RevisionThrottler:
         self.breaker = Breaker(own, total)
         self.breaker.set_order(revision.policies.order)
         self.backends = Backends(config)
-        self.peer = Peer(config)
+        self.peer = PeerBackend(config)
         self.silence = Silence() if silence is None else silence
         self.slots = Slots(config, self.silence.busy_since, random, borrow)
         self.key = key_for(revision)

@@ -50,11 +50,10 @@ class Slots:
         "_borrower",
         "_busy_since",
         "_config",
-        "_follower",
-        "_policy",
         "_random",
         "adaptive",
         "borrowable",
+        "follower",
         "has_half_open",
         "holder",
         "in_flight",
@@ -63,6 +62,7 @@ class Slots:
         "own_free",
         "peak",
         "pods",
+        "policy",
         "sticky",
     )
 
@@ -97,9 +97,9 @@ class Slots:
         if mode is not AdaptiveMode.OFF:
             policy = self.adaptive = Adaptive(policy, applies=mode is AdaptiveMode.ON)
         self.limiter = self.adaptive if mode is AdaptiveMode.ON else None
-        self._policy = policy
+        self.policy = policy
         self._borrower: Policy = RandomChoice2(self._random) if policy.in_order else policy
-        self._follower = policy if policy.follows else None
+        self.follower = policy if policy.follows else None
 
     @property
     def free_pods(self) -> FreePods:
@@ -130,11 +130,11 @@ class Slots:
             pod.in_share = own is None or number in own
             self.has_half_open |= pod.ejection.half_open
             if pod.in_share or borrow:
-                first = pod.in_share or self._policy.spans
+                first = pod.in_share or self.policy.spans
                 pod.free_pods = self.own_free if first else self.borrowable
                 self.in_reach += 1
                 _update_free(pod)
-        self._policy.set_pods(pods)
+        self.policy.set_pods(pods)
 
     def _share_of(self, pods: Sequence[PodTracker], share: ActivatorShare) -> frozenset[int] | None:
         # Without a limit per pod there is nothing to share (Knative: the same).
@@ -165,7 +165,7 @@ class Slots:
         elif free_pods is self.borrowable:
             pod = self._borrower.pick(ticket, self.pods, free_pods)
         else:
-            pod = self._policy.pick(ticket, self.pods, free_pods)
+            pod = self.policy.pick(ticket, self.pods, free_pods)
         ticket.pod = pod
         ticket.state = ASSIGNED
         self.in_flight = in_flight = self.in_flight + 1
@@ -176,10 +176,10 @@ class Slots:
             self._busy_since[pod] = now
         if in_flight >= pod.limit and pod.free_pods is not None:
             pod.free_pods.discard(pod.number)
-        if self._follower is not None:
+        if self.follower is not None:
             ticket.assigned = ticket.sent = now
             ticket.beside = in_flight
-            self._follower.changed(pod, in_flight < pod.limit)
+            self.follower.changed(pod, in_flight < pod.limit)
         return pod
 
     def awaited(self, ticket: Ticket) -> PodTracker | None:
@@ -205,13 +205,13 @@ class Slots:
                 free_pods.discard(failed.number)
                 if not self.free_pods.summary:
                     _update_free(failed)
-                elif self._follower is not None:
-                    self._follower.changed(failed, has_free_slot=False)
+                elif self.follower is not None:
+                    self.follower.changed(failed, has_free_slot=False)
         self.assign(ticket, self.free_pods, now)
         for failed in ticket.failed:
             _update_free(failed)
-            if self._follower is not None and failed.free_pods is not None:
-                self._follower.changed(failed, failed.in_flight < failed.limit)
+            if self.follower is not None and failed.free_pods is not None:
+                self.follower.changed(failed, failed.in_flight < failed.limit)
 
     def release(self, ticket: Ticket, outcome: Outcome, now: float) -> PodTracker | None:
         """Release the slot of a request.
@@ -230,10 +230,10 @@ class Slots:
         self.in_flight -= 1
         pod.in_flight = in_flight = pod.in_flight - 1
         free_pods = pod.free_pods
-        if self._follower is not None:
-            has_new_limit = self._follower.ended(pod, ticket, outcome, now)
+        if self.follower is not None:
+            has_new_limit = self.follower.ended(pod, ticket, outcome, now)
             if free_pods is not None:
-                self._follower.changed(pod, in_flight < pod.limit)
+                self.follower.changed(pod, in_flight < pod.limit)
                 if has_new_limit:
                     return _limit_changed(pod, free_pods)
         if free_pods is None:

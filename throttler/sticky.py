@@ -77,7 +77,7 @@ class Sticky(Policy):
         counts: requests with a key, by their result.
     """
 
-    __slots__ = ("_base", "_hash", "_sessions", "by_token", "counts", "holds", "tokens")
+    __slots__ = ("_base", "_hash", "by_token", "counts", "holds", "sessions", "tokens")
 
     def __init__(self, base: Policy, overflow: Overflow, *, by_token: bool = True) -> None:
         super().__init__(follows=base.follows, spans=True)
@@ -87,7 +87,7 @@ class Sticky(Policy):
         self._hash = Rendezvous(base)
         # The pods by token, and by the sessions that they began.
         self.tokens: dict[bytes, PodTracker] = {}
-        self._sessions: OrderedDict[bytes, PodTracker] = OrderedDict()
+        self.sessions: OrderedDict[bytes, PodTracker] = OrderedDict()
         self.counts = StickyCounts()
 
     def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
@@ -96,7 +96,7 @@ class Sticky(Policy):
         if not key:
             return self._base.pick(ticket, pods, free_pods)
         own = self.tokens.get(key) if self.by_token else None
-        if own is None and self._sessions:
+        if own is None and self.sessions:
             own = self._session(key)
         if own is not None:
             if own.in_flight < own.limit and not ticket.failed:
@@ -122,7 +122,7 @@ class Sticky(Policy):
 
     def _session(self, key: bytes) -> PodTracker | None:
         """Return the usable pod that has begun a session; None without one."""
-        pod = self._sessions.get(key)
+        pod = self.sessions.get(key)
         return pod if pod is not None and pod.free_pods is not None else None
 
     # -- what clients get and pods send ---------------------------------------------------------
@@ -147,7 +147,7 @@ class Sticky(Policy):
         """
         if not key or ticket.key or ticket.pod is None:
             return
-        sessions = self._sessions
+        sessions = self.sessions
         sessions[key] = ticket.pod
         sessions.move_to_end(key)
         if len(sessions) > MAX_SESSIONS:

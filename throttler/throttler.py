@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from throttler.breaker import Budget, SharedBudget
+from throttler.breaker import QueueBudget, SharedBudget
 from throttler.capacity import ActivatorShare, infer_share
 from throttler.errors import RevisionNotFound
 from throttler.model import (
@@ -27,7 +27,7 @@ from throttler.model import (
     reach_of,
 )
 from throttler.outliers import Silence
-from throttler.owners import Owners
+from throttler.owners import AddressOwners
 from throttler.pod import SlowStart
 from throttler.queue import Deadlines, retry_after
 from throttler.revision import RevisionThrottler
@@ -86,7 +86,7 @@ class Throttler:
         self._deleted: dict[tuple[str, str, str], RevisionThrottler] = {}
         # The listed endpoints, also of revisions that are not known (yet).
         self._endpoints: dict[RevisionID, Mapping[AppProtocol, ListedEndpoints]] = {}
-        self._owners = Owners()
+        self._owners = AddressOwners()
         self._services: dict[RevisionID, Mapping[AppProtocol, str]] = {}
         self._activators: dict[RevisionID, Mapping[AppProtocol, Collection[str]]] = {}
 
@@ -297,7 +297,7 @@ class Throttler:
     def _create(self, revision: Revision) -> RevisionThrottler:
         return RevisionThrottler(
             revision,
-            Budget(self.limits.queue_depth, self.limits.queue_bytes),
+            QueueBudget(self.limits.queue_depth, self.limits.queue_bytes),
             self.total,
             self._deadlines,
             self._slow_starts,

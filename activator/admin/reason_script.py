@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from throttler import reason
-from throttler.reason import TABLE, Row
+from throttler.reason import TABLE, ReasonRow
 
 
 def script() -> str:
@@ -43,6 +43,6 @@ def script() -> str:
     )
 
 
-def _steps(row: Row, *, is_service: bool) -> dict[str, object]:
+def _steps(row: ReasonRow, *, is_service: bool) -> dict[str, object]:
     advice, commands = row.steps(is_service=is_service)
     return {"advice": advice, "commands": commands}

@@ -1,4 +1,4 @@
 """Sends sub-requests to authorization servers, and remembers their decisions.
 
-``proxy.exchange.authorizing`` decides which requests need a decision. Knative has no counterpart.
+``proxy.exchange.permission`` decides which requests need a decision. Knative has no counterpart.
 """

@@ -1,4 +1,4 @@
-"""Gets decisions of authorization servers, and bounds the requests that wait for them."""
+"""Gets decisions of authorization servers, remembers them, and bounds the requests that wait."""
 
 from __future__ import annotations
 
@@ -7,22 +7,114 @@ import logging
 import os
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from activator.authorization.server import Origin, Server
-from activator.authorization.sub_request import LONGEST, Connection
-from activator.authorization.verdicts import Key, Verdicts, key_of
+from activator.authorization.server import (
+    LONGEST,
+    AuthorizationConnection,
+    AuthorizationServer,
+    Origin,
+)
 from activator.process.logs import Repeats
 from activator.process.tasks import Tasks
-from activator.proxy.exchange.authorizing import TOO_LATE, Authorized
+from activator.proxy.exchange.permission import TOO_LATE
+from activator.proxy.message.fields import folded
 from throttler.model import RevisionID
 from throttler.request_policies import Authorization, Verdict
 
+if TYPE_CHECKING:
+    from activator.runtime import Exchange
+
+# Remembers the decisions of authorization servers, by a hash of the fields that the server got.
+#
+# Pure: the time is an argument. No field is kept.
+
+#: Most decisions in memory, and most bytes of each. Invented fields can remove others. These then
+#: cost a sub-request.
+MOST_VERDICTS: Final = 2048
+MOST_VERDICT_BYTES: Final = 4 << 10
+#: The denials that may count for other requests. A redirect may name the URL of one request.
+_KEPT: Final = (401, 403)
+
+
+class VerdictKey(NamedTuple):
+    """The requests that share a decision.
+
+    Attributes:
+        revision: their revision. Its server may decide differently for another one.
+        policy: the server, and all that annotations say about it.
+        fields: a hash of the fields that have to be equal.
+    """
+
+    revision: RevisionID
+    policy: Authorization
+    fields: bytes
+
+
+def key_of(
+    revision: RevisionID, policy: Authorization, fields: Iterable[tuple[bytes, bytes]]
+) -> VerdictKey:
+    """Return the key of a request.
+
+    Arguments:
+        revision: its revision.
+        policy: the server of the revision, and the names of the fields that count.
+        fields: the fields that the server gets, by name. A name counts in each spelling that a
+            server may read as the same.
+    """
+    digest, names = sha256(), policy.cache_key
+    for name, value in fields:
+        if not names or folded(name) in names:
+            name = name.lower()
+            digest.update(b"%d:%b%d:%b" % (len(name), name, len(value), value))
+    return VerdictKey(revision, policy, digest.digest())
+
+
+class Verdicts:
+    """The decisions of all authorization servers; at the limit, a new one replaces the oldest."""
+
+    def __init__(self) -> None:
+        self._verdicts: dict[VerdictKey, tuple[float, Verdict]] = {}
+
+    def put(self, key: VerdictKey, verdict: Verdict, now: float) -> None:
+        """Remember a decision, unless it is for one request only; ``now`` in seconds.
+
+        A cookie is for one client, also if others are equal in the fields that count.
+        """
+        has_cookie = b"\r\nset-cookie:" in verdict.lines.lower()
+        may_count = verdict.allows or (verdict.status in _KEPT and not has_cookie)
+        if not may_count or len(verdict.lines) + len(verdict.body) > MOST_VERDICT_BYTES:
+            return
+        self._verdicts.pop(key, None)
+        if len(self._verdicts) >= MOST_VERDICTS:
+            del self._verdicts[next(iter(self._verdicts))]
+        self._verdicts[key] = (now, verdict)
+
+    def get(self, key: VerdictKey, now: float) -> Verdict | None:
+        """Return a decision that still counts; None without one.
+
+        Arguments:
+            key: of the request.
+            now: seconds.
+        """
+        found = self._verdicts.get(key)
+        if found is None:
+            return None
+        since, verdict = found
+        if now - since < key.policy.cache_seconds:
+            return verdict
+        del self._verdicts[key]
+        return None
+
+
 logger = logging.getLogger(__name__)
+
+# Gets decisions of authorization servers, and bounds the requests that wait for them.
 
 #: Most bytes of the requests that wait for decisions, and the least that each counts. They are in
 #: no queue, so no limit of a queue counts them. A server may have as many bytes as the others leave
@@ -53,18 +145,18 @@ class Check:
         connection: that has its sub-request; None before.
     """
 
-    owner: Authorized | None
-    server: Server
-    key: Key | None
+    owner: Exchange | None
+    server: AuthorizationServer
+    key: VerdictKey | None
     names: tuple[bytes, ...]
     request: bytes
     size: int
     timer: asyncio.TimerHandle = field(init=False)
-    connection: Connection | None = None
+    connection: AuthorizationConnection | None = None
 
 
 class Authorizer:
-    """Gets decisions of authorization servers (proxy.exchange.authorizing.Authorizer).
+    """Gets decisions of authorization servers.
 
     Arguments:
         clock: seconds, monotonic.
@@ -79,12 +171,12 @@ class Authorizer:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._verdicts = Verdicts()
-        self._checks: dict[Authorized, Check] = {}
+        self._checks: dict[Exchange, Check] = {}
         self._bytes = 0
         self._repeats = Repeats()
         self._trusted: asyncio.Future[ssl.SSLContext] | None = None
         self.connections = 0
-        self.servers: dict[Origin, Server] = {}
+        self.servers: dict[Origin, AuthorizationServer] = {}
         self.tasks = Tasks()
         self.counts: Counter[str] = Counter(dict.fromkeys(RESULTS, 0))
 
@@ -95,19 +187,33 @@ class Authorizer:
 
     def ask(
         self,
-        owner: Authorized,
+        owner: Exchange,
         revision: RevisionID,
         policy: Authorization,
         fields: list[tuple[bytes, bytes]],
         size: int,
     ) -> Verdict | None:
-        """See proxy.exchange.authorizing.Authorizer."""
+        """Return a decision that counts for this request too; else begin a sub-request.
+
+        The server has 2 s. A caller whose request must end earlier cancels.
+
+        Arguments:
+            owner: the request.
+            revision: the revision of the request.
+            policy: its authorization server.
+            fields: the fields of the sub-request, by name.
+            size: bytes of the request in memory while it waits.
+
+        Returns:
+            A decision, also if no sub-request is possible. None if ``owner.decided`` follows,
+            unless the request is cancelled.
+        """
         key = key_of(revision, policy, fields) if policy.cache_seconds else None
         verdict = self._known(key)
         if verdict is not None:
             return verdict
         origin, start = _parts(policy.url)
-        server = self.servers.get(origin) or Server(self, origin)
+        server = self.servers.get(origin) or AuthorizationServer(self, origin)
         size = max(size, LEAST_BYTES)
         if size > MOST_BYTES - self._bytes - server.bytes:
             return _FULL
@@ -121,8 +227,8 @@ class Authorizer:
         server.add(check)
         return None
 
-    def cancel(self, owner: Authorized) -> None:
-        """See proxy.exchange.authorizing.Authorizer."""
+    def cancel(self, owner: Exchange) -> None:
+        """Remove a request that has ended."""
         check = self._checks.get(owner)
         if check is not None:
             self._forget(check)
@@ -174,7 +280,7 @@ class Authorizer:
 
     # -- own ---------------------------------------------------------------------------------------
 
-    def _known(self, key: Key | None) -> Verdict | None:
+    def _known(self, key: VerdictKey | None) -> Verdict | None:
         verdict = None if key is None else self._verdicts.get(key, self._clock())
         if verdict is not None:
             self.counts["cached"] += 1
@@ -184,7 +290,7 @@ class Authorizer:
         self.decide(check, verdict)
         check.server.remove(check)
 
-    def _forget(self, check: Check) -> Authorized:
+    def _forget(self, check: Check) -> Exchange:
         """Subtract and return a request that has its decision, or has ended."""
         owner, check.owner = check.owner, None
         assert owner is not None

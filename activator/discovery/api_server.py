@@ -1,40 +1,261 @@
-"""Sends requests to an API server, over connections whose credentials it reads again with age.
-
-It must not know the meaning of the requests. It uses authentication, TLS and connections of
-kubernetes_asyncio. Counterpart: client-go's rest package.
-"""
+"""Sends requests to an API server: its credentials, its connections, and its responses."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
+import os
+import urllib.request
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from activator import __version__
-from activator.discovery import credentials, kubernetes_package
+from activator.discovery import kubernetes_package
 from activator.discovery.backoff import Timings
-from activator.discovery.credentials import ClusterConfigError
-from activator.discovery.transport import (
-    AiohttpResponse,
-    describe,
-    environment_proxy,
-    keep_alive,
-)
+from activator.discovery.source import SourceError
 from activator.discovery.wire import (
     HTTP_TOO_MANY_REQUESTS,
     HTTP_UNAUTHORIZED,
     ConnectionLostError,
-    Response,
     WholeResponse,
 )
+from activator.process.keepalive import SocketKind, find_dead
 
-if TYPE_CHECKING:  # expensive to import
+if TYPE_CHECKING:
     import aiohttp
 
+
+# Finds the cluster's address and credentials, as kubectl and client-go do.
+#
+# It must not know the requests. kubernetes_asyncio reads the files; it is imported only when it
+# is needed. Counterpart: Knative's pkg/injection and client-go's clientcmd package.
+
+HOME_KUBECONFIG = "~/.kube/config"
+
+
+class ClusterConfigError(SourceError):
+    """The configuration is unusable; the text says which setting to correct."""
+
+
+async def load(kubeconfig: str | None, environ: Mapping[str, str]) -> Any:
+    """Read configuration and credentials.
+
+    Arguments:
+        kubeconfig: path of a kubeconfig file, or several paths joined by ``:``. None or empty means
+            the service account of this pod; outside of a cluster ``~/.kube/config``.
+        environ: environment variables; they show whether this process runs in a cluster.
+
+    Returns:
+        kubernetes_asyncio's ``Configuration``, which has no types.
+
+    Raises:
+        ClusterConfigError: there is no usable configuration.
+    """
+    package = kubernetes_package.load()
+    config, configuration = package.config, package.configuration()
+    home = _expanded(HOME_KUBECONFIG)
+    if kubeconfig:
+        await _load_kubeconfig(kubeconfig, configuration)
+    elif environ.get("KUBERNETES_SERVICE_HOST"):
+        try:
+            config.load_incluster_config(configuration, try_refresh_token=False, environ=environ)
+        except (config.ConfigException, OSError) as error:
+            raise ClusterConfigError(
+                f"in a cluster, but its service account cannot be used: {error} Mount the "
+                "token (automountServiceAccountToken), or set KUBECONFIG"
+            ) from error
+    elif _exists(home):
+        await _load_kubeconfig(home, configuration)
+    else:
+        raise ClusterConfigError(
+            "no cluster: KUBERNETES_SERVICE_HOST is not set, so this is no pod, and there is "
+            f"no {HOME_KUBECONFIG}. Set KUBECONFIG to a kubeconfig file, or work without a "
+            "cluster: `activator local --manifests DIR`"
+        )
+    return configuration
+
+
+async def _load_kubeconfig(paths: str, configuration: Any) -> None:
+    config = kubernetes_package.load().config
+    names = paths.split(os.pathsep)
+    if not any(_exists(path) for path in names):
+        folder = next(filter(_is_folder, names), None)
+        wrong = f"{paths}, which does not exist" if folder is None else f"{folder}, a folder"
+        raise ClusterConfigError(f"KUBECONFIG names {wrong}: set it to a kubeconfig file")
+    try:
+        await config.load_kube_config(config_file=paths, client_configuration=configuration)
+    except Exception as error:
+        # The loader does not check the file, and fails with any exception.
+        raise ClusterConfigError(
+            f"the kubeconfig {paths} cannot be used: {describe(error)}; check it with `kubectl "
+            "config view`, or set KUBECONFIG to another file"
+        ) from error
+
+
+def _expanded(path: str) -> str:
+    return str(Path(path).expanduser())
+
+
+def _exists(path: str) -> bool:
+    return Path(path).expanduser().is_file()
+
+
+def _is_folder(path: str) -> bool:
+    return Path(path).expanduser().is_dir()
+
+
+async def authorization(configuration: Any) -> dict[str, str]:
+    """Return the header field with the token; no field without a token."""
+    settings = await configuration.auth_settings()
+    value = settings.get("BearerToken", {}).get("value")
+    # Handwritten token files end with a line feed, which no header field may contain.
+    return {"Authorization": str(value).strip()} if value else {}
+
+
+def transport(configuration: Any) -> tuple[object, ...]:
+    """Return the values of a configuration that need a new connection if they change.
+
+    The token is not among them.
+    """
+    files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+    return (
+        configuration.host,
+        configuration.verify_ssl,
+        configuration.tls_server_name,
+        configuration.proxy,
+        *(_content(file) for file in files),
+    )
+
+
+def _content(file: str | None) -> bytes | None:
+    try:
+        return Path(file).read_bytes() if file else None
+    except OSError:
+        return None
+
+
 logger = logging.getLogger(__name__)
+
+
+# Adapts aiohttp's responses, sockets and proxies for requests to an API server.
+#
+# Turns aiohttp's many errors into one. It must not know the requests, nor the server. Importing
+# aiohttp costs as much as kubernetes_asyncio, so it is imported only when it is needed.
+
+
+class AiohttpResponse:
+    """A response whose head has arrived; errors of aiohttp become ``ConnectionLostError``."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+
+    @property
+    def status(self) -> int:
+        """Return the HTTP status."""
+        return self._response.status
+
+    @property
+    def retry_after(self) -> float:
+        """Return the seconds to wait, as the server requests; 0 without such a request."""
+        value = self._response.headers.get("Retry-After", "")
+        # API servers do not use the other form, a date.
+        return float(value) if len(value) < 10 and value.isascii() and value.isdigit() else 0.0
+
+    async def read(self, limit: int) -> bytes:
+        """Return at most the first ``limit`` bytes of the body. Raises ``ConnectionLostError``."""
+        body = b""
+        async for chunk in self.chunks():
+            body += chunk
+            if len(body) >= limit:
+                break
+        return body[:limit]
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives. Raises ``ConnectionLostError``."""
+        import aiohttp
+
+        try:
+            async for chunk in self._response.content.iter_any():
+                yield chunk
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ConnectionLostError(describe(error)) from error
+
+
+def keep_alive(response: aiohttp.ClientResponse) -> None:
+    """Set the socket options by which the kernel finds a dead peer.
+
+    The socket of a short response may be closed already.
+    """
+    connection = response.connection
+    transport = connection.transport if connection else None
+    sock = transport.get_extra_info("socket") if transport else None
+    if sock is None:
+        return
+    try:
+        find_dead(sock, SocketKind.API_SERVER)
+    except OSError:
+        # The inactivity limit also finds a dead peer, but later.
+        logger.debug("no TCP keep-alive on this connection", exc_info=True)
+
+
+def environment_proxy(url: str) -> str | None:
+    """Return the proxy for a URL by ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY``, as Go does.
+
+    Python itself knows no address ranges in ``NO_PROXY``, which are common in clusters.
+
+    Arguments:
+        url: of the server.
+
+    Returns:
+        The proxy's URL; None if requests go directly, always so for loopback addresses.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    proxies = urllib.request.getproxies_environment()
+    excepted = proxies.get("no", "").split(",")
+    if host == "localhost" or _is_in(host, ["127.0.0.0/8", "::1/128", *excepted]):
+        return None
+    if urllib.request.proxy_bypass(parts.netloc):
+        return None
+    return proxies.get(parts.scheme)
+
+
+def _is_in(host: str, ranges: list[str]) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    for text in ranges:
+        try:
+            if address in ipaddress.ip_network(text.strip(), strict=False):
+                return True
+        except ValueError:
+            continue  # a name; proxy_bypass handles names
+    return False
+
+
+def describe(error: BaseException) -> str:
+    """Return an error as text; some errors have no text of their own.
+
+    aiohttp's text of a refused connection is Python's, with the address twice.
+    """
+    cause = getattr(error, "os_error", None)  # of aiohttp.ClientConnectorError
+    if isinstance(cause, (ConnectionError, TimeoutError)) and cause.errno:
+        why = os.strerror(cause.errno).lower()
+        return f"the API server at {error.host}:{error.port} does not respond: {why}"  # type: ignore[attr-defined]
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+# Sends requests to an API server, over connections whose credentials it reads again with age.
+#
+# It must not know the meaning of the requests. It uses authentication, TLS and connections of
+# kubernetes_asyncio. Counterpart: client-go's rest package.
 
 #: Bytes of a response to ``send``: an object has at most 1.5 MiB, a list of API resources less.
 _MOST_BODY: Final = 16 << 20
@@ -44,10 +265,10 @@ _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ApiServer:
-    """Sends requests to an API server (wire.Cluster).
+    """Sends requests to an API server, with credentials.
 
     Arguments:
-        kubeconfig: as for ``credentials.load``.
+        kubeconfig: as for ``load``.
         timings: of connections and credentials.
         environ: environment variables.
     """
@@ -81,14 +302,19 @@ class ApiServer:
             await connection.close()
 
     def renew_credentials(self) -> None:
-        """Read the configuration again before the next request, and open new connections."""
+        """Read the credentials again before the next request: the server refused them."""
         self._is_expired = True
 
     @asynccontextmanager
     async def get(
         self, path: str, params: Mapping[str, str], silence: float
-    ) -> AsyncIterator[Response]:
+    ) -> AsyncIterator[AiohttpResponse]:
         """Send a GET, and yield the response after its head.
+
+        Arguments:
+            path: of the resource.
+            params: the query.
+            silence: seconds without a byte after which the connection counts as lost.
 
         Raises:
             ConnectionLostError: there is no connection, or it is lost.
@@ -214,7 +440,7 @@ class ApiServer:
                 return old
             if old is not None and not self._is_expired and old.same_transport(configuration):
                 self._read_at = now
-                old.authorization = await credentials.authorization(configuration)
+                old.authorization = await authorization(configuration)
                 return old
             fresh = await self._use(configuration)
             if old is not None:
@@ -231,7 +457,7 @@ class ApiServer:
                 "certificate-authority, client-certificate and client-key"
             ) from error
         try:
-            connection.authorization = await credentials.authorization(configuration)
+            connection.authorization = await authorization(configuration)
         except BaseException:
             await connection.close()
             raise
@@ -241,7 +467,7 @@ class ApiServer:
         return connection
 
     async def _configuration(self) -> Any:
-        return await credentials.load(self._kubeconfig, self._environ)
+        return await load(self._kubeconfig, self._environ)
 
 
 class _Connection:
@@ -271,11 +497,11 @@ class _Connection:
             self.options["server_hostname"] = configuration.tls_server_name
         self.users = 0
         self.retired = False
-        self._transport = credentials.transport(configuration)
+        self._transport = transport(configuration)
 
     def same_transport(self, configuration: Any) -> bool:
         """Return whether a configuration has the same server, TLS files and proxy."""
-        return self._transport == credentials.transport(configuration)
+        return self._transport == transport(configuration)
 
     async def close_if_unused(self) -> None:
         """Close a replaced connection after its last stream."""

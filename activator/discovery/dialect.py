@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-from activator.discovery.destinations import EndpointsSource, Family
-from activator.discovery.sink import Sink, SystemSink
+from activator.discovery.endpoints import AddressFamily, EndpointsSource
+from activator.discovery.source import Sink
+from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey
-from activator.plain.own_listeners import NO_LISTENERS, OwnListeners
+from activator.plain.allotments import NO_LISTENERS, OwnListeners
 from activator.records.source_status import ObjectWarning
 from throttler.model import RevisionKind
 
@@ -39,7 +40,7 @@ class Scope:
 
     system_namespace: str | None = None
     endpoints: EndpointsSource = EndpointsSource.AUTO
-    family: Family = Family.IPV4
+    family: AddressFamily = AddressFamily.IPV4
     readiness_policy: str = "auto"
     cluster_domain: str = "cluster.local"
     services: bool = False
@@ -54,7 +55,7 @@ def no_warning(obj: object, parsed: object, scope: Scope) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
+class ObjectKind(Generic[T]):
     """One kind of objects.
 
     Attributes:
@@ -73,14 +74,16 @@ class Kind(Generic[T]):
     warning: Callable[[object, T | None, Scope], str] = no_warning
 
 
-class State(Protocol):
+class DialectState:
     """The sums of a dialect's objects. It passes changed sums to the sinks."""
 
     def publish_next(self) -> bool:
         """Pass on one sum that has changed, and return whether there was one."""
+        raise NotImplementedError
 
     def warnings(self) -> Iterable[ObjectWarning]:
-        """Return the problems that several objects cause together."""
+        """Return the problems that several objects cause together; by default there are none."""
+        return ()
 
     def settled(self, unread: Collection[str]) -> None:
         """Record that all kinds have been read once: from now on a missing object is missing.
@@ -107,5 +110,5 @@ class Dialect:
     main: str
     revision_kind: RevisionKind | None
     label: str
-    kinds: Mapping[str, Kind[Any]]
-    make_state: Callable[[Sink, SystemSink, Scope], State]
+    kinds: Mapping[str, ObjectKind[Any]]
+    make_state: Callable[[Sink, SystemObjects, Scope], DialectState]

@@ -1,6 +1,7 @@
-"""Lists all dialects, and the API group of each kind of objects that one of them reads.
+"""The kinds that configure the activator itself, and the table of all dialects.
 
-Must not know where objects come from, nor which are in force.
+ConfigMaps and Secrets count with every dialect. Must not know where objects come from, nor which
+are in force.
 """
 
 from __future__ import annotations
@@ -8,10 +9,81 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from activator.discovery.dialect import Dialect
+from activator.discovery.dialect import Dialect, DialectState, ObjectKind, Scope
 from activator.discovery.knative_kinds import KNATIVE
 from activator.discovery.service_kinds import SERVICES
-from activator.discovery.system_kinds import SYSTEM
+from activator.discovery.source import Sink
+from activator.knative.system_objects import (
+    ConfigMap,
+    Secret,
+    SystemObjects,
+    parse_config_map,
+    parse_secret,
+)
+from activator.objects.fields import ObjectKey
+
+
+class SystemState(DialectState):
+    """The configuration of the activator.
+
+    Arguments:
+        system: takes ConfigMaps, Secrets, and the certificates of all trust bundles together.
+    """
+
+    def __init__(self, sink: Sink, system: SystemObjects, scope: Scope) -> None:
+        self._system = system
+        self._bundles: dict[ObjectKey, ConfigMap] = {}
+        self._changed = False
+
+    def publish_next(self) -> bool:
+        if not self._changed:
+            return False
+        bundles = [self._bundles[key].data for key in sorted(self._bundles)]
+        self._system.set_trust_bundles(tuple(pem for data in bundles for pem in data.values()))
+        self._changed = False
+        return True
+
+    def put_config_map(self, key: ObjectKey, old: ConfigMap | None, new: ConfigMap | None) -> None:
+        """Pass on a ConfigMap; None has no data. One that is no trust bundle adds none."""
+        if old is None and new is None:
+            return
+        before, now = old or ConfigMap({}), new or ConfigMap({})
+        if before.data != now.data or old is None or new is None:
+            self._system.set_config_map(key.name, now.data)
+        known = self._bundles.pop(key, None)
+        if now.is_trust_bundle:
+            self._bundles[key] = now
+        self._changed |= known is not None or now.is_trust_bundle
+
+    def put_secret(self, key: ObjectKey, old: Secret | None, new: Secret | None) -> None:
+        """Pass on a Secret; None has no data."""
+        if old is not None or new is not None:
+            self._system.set_secret(key.name, new.data if new is not None else {})
+
+
+def _in_scope(key: ObjectKey, scope: Scope) -> bool:
+    return scope.system_namespace in (None, key.namespace)
+
+
+SYSTEM: Final = Dialect(
+    "system",
+    "",
+    None,
+    "",
+    {
+        "ConfigMap": ObjectKind(
+            "",
+            lambda key, obj, scope: parse_config_map(obj) if _in_scope(key, scope) else None,
+            SystemState.put_config_map,
+        ),
+        "Secret": ObjectKind(
+            "",
+            lambda key, obj, scope: parse_secret(obj) if _in_scope(key, scope) else None,
+            SystemState.put_secret,
+        ),
+    },
+    SystemState,
+)
 
 #: All dialects by name, as the setting ``dialect`` has them.
 DIALECTS: Final[Mapping[str, Dialect]] = {each.name: each for each in (KNATIVE, SERVICES)}

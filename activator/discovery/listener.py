@@ -17,7 +17,7 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 
-class Listener:
+class FolderListener:
     """Calls a function after each change in a folder, while ``run`` is in progress.
 
     Arguments:

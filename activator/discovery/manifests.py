@@ -17,14 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from activator.discovery.dialect_inventory import INVALID
 from activator.discovery.documents import Document
-from activator.discovery.inventory import Inventory
-from activator.discovery.listener import Listener
-from activator.discovery.manifest_file import Reading, digest_of
-from activator.discovery.manifest_files import File, ManifestFiles
-from activator.discovery.missed_events import MissedEventCounters
-from activator.discovery.source import SourceError
+from activator.discovery.inventory import INVALID, Inventory
+from activator.discovery.listener import FolderListener
+from activator.discovery.manifest_file import File, ManifestFiles, Reading, digest_of
+from activator.discovery.self_check import MissedEventCounters
+from activator.discovery.source import Source, SourceError
 from activator.objects.fields import ObjectKey
 from activator.records.source_status import FilesStatus, ObjectWarning, SourceStatus
 
@@ -39,7 +37,7 @@ class ManifestFolderError(SourceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Timings:
+class FolderTimings:
     """Times between scans, and before a change counts.
 
     Attributes:
@@ -81,8 +79,8 @@ class _Turns:
             self._since = time.monotonic()
 
 
-class ManifestFolder:
-    """Reads a folder into an inventory and follows its changes (discovery.source.Source).
+class ManifestFolder(Source):
+    """Reads a folder into an inventory and follows its changes.
 
     Arguments:
         path: the folder. Its subfolders are not read.
@@ -96,12 +94,12 @@ class ManifestFolder:
         self,
         path: str | Path,
         inventory: Inventory,
-        timings: Timings | None = None,
+        timings: FolderTimings | None = None,
         self_check_interval: float = 0.0,
     ) -> None:
         self._path = Path(path)
         self._inventory = inventory
-        self._timings = timings or Timings()
+        self._timings = timings or FolderTimings()
         self._files = ManifestFiles(self._path, self._timings.settle, self._timings.settle_limit)
         self._owners: dict[ObjectKey, str] = {}
         self._applied: dict[ObjectKey, Document] = {}
@@ -113,7 +111,7 @@ class ManifestFolder:
         self._checked_at = self._looked_at = self._changed_at = time.monotonic()
 
     def status(self, now: float) -> SourceStatus:
-        """See Source; missed changes have the kind ``file``."""
+        """Return the state of the folder; missed changes have the kind ``file``."""
         path = str(self._path)
         return SourceStatus(
             kind="folder",
@@ -142,20 +140,7 @@ class ManifestFolder:
         return MappingProxyType(self._errors)
 
     async def start(self) -> None:
-        """See Source and ``load``."""
         self.load()
-
-    async def wait_synced(self) -> None:
-        """See Source: ``start`` has read all files."""
-
-    async def follow_secret(self, name: str) -> None:
-        """See Source: all Secrets of the folder are read."""
-
-    def hurry(self) -> None:
-        """See Source: the folder is read at once when it changes."""
-
-    async def close(self) -> None:
-        """See Source: nothing is open."""
 
     def load(self) -> None:
         """Read the folder once, before the activator accepts traffic.
@@ -181,11 +166,11 @@ class ManifestFolder:
         """
         changed = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            listener = Listener(self._path, self._timings.rescan, changed.set)
+            listener = FolderListener(self._path, self._timings.rescan, changed.set)
             group.create_task(listener.run())
             await self._follow(listener, changed)
 
-    async def _follow(self, listener: Listener, changed: asyncio.Event) -> None:
+    async def _follow(self, listener: FolderListener, changed: asyncio.Event) -> None:
         while True:
             began = time.thread_time()
             must_repeat = await self._scan()

@@ -16,36 +16,38 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from activator.discovery.backoff import Pause, Timings
-from activator.discovery.failures import Failures
-from activator.discovery.listing import Resource, pages
-from activator.discovery.pauses import Pauses
-from activator.discovery.versions import Versions
+from activator.discovery.backoff import Pause, Pauses, Timings
+from activator.discovery.inventory import not_newer
 from activator.discovery.wire import (
     HTTP_FORBIDDEN,
     HTTP_GONE,
     HTTP_NOT_FOUND,
     HTTP_TOO_MANY_REQUESTS,
     HTTP_UNAUTHORIZED,
-    Cluster,
     ConnectionLostError,
     GarbledError,
-    Lines,
+    LineSplitter,
     Page,
-    Response,
     ServerResponseError,
+    WatchedResource,
     check,
     decode_event,
     decode_object,
     pack,
+    pages,
     status_error,
     unpacked,
 )
 from activator.records.source_status import WatchCounters
 
+if TYPE_CHECKING:
+    from activator.discovery.api_server import AiohttpResponse, ApiServer
+
+
 logger = logging.getLogger(__name__)
+
 
 # By default, an object in etcd has at most 1.5 MiB. The largest known line has 25,000 addresses in
 # 4 MiB. A longer line is no event.
@@ -63,7 +65,7 @@ _MISSING = (HTTP_FORBIDDEN, HTTP_NOT_FOUND)
 _NOT_ABOUT_THE_VERSION = (HTTP_UNAUTHORIZED, HTTP_FORBIDDEN, HTTP_TOO_MANY_REQUESTS, 502, 503)
 
 
-class Objects(Protocol):
+class ObjectStore(Protocol):
     """The objects in force, which a reflector keeps equal to a cluster (inventory.Inventory)."""
 
     @property
@@ -78,6 +80,109 @@ class Objects(Protocol):
 
     def replacing(self, kind: str, objects: Iterable[object]) -> Iterator[None]:
         """Apply a complete list, in steps; other tasks may run between the steps."""
+
+
+#: Consecutive failures of a watch, without an event, after which its version may be the cause.
+RELIST_AFTER_FAILURES: Final = 5
+
+
+#: Seconds between two warnings about the same failure.
+_SAME_WARNING_SECONDS: Final = 10.0
+
+
+class Versions:
+    """The versions that a reflector has seen.
+
+    Attributes:
+        of_watch: the version from which the next watch starts; empty if a list must come first.
+        of_list: the oldest accepted version of the next list. "0" accepts the server's cache, and
+            an empty one lists from etcd.
+    """
+
+    def __init__(self) -> None:
+        self.of_watch = ""
+        self.of_list = "0"
+
+    def reached(self, version: str) -> None:
+        """Record that the state in force has this version."""
+        self.of_watch = self.of_list = version
+
+    def discard(self) -> None:
+        """Start again with a list from etcd."""
+        self.of_watch = self.of_list = ""
+
+    def list_next(self) -> None:
+        """Start again with a list that is at least as new as the state in force."""
+        self.of_watch = ""
+
+    def expired(self) -> None:
+        """Record that the server has removed a version: that of the watch, or that of the list.
+
+        The version of a list includes the token for its next page.
+        """
+        if not self.of_watch:
+            self.of_list = ""
+        self.of_watch = ""
+
+    def check_age(self, version: str) -> None:
+        """Compare the version of a list with the oldest accepted one.
+
+        A stale cache must not undo changes. The caller lists again from etcd, and accepts that list
+        even if it is older: then etcd was restored from a backup.
+
+        Raises:
+            ConnectionLostError: the list is older.
+        """
+        oldest = self.of_list
+        if version != oldest and not_newer(version, oldest):
+            self.of_list = ""
+            raise ConnectionLostError(f"the list has version {version}, expected {oldest} or newer")
+
+
+class WatchFailures:
+    """The failures since the last valid response.
+
+    Attributes:
+        in_a_row: their number.
+        last_error: the reason of the last one; empty after a valid response.
+    """
+
+    def __init__(self) -> None:
+        self.in_a_row = 0
+        self.last_error = ""
+        self._suspicions = 0
+        self._warned_at = float("-inf")
+
+    def add(self, reason: str, now: float, *, suspect: bool) -> int:
+        """Record a failure.
+
+        Arguments:
+            now: seconds, monotonic.
+            suspect: whether the version of the watch may be the cause.
+
+        Returns:
+            Its log level: short pauses must not fill the log.
+        """
+        self.in_a_row += 1
+        self._suspicions += suspect
+        before, self.last_error = self.last_error, reason
+        if reason == before and now - self._warned_at < _SAME_WARNING_SECONDS:
+            return logging.DEBUG
+        # The first failure in a row is usually a restart of the server.
+        if self.in_a_row == 1:
+            return logging.INFO
+        self._warned_at = now
+        return logging.WARNING
+
+    def clear(self) -> None:
+        """Record a valid response."""
+        self.in_a_row = self._suspicions = 0
+        self.last_error = ""
+
+    @property
+    def make_suspect(self) -> bool:
+        """Whether so many failures suggest that the version of the watch is the cause."""
+        return self._suspicions >= RELIST_AFTER_FAILURES
 
 
 class Reflector:
@@ -102,9 +207,9 @@ class Reflector:
 
     def __init__(
         self,
-        resource: Resource,
-        cluster: Cluster,
-        inventory: Objects,
+        resource: WatchedResource,
+        cluster: ApiServer,
+        inventory: ObjectStore,
         timings: Timings,
         requests_wait: Callable[[], bool] = lambda: False,
         trim: Callable[[dict[str, object]], dict[str, object]] | None = None,
@@ -121,7 +226,7 @@ class Reflector:
         self._timings = timings
         self._pauses = Pauses(timings, requests_wait)
         self._versions = Versions()
-        self._failures = Failures()
+        self._failures = WatchFailures()
         self._watching: asyncio.Timeout | None = None
         self._trim = trim
         # Whether to discard both versions before the next attempt; set when the list is in force.
@@ -347,8 +452,8 @@ class Reflector:
             **self.resource.selector,
         }
 
-    async def _follow(self, response: Response) -> None:
-        lines = Lines()
+    async def _follow(self, response: AiohttpResponse) -> None:
+        lines = LineSplitter()
         async for chunk in response.chunks():
             self._alive()
             turn = self._now()

@@ -1,37 +1,143 @@
-"""Compares the inventory with fresh lists at intervals, and lists a kind again if it differs.
-
-A watch may miss an event without a sign, by a faulty proxy or cache in front of etcd. The stale
-object would stay in force until the process ends. Decides when to compare and when to resync. Must
-not know the meaning of objects. Knative has no counterpart.
-"""
+"""Compares the inventory with fresh lists at intervals, and lists a kind again if it differs."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from activator.discovery.backoff import Timings
-from activator.discovery.inventory import Inventory
-from activator.discovery.listing import pages
-from activator.discovery.missed_events import (
-    Comparison,
-    Difference,
-    MissedEventCounters,
-    persistent,
-)
+from activator.discovery.inventory import Inventory, ObjectVersion
 from activator.discovery.reflector import Reflector
 from activator.discovery.wire import (
-    Cluster,
     ConnectionLostError,
     GarbledError,
+    ListedMetadata,
     ServerResponseError,
     decode_listed,
+    pages,
 )
-from activator.objects.fields import ObjectKey
+from activator.objects.fields import ManifestError, ObjectKey, identify
+from activator.records.source_status import MissedEvents
+
+if TYPE_CHECKING:
+    from activator.discovery.api_server import ApiServer
+
+# Compares a fresh list of one kind with the inventory, object by object, and counts differences.
+#
+# Pure. Must not know the origin of a list, nor the consequences of a difference. Knative has no
+# counterpart: there only a restart finds a missed event (knative/serving #16679).
+
+
+class Difference(NamedTuple):
+    """The version in force, and the version in the list; None for a missing object."""
+
+    known: ObjectVersion | None
+    listed: ObjectVersion | None
+
+    def __str__(self) -> str:
+        if self.known is None:
+            return "it is not known here"
+        if self.listed is None:
+            return "it is not in the cluster any more"
+        if self.known.uid != self.listed.uid:
+            return "another object has its name in the cluster"
+        return f"known in version {self.known.version}, the cluster has {self.listed.version}"
+
+
+class Comparison:
+    """Compares one list with the inventory, one object after the other.
+
+    Arguments:
+        kind: of all objects.
+        inventory: the objects in force.
+
+    Attributes:
+        differences: by object; complete after ``finish``.
+    """
+
+    def __init__(self, kind: str, inventory: Inventory) -> None:
+        self.differences: dict[ObjectKey, Difference] = {}
+        self._kind = kind
+        self._inventory = inventory
+        self._listed: set[ObjectKey] = set()
+
+    def take(self, metadata: ListedMetadata) -> None:
+        """Compare one object of the list; ignore an unusable one, which has no version in force."""
+        try:
+            named = {"name": metadata.name, "namespace": metadata.namespace}
+            key = identify({"metadata": named}, self._kind)
+        except ManifestError:
+            return
+        self._listed.add(key)
+        if self._inventory.is_rejected(key):
+            return
+        known = self._inventory.version_of(key)
+        listed = ObjectVersion(metadata.uid or "", metadata.resourceVersion or "")
+        if known != listed:
+            self.differences[key] = Difference(known, listed)
+
+    def finish(self) -> Iterator[None]:
+        """Find the objects that are not in the list; other tasks may run between the steps."""
+        for key in self._inventory.in_force:
+            if key.kind == self._kind and key not in self._listed:
+                self.differences[key] = Difference(self._inventory.version_of(key), None)
+            yield
+
+
+def persistent(
+    first: Mapping[ObjectKey, Difference], second: Mapping[ObjectKey, Difference]
+) -> dict[ObjectKey, Difference]:
+    """Return the differences that no event in flight explains.
+
+    Arguments:
+        first, second: the differences of two lists, with enough time between them for events.
+
+    Returns:
+        The differences of the second list that the first one had too, without an event since.
+    """
+    return {
+        key: found
+        for key, found in second.items()
+        if key in first and first[key].known == found.known
+    }
+
+
+@dataclass(slots=True)
+class MissedEventCounters:
+    """Counts the results of self-checks; MissedEvents describes the attributes."""
+
+    checks: Counter[str] = field(default_factory=Counter)
+    found: Counter[str] = field(default_factory=Counter)
+    present: dict[str, int] = field(default_factory=dict)
+
+    def record(self, kind: str, missed: int, left: int) -> None:
+        """Record one check.
+
+        Arguments:
+            missed: number of objects that differed.
+            left: number of them that still differ after the resync.
+        """
+        self.checks["drifted" if missed else "equal"] += 1
+        self.found[kind] += missed
+        self.present[kind] = left
+
+    def snapshot(self) -> MissedEvents:
+        """Return a copy."""
+        return MissedEvents(dict(self.checks), dict(self.found), dict(self.present))
+
 
 logger = logging.getLogger(__name__)
+
+# Compares the inventory with fresh lists at intervals, and lists a kind again if it differs.
+#
+# A watch may miss an event without a sign, by a faulty proxy or cache in front of etcd. The stale
+# object would stay in force until the process ends. Decides when to compare and when to resync.
+# Must not know the meaning of objects. Knative has no counterpart.
 
 # Random part of the time between checks, so that activators that start together list at different
 # times.
@@ -60,7 +166,7 @@ class SelfCheck:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ApiServer,
         inventory: Inventory,
         reflectors: Mapping[str, Reflector],
         timings: Timings,

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from activator.discovery.destinations import EndpointsSource, Family
 from activator.discovery.dialect import Scope
+from activator.discovery.endpoints import AddressFamily, EndpointsSource
 from activator.discovery.inventory import Inventory
 from activator.discovery.kinds import DIALECTS
-from activator.discovery.rejections import Rejection, log_rejection
+from activator.discovery.object_warnings import Rejection, log_rejection
 from activator.discovery.service_kinds import SERVICES
-from activator.discovery.sink import Sink, SystemSink
-from activator.discovery.source import Source
-from activator.plain.own_listeners import OwnListener, OwnListeners
+from activator.discovery.source import Sink, Source
+from activator.knative.system_objects import SystemObjects
+from activator.plain.allotments import OwnListener, OwnListeners
 from activator.settings.config import Settings
 
 
@@ -32,11 +32,11 @@ class Wiring(NamedTuple):
 
     settings: Settings
     sink: Sink
-    system: SystemSink
+    system: SystemObjects
     requests_wait: Callable[[], bool]
 
 
-class Row(NamedTuple):
+class SourceRow(NamedTuple):
     """One source.
 
     Attributes:
@@ -90,7 +90,7 @@ def _inventory(
     scope = Scope(
         system_namespace,
         EndpointsSource(settings.endpoints),
-        Family.IPV6 if ":" in settings.pod_ip else Family.IPV4,
+        AddressFamily.IPV6 if ":" in settings.pod_ip else AddressFamily.IPV4,
         settings.readiness_policy,
         settings.cluster_domain,
         services=SERVICES.name in settings.dialect,
@@ -115,6 +115,6 @@ def _own_listeners(settings: Settings) -> OwnListeners:
 
 #: The first row that is chosen counts.
 SOURCES: Final = (
-    Row(lambda settings: settings.manifests is not None, _folder),
-    Row(lambda settings: True, _cluster),
+    SourceRow(lambda settings: settings.manifests is not None, _folder),
+    SourceRow(lambda settings: True, _cluster),
 )

@@ -1,16 +1,22 @@
-"""Decodes the responses of an API server: pages of lists, and lines of watches.
+"""Requests lists of an API server, and decodes its responses: pages of lists, lines of watches.
 
 Decides whether bytes are a valid list or event. It must not know the consequences. Counterpart:
-client-go's rest and watch packages.
+client-go's rest, watch and tools/pager packages.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+
+from activator.discovery.backoff import Timings
+
+if TYPE_CHECKING:
+    from activator.discovery.api_server import AiohttpResponse, ApiServer
 
 HTTP_OK = 200
 HTTP_UNAUTHORIZED = 401
@@ -45,49 +51,11 @@ class GarbledError(Exception):
     """The bytes are no list and no event. The caller must use no part of them."""
 
 
-class Response(Protocol):
-    """A response whose head has arrived."""
-
-    @property
-    def status(self) -> int:
-        """Return the HTTP status."""
-
-    @property
-    def retry_after(self) -> float:
-        """Return the seconds to wait, as the server requests; 0 without such a request."""
-
-    async def read(self, limit: int) -> bytes:
-        """Return at most the first ``limit`` bytes of the body. Raises ``ConnectionLostError``."""
-
-    def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives. Raises ``ConnectionLostError``."""
-
-
 class WholeResponse(NamedTuple):
     """A response with its whole body."""
 
     status: int
     body: bytes
-
-
-class Cluster(Protocol):
-    """Sends requests to an API server, with credentials."""
-
-    def get(
-        self, path: str, params: Mapping[str, str], silence: float
-    ) -> AbstractAsyncContextManager[Response]:
-        """Return a context that sends a GET and has the response.
-
-        Arguments:
-            path: of the resource; params: the query.
-            silence: seconds without a byte after which the connection counts as lost.
-
-        Raises:
-            ConnectionLostError: on entering.
-        """
-
-    def renew_credentials(self) -> None:
-        """Read the credentials again before the next request: the server refused them."""
 
 
 class ListMetadata(msgspec.Struct):
@@ -124,7 +92,7 @@ class Listed(msgspec.Struct):
     metadata: ListedMetadata
 
 
-class Event(msgspec.Struct):
+class WatchEvent(msgspec.Struct):
     """One line of a watch; the object stays undecoded."""
 
     type: str
@@ -132,7 +100,7 @@ class Event(msgspec.Struct):
 
 
 _PAGE = msgspec.json.Decoder(Page)
-_EVENT = msgspec.json.Decoder(Event)
+_EVENT = msgspec.json.Decoder(WatchEvent)
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _LISTED = msgspec.json.Decoder(Listed)
 _OBJECT = msgspec.json.Decoder(dict[str, object])
@@ -196,7 +164,88 @@ def decode_listed(raw: msgspec.Raw | bytes) -> ListedMetadata:
         raise GarbledError(f"the value is no object: {error}") from None
 
 
-class Lines:
+# client-go's page size; a smaller page is not noticeably faster.
+PAGE_SIZE = 500
+
+
+class WatchedResource(NamedTuple):
+    """One kind of objects, and the requests for it.
+
+    Attributes:
+        kind: the kind of the objects.
+        path: of the list at the server.
+        selector: query parameters of lists and watches that select objects.
+        optional: whether the activator starts without this resource if it cannot be read.
+        may_lack: whether it starts without this resource if the server does not have the kind, or
+            if no role allows to read it. It waits out every other failure.
+        if_missing: a hint for people if the server does not have the kind.
+    """
+
+    kind: str
+    path: str
+    selector: Mapping[str, str] = MappingProxyType({})
+    optional: bool = False
+    may_lack: bool = False
+    if_missing: str = ""
+
+    def advice(self, status: int) -> str:
+        """Return a hint about a refused request, in parentheses; empty without one."""
+        name = self.path.rpartition("/")[2]
+        if status == HTTP_UNAUTHORIZED:
+            return " (the activator reads the credentials again)"
+        if status == HTTP_FORBIDDEN:
+            return f" (does a role of its service account allow list and watch of {name}?)"
+        if status == HTTP_NOT_FOUND:
+            return f" ({self.if_missing})" if self.if_missing else ""
+        return ""
+
+
+async def pages(
+    cluster: ApiServer, resource: WatchedResource, timings: Timings, version: str = ""
+) -> AsyncIterator[Page]:
+    """Yield the pages of one list. The list is complete only after the last page.
+
+    Arguments:
+        cluster: sends the requests.
+        timings: the time-out of a page.
+        version: the oldest version of the list. ``0`` accepts the server's cache; empty reads
+            etcd. Source: "Resource versions" in the Kubernetes API concepts, the table for lists.
+
+    Raises:
+        ConnectionLostError, ServerResponseError, GarbledError: the list is incomplete, and the
+            caller must not use it.
+    """
+    params = {"limit": str(PAGE_SIZE), **resource.selector}
+    if version:
+        params["resourceVersion"] = version
+    if version not in ("", "0"):
+        # Without it, a list with a limit has exactly this version, from which no watch may begin.
+        params["resourceVersionMatch"] = "NotOlderThan"
+    while True:
+        page = await _page(cluster, resource, timings, params)
+        yield page
+        if not page.metadata.continue_:
+            return
+        # The token contains the version of the first page; a request must not repeat both.
+        params.pop("resourceVersion", None)
+        params.pop("resourceVersionMatch", None)
+        params["continue"] = page.metadata.continue_
+
+
+async def _page(
+    cluster: ApiServer, resource: WatchedResource, timings: Timings, params: Mapping[str, str]
+) -> Page:
+    try:
+        async with asyncio.timeout(timings.list_page):
+            async with cluster.get(resource.path, params, timings.inactivity) as response:
+                await check(response)
+                body = b"".join([chunk async for chunk in response.chunks()])
+    except TimeoutError:
+        raise ConnectionLostError("a page of the list took too long") from None
+    return decode_page(body, resource.kind)
+
+
+class LineSplitter:
     """Splits a stream of bytes into lines.
 
     Attributes:
@@ -221,7 +270,7 @@ class Lines:
             self.held += len(rest)
 
 
-async def check(response: Response) -> None:
+async def check(response: AiohttpResponse) -> None:
     """Raise ``ServerResponseError``, with the reason in the body, unless the status is 200."""
     if response.status == HTTP_OK:
         return

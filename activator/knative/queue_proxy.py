@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from activator.knative.response_texts import QUEUE_FULL
+from activator.knative.words import QUEUE_FULL
 
 #: Statuses of responses that queue-proxy may have made itself.
 DOUBTFUL: Final = frozenset((502, 503))

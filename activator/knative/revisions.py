@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from activator.knative.labels import (
+from activator.knative.words import (
     CONFIGURATION_LABEL,
     FULL_DUPLEX_ANNOTATION,
+    QUEUE_PROXY,
     SERVICE_LABEL,
 )
-from activator.knative.probes import QUEUE_PROXY
 from activator.objects import policies
 from activator.objects.fields import Field, Problems, identify, root
 from throttler.model import NO_POLICIES, AppProtocol, ReadinessRule, Revision, RevisionID

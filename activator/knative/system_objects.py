@@ -12,7 +12,7 @@ import binascii
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from activator.knative.labels import TRUST_BUNDLE_LABEL
+from activator.knative.words import TRUST_BUNDLE_LABEL
 from activator.objects.fields import Field, root
 
 
@@ -39,7 +39,9 @@ class Secret:
 
 
 class SystemObjects:
-    """Passes each object to its reader (activator.discovery.sink.SystemSink).
+    """Takes the configuration of the activator itself, and passes each object to its reader.
+
+    Each call replaces the previous one for the same object.
 
     Arguments:
         config_maps: reader of a ConfigMap's data, by the object's name. Other names are ignored.

@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from activator.lab.client import fetch
-from activator.lab.event_stream import EventStream, Take
+from activator.lab.client import ActivatorEvents, Take, fetch
 
 #: Seconds for the start, on a busy machine.
 START_PATIENCE = 30.0
@@ -134,7 +133,7 @@ class LocalActivator:
         """
         command, *rest = arguments
         self._program = _Program([command, *OPTIONS, *rest], log, settings or {})
-        self._events = EventStream(event)
+        self._events = ActivatorEvents(event)
         self.traffic: Where = ("", 0)
         self.admission: Where = ("", 0)
         self.admin: Where = ("", 0)

@@ -1,16 +1,15 @@
-"""A scenario: a name, Knative's behaviour, the required behaviour, and a script.
-
-The scripts are in :mod:`activator.lab.scenarios`, by theme. `activator.lab.catalogue` lists
-them.
-"""
+"""A scenario: a name, Knative's behaviour, the required behaviour, and a script that runs."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from activator.lab.environment import Environment
-from activator.lab.plain.environment import PlainEnvironment
+from activator.lab.addresses import AddressPool
+from activator.lab.environment import Environment, Overdue, set_up
+from activator.lab.local_activator import DidNotStart
+from activator.lab.timeline import ScenarioOutcome, Timeline, TimelineEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +21,8 @@ class Scenario:
         name: another argument of ``activator lab``: lower case, hyphens.
         title: the event, in one line.
         here: how this activator must behave; the script checks it.
+        script: drives the environment.
         knative: how Knative's activator behaves; empty for a scenario without Knative.
-        script: the script of a scenario with a revision of Knative.
-        plain: the script of a scenario without Knative.
         kubernetes: how Kubernetes alone behaves; empty for a scenario with a revision of Knative.
         is_long: it takes more than a minute, so the tests leave it out.
     """
@@ -33,8 +31,62 @@ class Scenario:
     name: str
     title: str
     here: str
+    script: Callable[[Environment], Awaitable[None]]
     knative: str = ""
-    script: Callable[[Environment], Awaitable[None]] | None = None
-    plain: Callable[[PlainEnvironment], Awaitable[None]] | None = None
     kubernetes: str = ""
     is_long: bool = False
+
+
+#: Called with the environment and whether the script passed, while all processes still run.
+Afterwards = Callable[[Environment, bool], Awaitable[None]]
+
+
+async def run_scenario(
+    scenario: Scenario,
+    addresses: AddressPool,
+    live: Callable[[TimelineEntry], object] = lambda entry: None,
+    afterwards: Afterwards | None = None,
+) -> ScenarioOutcome:
+    """Run one scenario to its end, and return the outcome.
+
+    Arguments:
+        addresses: the addresses for its pods.
+        live: called at once with each entry of the timeline; must return at once.
+        afterwards: runs after the script and before the end of all processes.
+    """
+    began = time.monotonic()
+    timeline = Timeline()
+    entries: list[TimelineEntry] = []
+    error, passed = "", False
+    try:
+        is_plain = not scenario.knative
+        async with set_up(timeline, addresses, is_plain=is_plain) as environment:
+            timeline.begin(time.monotonic())
+            environment.live = live
+            error = await _run_script(scenario, environment)
+            await environment.settle()
+            passed = timeline.passed and not error
+            entries = timeline.entries  # without the end of the processes
+            if afterwards is not None:
+                await afterwards(environment, passed)
+    except* DidNotStart as group:
+        error = "; ".join(map(str, group.exceptions))
+    return outcome_of(scenario, entries, passed, error, time.monotonic() - began)
+
+
+def outcome_of(
+    scenario: Scenario, entries: list[TimelineEntry], passed: bool, error: str, seconds: float
+) -> ScenarioOutcome:
+    """Return the outcome of a scenario; the arguments are fields of `ScenarioOutcome`."""
+    texts = (scenario.name, scenario.title, scenario.knative, scenario.here)
+    outcome = ScenarioOutcome(scenario.number, *texts, entries, passed, error, seconds)
+    return outcome._replace(kubernetes=scenario.kubernetes)
+
+
+async def _run_script(scenario: Scenario, environment: Environment) -> str:
+    """Run the script; return the error that ended it early, or an empty text."""
+    try:
+        await scenario.script(environment)
+    except (Overdue, OSError, LookupError) as error:
+        return f"{error}" if isinstance(error, Overdue) else f"{type(error).__name__}: {error}"
+    return ""

@@ -1,14 +1,17 @@
-"""Reads the port that is allotted to a Service, from the slice that the scaler writes for it.
-
-The program ``activator scale`` writes these slices, and every activator listens on the port.
-"""
+"""The ports of one Service at the activators: which is allotted, claimed, or leads back."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Hashable, Iterable, Mapping
+from ipaddress import ip_address
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from activator.objects.fields import Field, root
 from activator.plain.slices import SERVICE_LABEL, is_takeover
+
+# Reads the port that is allotted to a Service, from the slice that the scaler writes for it.
+#
+# The program ``activator scale`` writes these slices, and every activator listens on the port.
 
 #: The annotation of a takeover slice that stores the allotted port.
 PORT_ANNOTATION: Final = "activator.dev/port"
@@ -63,3 +66,127 @@ def port_of(metadata: Field) -> int:
     text = metadata["annotations"].at(PORT_ANNOTATION).text()
     is_port = text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) <= _MAX_PORT
     return int(text) if is_port else 0
+
+
+# Decides which Service has an allotted port, if slices of several Services store it.
+
+Name = TypeVar("Name", bound=Hashable)
+
+#: ``creationTimestamp`` of the slice and ``namespace/name`` of its Service: the least one wins.
+Age = tuple[str, str]
+
+
+class _Claim(NamedTuple):
+    age: Age
+    port: int
+
+
+class PortClaims(Generic[Name]):
+    """The allotted ports of all Services."""
+
+    def __init__(self) -> None:
+        self._of: dict[Name, _Claim] = {}
+        self._claims: dict[int, dict[Age, Name]] = {}
+
+    def put(self, name: Name, age: Age, port: int) -> set[Name]:
+        """Replace the claim of a Service; port 0 removes it.
+
+        Returns:
+            The other Services that claim the old or the new port.
+        """
+        old, new = self._of.get(name, _Claim(age, 0)), _Claim(age, port)
+        if old == new:
+            return set()
+        if old.port:
+            del self._of[name]
+            self._claims[old.port].pop(old.age)
+        if new.port:
+            self._of[name] = new
+            self._claims.setdefault(port, {})[age] = name
+        others = {
+            other for each in (old.port, port) for other in self._claims.get(each, {}).values()
+        }
+        if old.port and not self._claims[old.port]:
+            del self._claims[old.port]
+        return others - {name}
+
+    def granted(self, name: Name) -> int:
+        """Return the port of a Service; 0 if it has none, or if an older slice has it."""
+        claim = self._of.get(name)
+        return 0 if claim is None or self._winner(claim) != claim.age else claim.port
+
+    def refused(self, name: Name) -> tuple[int, str]:
+        """Return the port that an older slice has, and the Service of that slice; else 0."""
+        claim = self._of.get(name)
+        if claim is None or (winner := self._winner(claim)) == claim.age:
+            return 0, ""
+        return claim.port, winner[1]
+
+    def _winner(self, claim: _Claim) -> Age:
+        return min(self._claims[claim.port])
+
+
+# Knows which addresses lead back to this activator. It must not use one of them as a pod.
+#
+# A folder of manifests may list any address, such as 127.0.0.1:8012. Pure.
+
+
+class OwnListener(NamedTuple):
+    """A port on which this process listens.
+
+    Attributes:
+        host: the IP address that it is bound to; ``0.0.0.0`` and ``::`` stand for all.
+        port: its number.
+        setting: the setting that chooses the port, for people.
+    """
+
+    host: str
+    port: int
+    setting: str
+
+
+class OwnListeners:
+    """The ports on which this process listens.
+
+    Arguments:
+        listeners: port 0 is left out: it stands for any free port.
+        own_ip: the address of this process in the cluster; empty if it is unknown.
+    """
+
+    def __init__(self, listeners: Iterable[OwnListener] = (), own_ip: str = "") -> None:
+        self._own_ip = own_ip
+        self._by_port: dict[int, list[OwnListener]] = {}
+        for each in listeners:
+            if each.port:
+                self._by_port.setdefault(each.port, []).append(each)
+
+    def has_port(self, port: int) -> bool:
+        """Return whether this process listens on a port at any address."""
+        return port in self._by_port
+
+    def among(self, addresses: Iterable[str]) -> Mapping[str, str]:
+        """Return the addresses that lead back to this process, each with the port's setting.
+
+        Arguments:
+            addresses: each is ``ip:port``, IPv6 in brackets.
+        """
+        found = {}
+        for address in addresses:
+            ip, _, port = address.rpartition(":")
+            for each in self._by_port.get(int(port), ()):
+                if self._leads_to(each.host, ip.strip("[]")):
+                    found[address] = each.setting
+                    break
+        return found
+
+    def _leads_to(self, host: str, ip: str) -> bool:
+        if host not in _ALL:
+            return ip_address(host) == ip_address(ip)
+        # No other process can listen on this port at one of this machine's addresses.
+        return ip == self._own_ip or ip_address(ip).is_loopback
+
+
+#: The addresses that stand for all addresses of a machine.
+_ALL: Final = frozenset({"0.0.0.0", "::"})
+#: No port is known.
+NO_LISTENERS: Final = OwnListeners()

@@ -16,7 +16,7 @@ _WILDCARD: Final = "*."
 _LONGEST: Final = 254
 
 
-class Claim(NamedTuple):
+class HostClaim(NamedTuple):
     """A Service's claim to a host. The least claim wins: the oldest, then the first by name.
 
     A name in the cluster always belongs to its own Service, however old another claim is.
@@ -30,7 +30,7 @@ class Claim(NamedTuple):
     name: str
 
 
-class Hosts(Generic[Service]):
+class HostClaims(Generic[Service]):
     """The hosts of all Services."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Hosts(Generic[Service]):
         """Replace the hosts of a Service.
 
         Arguments:
-            claim: identifies the Service, see ``Claim``.
+            claim: identifies the Service, see ``HostClaim``.
             hosts: in lower case, without a dot at the end; ``*.`` may come first.
             service: returned by ``find``.
         """

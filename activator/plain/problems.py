@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from activator.plain.matches import known_target
-from activator.plain.service import PlainService, Port, Refusal, word_of
+from activator.plain.service import BufferedPort, PlainService, Refusal, word_of
 from activator.plain.slices import Slice
 from activator.plain.workloads import KINDS, SHORT_KINDS, Workload
 
@@ -44,22 +44,24 @@ class ProblemReason(StrEnum):
     LIMITED = "limited"
 
 
-class Problem(NamedTuple):
+class ServiceProblem(NamedTuple):
     """One problem of a Service; the text is a sentence without a full stop."""
 
     reason: ProblemReason
     text: str
 
 
-def of_service(service: PlainService) -> Iterator[Problem]:
+def of_service(service: PlainService) -> Iterator[ServiceProblem]:
     """Yield the problems of a Service's own fields."""
     if service.refused:
-        yield Problem(ProblemReason(service.refusal or ProblemReason.REFUSED), service.refused)
+        yield ServiceProblem(
+            ProblemReason(service.refusal or ProblemReason.REFUSED), service.refused
+        )
     for text in service.warnings:
-        yield Problem(ProblemReason(word_of(text, ProblemReason.LIMITED)), text)
+        yield ServiceProblem(ProblemReason(word_of(text, ProblemReason.LIMITED)), text)
 
 
-def of_target(service: PlainService, workloads: Sequence[Workload]) -> Iterator[Problem]:
+def of_target(service: PlainService, workloads: Sequence[Workload]) -> Iterator[ServiceProblem]:
     """Yield why no single workload is found for a Service.
 
     Arguments:
@@ -69,16 +71,18 @@ def of_target(service: PlainService, workloads: Sequence[Workload]) -> Iterator[
     if target is not None:
         known = known_target(target, service.key.namespace)
         if known is not None and not workloads:
-            yield Problem(ProblemReason.NO_SCALABLE_TARGET, f"the target {known} does not exist")
+            yield ServiceProblem(
+                ProblemReason.NO_SCALABLE_TARGET, f"the target {known} does not exist"
+            )
         elif not target.group and target.kind.lower() not in SHORT_KINDS:
-            yield Problem(
+            yield ServiceProblem(
                 ProblemReason.UNKNOWN_TARGET_KIND,
                 f"annotation activator.dev/target: the kind {target.kind} needs its group and "
                 f"version: write GROUP/VERSION/{target.kind}/{target.name}",
             )
     elif not workloads:
         selector = ",".join(f"{name}={value}" for name, value in service.selector.items())
-        yield Problem(
+        yield ServiceProblem(
             ProblemReason.NO_SCALABLE_TARGET,
             f"no {' or '.join(KINDS)} has pods with the labels {selector}; bare pods, DaemonSets "
             f"and Jobs cannot be scaled, and the annotation activator.dev/target names any other "
@@ -86,14 +90,14 @@ def of_target(service: PlainService, workloads: Sequence[Workload]) -> Iterator[
         )
     elif len(workloads) > 1:
         candidates = several(f"{each.key.kind}/{each.key.name}" for each in workloads)
-        yield Problem(
+        yield ServiceProblem(
             ProblemReason.SEVERAL_TARGETS,
             f"the selector matches {candidates}; choose one with the annotation "
             f"activator.dev/target",
         )
 
 
-def of_hosts(conflicts: Mapping[str, str], others: Iterable[str] = ()) -> Iterator[Problem]:
+def of_hosts(conflicts: Mapping[str, str], others: Iterable[str] = ()) -> Iterator[ServiceProblem]:
     """Yield each host that an older Service has, and each name of the cluster.
 
     Arguments:
@@ -101,44 +105,44 @@ def of_hosts(conflicts: Mapping[str, str], others: Iterable[str] = ()) -> Iterat
         others: names of other Services in the cluster.
     """
     for host in others:
-        yield Problem(
+        yield ServiceProblem(
             ProblemReason.HOST_CONFLICT,
             f"the host {host} is in the domain of the cluster, where each name belongs to its own "
             f"Service, so the annotation activator.dev/hosts does not count for it",
         )
     for host, other in conflicts.items():
-        yield Problem(
+        yield ServiceProblem(
             ProblemReason.HOST_CONFLICT,
             f"the host {host} belongs to the Service {other}, which is older or has that name, and "
             f"gets its requests",
         )
 
 
-def of_port(port: int, other: str) -> Iterator[Problem]:
+def of_port(port: int, other: str) -> Iterator[ServiceProblem]:
     """Yield that an older slice, of another Service, has the allotted port."""
     if other:
-        yield Problem(
+        yield ServiceProblem(
             ProblemReason.PORT_CONFLICT,
             f"port {port} is allotted to {other} too, whose slice is older: the activator listens "
             f"for that Service",
         )
 
 
-def of_slices(port: Port, slices: Iterable[Slice]) -> Iterator[Problem]:
+def of_slices(port: BufferedPort, slices: Iterable[Slice]) -> Iterator[ServiceProblem]:
     """Yield that slices list pods, but none with the buffered port."""
     with_pods = [each for each in slices if each.endpoints]
     if with_pods and not any(port.name in each.ports for each in with_pods):
         found = several(repr(name) for each in with_pods for name in each.ports) or "none"
         if found == "none" and isinstance(port.target, str):
             found += f", so no container has a port named {port.target!r}, the targetPort"
-        yield Problem(
+        yield ServiceProblem(
             ProblemReason.NO_SUCH_PORT,
             f"no EndpointSlice has the port {port.name!r} (found: {found}), so no pod gets "
             f"requests",
         )
 
 
-def of_own_ports(own: Mapping[str, str]) -> Iterator[Problem]:
+def of_own_ports(own: Mapping[str, str]) -> Iterator[ServiceProblem]:
     """Yield that slices list addresses of this activator.
 
     Arguments:
@@ -146,19 +150,19 @@ def of_own_ports(own: Mapping[str, str]) -> Iterator[Problem]:
     """
     if own:
         listed = several(f"{address} ({setting})" for address, setting in own.items())
-        yield Problem(
+        yield ServiceProblem(
             ProblemReason.OWN_PORT,
             f"{listed}: the activator itself listens there, so it gets none of these requests",
         )
 
 
-def of_activators(service: str) -> Problem:
+def of_activators(service: str) -> ServiceProblem:
     """Return that this activator knows no other, so each of them fills the slots of all pods.
 
     Arguments:
         service: the Service of the activators.
     """
-    return Problem(
+    return ServiceProblem(
         ProblemReason.LIMITED,
         f"container-concurrency counts for each activator on its own: no EndpointSlice of the "
         f"Service {service} lists a ready activator; --activators names the Service",

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from activator.objects.addresses import host, ip_of, may_be_pod
-from activator.objects.fields import Field, root
+from activator.objects.fields import Field, host, ip_of, may_be_pod, root
 
 SERVICE_LABEL: Final = "kubernetes.io/service-name"
 MANAGED_BY_LABEL: Final = "endpointslice.kubernetes.io/managed-by"
@@ -36,7 +35,7 @@ class Condition(Enum):
     ENDING = "ending"
 
 
-class Endpoint(NamedTuple):
+class ListedPod(NamedTuple):
     """One pod; ``uid`` is empty where the slice names none."""
 
     ip: str
@@ -62,7 +61,7 @@ class Slice:
     service: str
     is_ipv6: bool
     ports: Mapping[str, int]
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[ListedPod, ...]
 
 
 def parse(obj: object) -> Slice | None:
@@ -137,13 +136,13 @@ def count_ready(endpoints: Field) -> int:
     return count
 
 
-def _endpoints(endpoints: Field) -> Iterator[Endpoint]:
+def _endpoints(endpoints: Field) -> Iterator[ListedPod]:
     for index, value in enumerate(endpoints.sequence()):
         # Reading the fields of each of 1,000 endpoints would cost more than the rest of an event.
         yield _usual(value) or _endpoint(endpoints.item(index, value))
 
 
-def _usual(value: object) -> Endpoint | None:
+def _usual(value: object) -> ListedPod | None:
     """Return an endpoint as Kubernetes writes nearly all of them; None for any other form."""
     if type(value) is not dict:
         return None
@@ -157,10 +156,10 @@ def _usual(value: object) -> Endpoint | None:
     ip = addresses[0]
     if type(ready) is not bool or type(ip) is not str or not may_be_pod(ip):
         return None
-    return Endpoint(ip, uid, _READY if ready else _NOT_READY)
+    return ListedPod(ip, uid, _READY if ready else _NOT_READY)
 
 
-def _endpoint(entry: Field) -> Endpoint:
+def _endpoint(entry: Field) -> ListedPod:
     addresses = list(entry["addresses"].items())
     if not addresses:
         entry["addresses"].expected("at least one address")
@@ -168,7 +167,7 @@ def _endpoint(entry: Field) -> Endpoint:
     ip = ip_of(addresses[0])
     if not may_be_pod(ip):
         addresses[0].expected("the address of a pod: not unspecified, link-local or multicast")
-    return Endpoint(ip, uid, condition_of(entry["conditions"]))
+    return ListedPod(ip, uid, condition_of(entry["conditions"]))
 
 
 def condition_of(conditions: Field) -> Condition:
@@ -187,7 +186,7 @@ def condition_of(conditions: Field) -> Condition:
     return Condition.READY if ready else Condition.NOT_READY
 
 
-def join(slices: Iterable[Slice], port: str, *, ipv6: bool) -> Mapping[str, Endpoint]:
+def join(slices: Iterable[Slice], port: str, *, ipv6: bool) -> Mapping[str, ListedPod]:
     """Return the pods behind one port, over all slices of a Service.
 
     Arguments:
@@ -198,7 +197,7 @@ def join(slices: Iterable[Slice], port: str, *, ipv6: bool) -> Mapping[str, Endp
         Pods by ``ip:port``, IPv6 in brackets. A pod with two addresses counts once. Of two
         conditions under one address the better one counts: the lists pass each other.
     """
-    found: dict[bool, dict[str, Endpoint]] = {True: {}, False: {}}
+    found: dict[bool, dict[str, ListedPod]] = {True: {}, False: {}}
     for each in slices:
         number = each.ports.get(port)
         if number is not None:
@@ -211,7 +210,7 @@ def join(slices: Iterable[Slice], port: str, *, ipv6: bool) -> Mapping[str, Endp
     return {**preferred, **rest}
 
 
-def _add(slice_: Slice, port: int, into: dict[str, Endpoint]) -> None:
+def _add(slice_: Slice, port: int, into: dict[str, ListedPod]) -> None:
     if not into:
         into.update({f"{host(each.ip)}:{port}": each for each in slice_.endpoints})
         if len(into) == len(slice_.endpoints):
@@ -227,5 +226,5 @@ def _add(slice_: Slice, port: int, into: dict[str, Endpoint]) -> None:
 _RANK: Final = {condition: rank for rank, condition in enumerate(Condition)}
 
 
-def _order(endpoint: Endpoint) -> tuple[int, str]:
+def _order(endpoint: ListedPod) -> tuple[int, str]:
     return _RANK[endpoint.condition], endpoint.uid

@@ -3,6 +3,10 @@
 A probe uses the connections of requests. So the connection that passed the probe carries the
 first request. The throttler decides what the result means for the pod. Knative's counterpart: the
 prober of pkg/activator/net/revision_backends.go.
+
+The messages of gRPC's health service are encoded by hand: a call has one field in each direction.
+Sources: grpc/health/v1/health.proto of grpc-proto; PROTOCOL-HTTP2 of gRPC (length-prefixed
+messages); the wire format of protocol buffers.
 """
 
 from __future__ import annotations
@@ -11,12 +15,14 @@ import asyncio
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from math import inf
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from activator.knative.probes import KUBELET_AGENT
-from activator.probing import grpc_health
+from activator.knative.words import KUBELET_AGENT
 from throttler.model import ProbeKind, ProbeSpec
 from throttler.pod import PodTracker
+
+if TYPE_CHECKING:
+    from activator.runtime import ProbeConnection, ProbePool, ProbeStream
 
 #: Most bytes of a response's body that a probe reads: a pod is not trusted.
 MAX_BODY = 1024
@@ -26,89 +32,6 @@ NOT_READY = ("bad-status", "bad-answer")
 _CONNECTS: Final = (ProbeKind.TCP, ProbeKind.NONE)
 #: Most bytes of a pod's text in an error.
 _LONGEST_TEXT: Final = 100
-
-
-class ResponseHead(Protocol):
-    """The head of a pod's response."""
-
-    status: int
-
-
-class Connection(Protocol):
-    """A connection to a pod.
-
-    Attributes:
-        reused: whether it has carried a response before.
-    """
-
-    reused: bool
-
-    def send(self, owner: Probe, data: bytes) -> None:
-        """Send a request. ``owner`` gets the response.
-
-        Arguments:
-            owner: its ``on_…`` methods are called.
-            data: the whole request.
-        """
-
-    def cancel(self) -> None:
-        """End the request, and close the connection."""
-
-    def release(self) -> None:
-        """Return the connection to its pool. The caller has sent nothing on it."""
-
-
-class Call(Protocol):
-    """A stream in HTTP/2 for one gRPC call.
-
-    Attributes:
-        reused: whether its connection has carried a response before.
-    """
-
-    @property
-    def reused(self) -> bool:
-        """See the class."""
-
-    def call(
-        self, owner: Probe, path: bytes, message: bytes, fields: Mapping[bytes, bytes]
-    ) -> None:
-        """Send a request. ``owner`` gets the response by ``on_reply``.
-
-        Arguments:
-            path: the request target; message: the whole body.
-            fields: further header fields.
-        """
-
-    def cancel(self) -> None:
-        """End the call without a result."""
-
-    def release(self) -> None:
-        """Leave the connection to requests. The caller has sent nothing."""
-
-
-class Pool(Protocol):
-    """The connections to one pod.
-
-    Attributes:
-        probe_lines: the request fields that name the pod, each with its CRLF.
-    """
-
-    @property
-    def probe_lines(self) -> bytes:
-        """See the class."""
-
-    def take(self) -> Connection | None:
-        """Return an idle connection, or None."""
-
-    def dial(self, dialer: Probe, within: float) -> None:
-        """Open a connection, then call ``on_dialed`` or ``on_dial_failed`` of ``dialer``.
-
-        Arguments:
-            within: seconds.
-        """
-
-    def open_stream(self, dialer: Probe) -> None:
-        """Take or open a stream in HTTP/2, then call ``on_stream`` or ``on_dial_failed``."""
 
 
 class Probe:
@@ -121,6 +44,7 @@ class Probe:
 
     Attributes:
         responded: whether any byte of a response arrived, also in HTTP/2 or malformed.
+        status: of the response; None if there was none.
         sent_at: when the request was last sent, seconds on the clock of the loop; -inf before.
     """
 
@@ -129,7 +53,6 @@ class Probe:
         "_connection",
         "_done",
         "_pool",
-        "_response",
         "_spec",
         "_timeout",
         "_timer",
@@ -137,11 +60,10 @@ class Probe:
         "pod",
         "responded",
         "sent_at",
+        "status",
     )
 
-    _pool: Pool
-    #: See probe_pool.ProbeOwner: the request is a GET.
-    to_head = False
+    _pool: ProbePool
 
     def __init__(
         self, pod: PodTracker, timeout: float, done: Callable[[Probe, str, str], None]
@@ -153,17 +75,12 @@ class Probe:
         self._spec = pod.config.revision.probe
         self._timeout = timeout
         self._done: Callable[[Probe, str, str], None] | None = done
-        self._connection: Connection | Call | None = None
+        self._connection: ProbeConnection | ProbeStream | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._response: ResponseHead | None = None
+        self.status: int | None = None
         self._body = b""
 
-    @property
-    def status(self) -> int | None:
-        """The status of the response; None if there was none."""
-        return self._response.status if self._response is not None else None
-
-    def start(self, pool: Pool) -> None:
+    def start(self, pool: ProbePool) -> None:
         """Send the probe."""
         self._pool = pool
         if self._spec.kind is ProbeKind.GRPC:
@@ -183,14 +100,14 @@ class Probe:
         if self._connection is not None:
             self._connection.cancel()
 
-    # -- dialing (probe_pool.Dialer) -------------------------------------------------------------
+    # -- the connection, called by proxy.pods.probes ----------------------------------------------
 
     @property
     def wants_connection(self) -> bool:
         """Whether the probe has not ended."""
         return self._done is not None
 
-    def on_dialed(self, connection: Connection) -> None:
+    def on_dialed(self, connection: ProbeConnection) -> None:
         """Send the probe on a new connection. A TCP probe passes."""
         if self._done is None:
             connection.release()
@@ -201,7 +118,13 @@ class Probe:
             self._send(connection)
 
     def on_dial_failed(self, error: str, cause: str) -> None:
-        """Fail: no connection could be opened. See probe_pool.Dialer."""
+        """Fail: no connection could be opened.
+
+        Arguments:
+            error: the error, for people.
+            cause: ``connect-failed``, ``connect-timeout``, or ``tls-failed``, which does not end by
+                itself; ``bad-answer`` if the pod speaks another version of HTTP.
+        """
         self.responded = cause in NOT_READY
         self._finish(cause, error)
 
@@ -209,7 +132,7 @@ class Probe:
         self._start_timer()
         self._pool.open_stream(self)
 
-    def on_stream(self, stream: Call) -> None:
+    def on_stream(self, stream: ProbeStream) -> None:
         """Send the probe on a stream."""
         if self._done is None:
             stream.release()
@@ -220,10 +143,10 @@ class Probe:
             b"user-agent": KUBELET_AGENT + b"1",
             b"grpc-timeout": b"%dm" % max(self._timeout * 1000, 1),
         }
-        message = grpc_health.check(self._spec.service)
-        stream.call(self, grpc_health.PATH, message, fields)
+        message = check(self._spec.service)
+        stream.call(self, HEALTH_PATH, message, fields)
 
-    def _send(self, connection: Connection) -> None:
+    def _send(self, connection: ProbeConnection) -> None:
         self._connection = connection
         self._start_timer()
         connection.send(self, request_of(self._spec, self._pool.probe_lines))
@@ -241,20 +164,15 @@ class Probe:
         self._connection.cancel()
         self._finish("timeout", f"no response in {self._timeout:.3g} s")
 
-    # -- the response (probe_pool.ProbeOwner) ---------------------------------------------------
+    # -- the response, called by proxy.pods.probes ------------------------------------------------
 
-    def on_interim(self, response: ResponseHead) -> None:
-        """Ignore a 1xx. After a 101 no response follows, so the probe times out."""
-
-    def on_response(
-        self, response: ResponseHead, raw: bytes | None, payload: list[bytes], complete: bool
-    ) -> None:
+    def on_response(self, status: int, payload: list[bytes], complete: bool) -> None:
         """Handle the head, and the first part of the body."""
-        self._response = response
+        self.status = status
         self.responded = True
-        self.on_payload(payload, complete, b"")
+        self.on_payload(payload, complete)
 
-    def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
+    def on_payload(self, payload: list[bytes], complete: bool) -> None:
         """Read more of the body; judge the response at its end."""
         self._body += b"".join(payload)[: MAX_BODY + 1]
         if complete:
@@ -265,8 +183,8 @@ class Probe:
             self._judge()
 
     def _judge(self) -> None:
-        assert self._response is not None
-        status, expected = self._response.status, self._spec.body
+        status, expected = self.status, self._spec.body
+        assert status is not None
         if not self._spec.accepts(status):
             self._finish("bad-status", f"status {status}")
         elif expected is None or self._body == expected:
@@ -277,7 +195,13 @@ class Probe:
             self._finish("bad-answer", f"body {self._body[:20]!r} instead of {expected!r}")
 
     def on_reply(self, status: int, fields: Mapping[bytes, bytes], payload: bytes) -> None:
-        """Judge the response of gRPC's health service; see probe_stream.CallOwner."""
+        """Judge the response of gRPC's health service.
+
+        Arguments:
+            status: of HTTP.
+            fields: its header fields and trailers.
+            payload: its body, or the beginning of a body that is too long.
+        """
         self.responded = True
         code = fields.get(b"grpc-status", b"")
         if status != HTTPStatus.OK:
@@ -285,7 +209,7 @@ class Probe:
         elif code != b"0":
             text = b"grpc-status %b %b" % (code, fields.get(b"grpc-message", b""))
             self._finish("bad-answer", text[:_LONGEST_TEXT].decode("ascii", "replace").rstrip())
-        elif problem := grpc_health.problem_of(payload):
+        elif problem := problem_of(payload):
             self._finish("bad-answer", problem)
         else:
             self._finish("", "")
@@ -306,12 +230,6 @@ class Probe:
         else:
             self.responded = responded
             self._finish("connection-lost", error)
-
-    def pause_sending(self) -> None:
-        """Do nothing: a probe is smaller than any buffer."""
-
-    def resume_sending(self) -> None:
-        """See pause_sending."""
 
     def _finish(self, kind: str, text: str) -> None:
         self._stop_timer()
@@ -335,3 +253,91 @@ def request_of(spec: ProbeSpec, host: bytes) -> bytes:
     if spec.host:
         host = b"Host: %b\r\n" % spec.host
     return b"GET %b HTTP/1.1\r\n%b%b\r\n" % (spec.path, host, spec.fields)
+
+
+#: The request target of the call.
+HEALTH_PATH: Final = b"/grpc.health.v1.Health/Check"
+
+_SERVING: Final = 1
+_STATUSES: Final = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
+#: Bytes in front of a message: whether it is compressed, and its length.
+_PREFIX: Final = 5
+#: The key of field 1, as a string in requests, and as a number in responses.
+_STRING_KEY: Final = b"\x0a"
+_NUMBER_KEY: Final = 0x08
+#: Most bytes of a number.
+_MOST_BYTES: Final = 10
+
+
+def check(service: bytes) -> bytes:
+    """Return the message of a call.
+
+    Arguments:
+        service: the name of a service; empty for the whole server.
+    """
+    message = _STRING_KEY + _number(len(service)) + service if service else b""
+    return b"\0" + len(message).to_bytes(4, "big") + message
+
+
+def problem_of(payload: bytes) -> str:
+    """Return why a response does not mean SERVING; empty if it does.
+
+    Arguments:
+        payload: the whole body of the response.
+    """
+    message = payload[_PREFIX:]
+    if len(payload) < _PREFIX or payload[0] or len(message) != int.from_bytes(payload[1:5], "big"):
+        return "no health response of gRPC"
+    try:
+        status = _status(message)
+    except (IndexError, ValueError):
+        return "no health response of gRPC"
+    return "" if status == _SERVING else f"status {_STATUSES.get(status, status)}"
+
+
+def _number(value: int) -> bytes:
+    """Return a number as protocol buffers encode it: seven bits in each byte, the last first."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _status(message: bytes) -> int:
+    """Return field 1 of a message; 0 without it. The last one counts.
+
+    Raises:
+        IndexError: the message is cut.
+        ValueError: it has a number that is too long, or an unknown kind of field.
+    """
+    status = at = 0
+    while at < len(message):
+        key, at = _read(message, at)
+        kind = key & 7
+        if kind == 0:
+            value, at = _read(message, at)
+            if key == _NUMBER_KEY:
+                status = value
+        elif kind == 2:
+            size, at = _read(message, at)
+            at += size
+        elif kind in (1, 5):
+            at += 8 if kind == 1 else 4
+        else:
+            raise ValueError("unknown kind of field")
+        if at > len(message):
+            raise IndexError("cut")
+    return status
+
+
+def _read(message: bytes, at: int) -> tuple[int, int]:
+    """Return a number, and the position after it."""
+    value = 0
+    for count in range(_MOST_BYTES):
+        byte = message[at + count]
+        value |= (byte & 0x7F) << 7 * count
+        if byte < 0x80:
+            return value, at + count + 1
+    raise ValueError("a number is too long")

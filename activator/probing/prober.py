@@ -11,22 +11,143 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from math import inf
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from activator.driver import Driver
-from activator.probing.probe import Pool, Probe
+from activator.probing.probe import NOT_READY, Probe
 from activator.probing.probe_queue import ProbeQueue
-from activator.probing.schedule import Schedule
 from activator.process.timers import Timers
+from throttler.model import ProbeKind
 from throttler.pod import (
     DELAY_HEALTHY,
     DELAY_SERVICE,
     DELAY_UNWANTED,
     PodState,
     PodTracker,
+    delay_after_not_ready,
+    delay_after_tls,
     probe_delay,
 )
 from throttler.revision import RevisionThrottler
+
+if TYPE_CHECKING:
+    from activator.runtime import ProbePools
+
+#: The longest time-out of a slow pod's probe, in seconds. queue-proxy delays its response for up to
+#: 10 s while it polls its container. A longer time-out means fewer probes.
+MAX_TIMEOUT = 5.0
+#: The least time-out, in seconds, for a healthy pod with requests. It responds more slowly than the
+#: idle pod on which its time-out was measured, and a failed probe ejects it.
+MIN_TIMEOUT_BUSY = 1.0
+#: A response is late after so many times the mean observed round trip.
+ROUND_TRIPS = 4.0
+
+
+class Schedule:
+    """The probes of one pod, past and next (activator.process.timers.Timed).
+
+    Arguments:
+        default_timeout: of the first probe, in seconds, if the revision has none.
+        come_due: called when the next probe is due.
+
+    Attributes:
+        due: when the next probe is due; infinite if that is not known.
+        tls_failures: consecutive probes that failed because the pod's TLS was wrong.
+        not_ready: consecutive probes with a "not ready" response, since the last call of ``probe``
+            for this pod.
+        quiet_until: time before which the prober does not probe the pod, even if requests wait.
+        page_until: time before which it does not request the pod's health page, whatever happens;
+            -inf for other probes.
+    """
+
+    __slots__ = (
+        "_default_timeout",
+        "armed",
+        "come_due",
+        "due",
+        "not_ready",
+        "page_until",
+        "pod",
+        "probe",
+        "quiet_until",
+        "round_trip",
+        "started",
+        "timeout",
+        "tls_failures",
+    )
+
+    def __init__(
+        self, pod: PodTracker, default_timeout: float, come_due: Callable[[Schedule, float], None]
+    ) -> None:
+        self.pod = pod
+        self.come_due = come_due
+        self.due = inf
+        self.armed = inf
+        self.probe: Probe | None = None
+        self.started = 0.0
+        self.round_trip = 0.0
+        self._default_timeout = default_timeout
+        self.timeout = self.least_timeout
+        self.tls_failures = 0
+        self.not_ready = 0
+        self.quiet_until = -inf
+        self.page_until = -inf
+
+    def on_time(self, now: float) -> float:
+        if self.due <= now:
+            self.come_due(self, now)
+        return self.due
+
+    @property
+    def least_timeout(self) -> float:
+        """The least time-out of the pod's probes, in seconds."""
+        return self.pod.config.revision.probe.timeout or self._default_timeout
+
+    @property
+    def next_timeout(self) -> float:
+        """The time-out of the next probe, in seconds."""
+        busy = self.pod.in_flight > 0 and self.pod.state is PodState.HEALTHY
+        return max(self.timeout, MIN_TIMEOUT_BUSY) if busy else self.timeout
+
+    def note_page(self, probe: Probe) -> None:
+        """Record when the application's health page may be requested again, after this probe."""
+        revision = self.pod.config.revision
+        if revision.probe.kind is ProbeKind.HTTP and not revision.behind_queue_proxy:
+            self.page_until = probe.sent_at + revision.probe.least_interval
+
+    def ended(self, kind: str, now: float) -> None:
+        """Record the result of a probe: the next time-out, and the time without a further probe.
+
+        Arguments:
+            kind: the failure, as in ``Probe``; empty if the probe passed.
+            now: seconds, on the driver's clock.
+        """
+        self._adapt(kind, now)
+        self._back_off(kind, now)
+
+    def _adapt(self, kind: str, now: float) -> None:
+        """Adapt the time-out to the round trips of a slow or distant pod."""
+        least = self.least_timeout
+        most = max(MAX_TIMEOUT, least)
+        if not kind:
+            seen = now - self.started
+            before = self.round_trip or seen
+            self.round_trip = before + 0.25 * (seen - before)
+            self.timeout = min(max(least, ROUND_TRIPS * self.round_trip), most)
+        elif kind in ("timeout", "connect-timeout"):
+            self.timeout = min(2 * self.timeout, most)
+
+    def _back_off(self, kind: str, now: float) -> None:
+        """Set ``quiet_until`` after a probe."""
+        self.tls_failures = self.tls_failures + 1 if kind == "tls-failed" else 0
+        self.not_ready = self.not_ready + 1 if kind in NOT_READY else 0
+        least = self.pod.config.revision.probe.least_interval
+        self.quiet_until = now + max(
+            delay_after_tls(self.tls_failures),
+            delay_after_not_ready(self.not_ready, now - self.started, least),
+            self.page_until - now,
+        )
+
 
 #: Probes per second in the long run, and in one burst. A probe costs about 0.07 ms. Without
 #: this limit, one queued request for 500 pods that refuse took 64 % of a core.
@@ -39,13 +160,6 @@ REFILL = 0.005
 BUSY_FOR = 30.0
 #: Share of a healthy pod's interval by which the prober varies it, so that probes spread out.
 JITTER = 0.2
-
-
-class Pools(Protocol):
-    """The connections to all pods."""
-
-    def of(self, pod: PodTracker) -> Pool:
-        """Return the pool of a pod."""
 
 
 class PodProber:
@@ -64,7 +178,7 @@ class PodProber:
     def __init__(
         self,
         driver: Driver,
-        pools: Pools,
+        pools: ProbePools,
         timeout: float,
         max_in_flight: int,
         random: Callable[[], float],
@@ -91,7 +205,7 @@ class PodProber:
     # -- for the driver -------------------------------------------------------------------------
 
     def probe(self, pod: PodTracker) -> None:
-        """See driver.Prober. Cancel a probe in flight, since it began before the change.
+        """Cancel a probe in flight, since it began before the change.
 
         Reset the backoff after "not ready" responses: Kubernetes lists the pod differently, or a
         request to it failed.
@@ -109,7 +223,6 @@ class PodProber:
             self._probe_now(schedule)
 
     def hurry(self, revision: RevisionThrottler) -> None:
-        """See driver.Prober."""
         for pod in revision.unhealthy_pods():
             schedule = self._schedules.get(pod)
             if schedule is None or schedule.probe is not None:
@@ -126,7 +239,6 @@ class PodProber:
                 self._at(schedule, when)
 
     def forget(self, pod: PodTracker) -> None:
-        """See driver.Prober."""
         schedule = self._schedules.pop(pod, None)
         if schedule is not None:
             schedule.due = inf

@@ -16,7 +16,7 @@ from typing import Final
 import uvloop
 
 from activator.build import description, running
-from activator.discovery.credentials import ClusterConfigError
+from activator.discovery.api_server import ClusterConfigError
 from activator.process import logs
 from activator.process.log_lines import of_scaler
 from activator.process.outputs import Outputs

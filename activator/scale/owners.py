@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
 from activator.objects.fields import Field, ManifestError, ObjectKey, root
-from activator.plain.annotation_values import Owner, Route
-from activator.plain.index import Index
+from activator.plain.annotations import Owner, Route
+from activator.plain.matches import Index
 from activator.plain.service import PlainService
 from activator.scale.decisions.record import Decided
 from activator.scale.keda import SERVICE_KEY

@@ -268,25 +268,28 @@ def markdown(rows: tuple[Setting, ...]) -> str:
 
 
 def _section(name: str, rows: tuple[Setting, ...]) -> str:
-    head = [
-        f"### {name}",
-        "",
-        "| flag | environment variable | default | commands | meaning | why this default |",
-        "|---|---|---|---|---|---|",
-    ]
-    return "\n".join(head + [_line(row) for row in rows if row.section == name])
+    """Return a heading and a table; without a column of commands where all rows have the same."""
+    own = [row for row in rows if row.section == name]
+    commands = {row.commands for row in own}
+    heads = ["flag, variable", "default, and why", "meaning"]
+    before = []
+    if len(commands) > 1:
+        heads.append("commands")
+    else:
+        before = [f"Commands: {', '.join(*commands)}.", ""]
+    lines = [f"### {name}", "", *before, f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    return "\n".join(lines + [_line(row, with_commands=len(commands) > 1) for row in own])
 
 
-def _line(row: Setting) -> str:
-    cells = (
-        f"`{row.flag}` {row.kind.metavar}".replace("|", "\\|"),
-        f"`{row.variable}`",
-        _defaults_cell(row),
-        ", ".join(row.commands),
+def _line(row: Setting, *, with_commands: bool) -> str:
+    cells = [
+        f"`{row.flag}` {row.kind.metavar}<br>`{row.variable}`".replace("|", "\\|"),
+        f"{_defaults_cell(row)}<br>{row.reason}",
         row.meaning,
-        row.reason,
-    )
-    return "| " + " | ".join(cells) + " |"
+    ]
+    if with_commands:
+        cells.append(", ".join(row.commands))
+    return f"| {' | '.join(cells)} |"
 
 
 def _defaults_cell(row: Setting) -> str:

@@ -14,7 +14,7 @@ from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
-from activator.knative.names import http_version
+from activator.knative.words import http_version
 from activator.records.counters import Histogram, HttpCounters, RevisionCounters
 from activator.records.entries import Entry
 from activator.telemetry import families as f

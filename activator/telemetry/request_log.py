@@ -46,7 +46,7 @@ def compiled(template: str) -> Callable[[Entry], str]:
 
 
 class RequestLog:
-    """Writes a line per request (activator.proxy.exchange.observers.RequestLog).
+    """Writes a line for each ended request of a known revision, without probes.
 
     Attributes:
         lines: the number of lines made.
@@ -75,7 +75,7 @@ class RequestLog:
         return self._render is not None
 
     def ended(self, record: RequestRecord) -> None:
-        """Write the line of a request."""
+        """Write the line of a request; neither block nor raise, since the byte path calls this."""
         if self._render is None:
             return
         self.lines += 1

@@ -19,7 +19,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 from activator import __version__
-from activator.knative.names import http_version
+from activator.knative.words import http_version
 from activator.telemetry.families import ACTIVATOR_SCOPE
 from activator.telemetry.tracing import RecordedTrace, Step, What
 

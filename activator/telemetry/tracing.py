@@ -219,7 +219,7 @@ class RecordedTrace:
 
 
 class RequestTracer:
-    """Begins the traces of requests (proxy.exchange.observers.Tracer).
+    """Begins the traces of requests.
 
     Arguments:
         sampler: decides which requests are recorded.
@@ -242,7 +242,15 @@ class RequestTracer:
     def begin(
         self, method: bytes, target: bytes, host: bytes, minor: int, block: bytes, secure: bool
     ) -> RecordedTrace | UnsampledTrace:
-        """See proxy.exchange.observers.Tracer."""
+        """Return the trace of a request whose head has arrived. Probes are not traced.
+
+        Arguments:
+            method, target, host: as the client sent them; host without a default.
+            minor: 1 for HTTP/1.1, 0 for HTTP/1.0, 2 for HTTP/2.
+            block: the header fields that the activator does not handle, each preceded by its CRLF.
+                ``traceparent``, ``tracestate`` and ``baggage`` are among them.
+            secure: whether the client's connection is encrypted.
+        """
         parent = parent_of(block)
         trace_id = parent.trace_id if parent is not None else _new_id(128)
         if not self._sampler(parent, trace_id):

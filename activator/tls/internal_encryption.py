@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from activator.knative.names import CERTIFICATE_SECRET, DATA_PLANE
+from activator.knative.words import CERTIFICATE_SECRET, DATA_PLANE
 from activator.settings.tls_parameters import TlsParameterError, TlsParameters
 from activator.tls.certificates import (
     CertificateError,

@@ -60,9 +60,9 @@ class Faults:
 
     def __init__(self, world: World, agenda: Agenda) -> None:
         self._world = world
-        self._agenda = agenda
-        self._numbers = count()
-        self._pending: dict[int, Do] = {}
+        self.agenda = agenda
+        self.numbers = count()
+        self.pending: dict[int, Do] = {}
         self._no_drops = network.missing()
         self._is_replacing = False
         self._do: dict[Fault, Callable[[Planned], None]] = {
@@ -112,21 +112,21 @@ class Faults:
 
     def end(self) -> None:
         """End all faults now; return when every program runs again."""
-        self._agenda = Agenda()
-        for steps in list(self._pending.values()):
-            self._agenda.after(0.0, steps)
-        self._agenda.run()
+        self.agenda = Agenda()
+        for steps in list(self.pending.values()):
+            self.agenda.after(0.0, steps)
+        self.agenda.run()
 
     def _after(self, seconds: float, *steps: Do) -> None:
-        number = next(self._numbers)
+        number = next(self.numbers)
 
         def all_steps() -> None:
-            del self._pending[number]
+            del self.pending[number]
             for step in steps:
                 step()
 
-        self._pending[number] = all_steps
-        self._agenda.after(seconds, all_steps)
+        self.pending[number] = all_steps
+        self.agenda.after(seconds, all_steps)
 
     def _at_once(self, do: Do) -> Callable[[Planned], None]:
         def begin(planned: Planned) -> None:
@@ -158,7 +158,7 @@ class Faults:
     def _kill_pod(self, planned: Planned) -> None:
         if found := self._pod(planned, planned.target):
             ended = self._began(planned, planned.target)
-            self._world.traffic.kill(*found, self._agenda)
+            self._world.traffic.kill(*found, self.agenda)
             # Its process starts, and Kubernetes lists it, after the rest of the recovery.
             self._after(RESTART_AFTER + 2 * NEWS_AFTER + planned.seconds, ended)
 
@@ -232,7 +232,7 @@ class Faults:
             scaler.start()
             ended()
 
-        self._when_gone(scaler, SCALER_GRACE, gone)
+        self.when_gone(scaler, SCALER_GRACE, gone)
 
     def _scaler_kill(self, planned: Planned) -> None:
         scaler, ended = self._world.scaler, self._began(planned)
@@ -261,7 +261,7 @@ class Faults:
 
         look()
 
-    def _when_gone(self, program: Program, grace: float, *steps: Do) -> None:
+    def when_gone(self, program: Program, grace: float, *steps: Do) -> None:
         """Take the steps when a terminated program has ended; kill it after its grace period."""
         self._when(lambda: program.ended() is not None, grace, program.kill, *steps)
 
@@ -305,7 +305,7 @@ class Faults:
             second.leave()
             self._start_second(ended)
 
-        self._after(NOTICED_AFTER, partial(self._when_gone, second, ACTIVATOR_GRACE, gone))
+        self._after(NOTICED_AFTER, partial(self.when_gone, second, ACTIVATOR_GRACE, gone))
 
     def _kill(self, planned: Planned) -> None:
         if not self._replaces(planned):

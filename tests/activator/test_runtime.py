@@ -15,7 +15,7 @@ import trustme
 
 from activator.autoscaler.link import AutoscalerLink
 from activator.autoscaler.wire import decode
-from activator.knative.configmaps.network import NetworkConfig
+from activator.knative.configmaps.cluster import NetworkConfig
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from activator.process import logs
 from activator.process.log_lines import of_activator

@@ -21,7 +21,7 @@ import httpx
 import pytest
 import trustme
 
-from activator.proxy.client.listener import ListenError
+from activator.proxy.client.listener import BindError
 from activator.proxy.transport.files import file_limit, share_out
 from activator.runtime import Runtime, StartError
 from activator.servers import MOST_HEAD, Servers
@@ -78,7 +78,7 @@ async def test_without_its_setting_there_is_no_admission_port(tmp_path: Path) ->
 async def test_a_taken_port_is_reported_with_its_setting(tmp_path: Path, setting: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        with pytest.raises(ListenError, match=rf":{port} \(--{setting}-port\): "):
+        with pytest.raises(BindError, match=rf":{port} \(--{setting}-port\): "):
             Servers(runtime(tmp_path, **{f"{setting}_port": port}))
 
 

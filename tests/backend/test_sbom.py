@@ -43,4 +43,4 @@ def test_a_package_that_the_lock_lacks_is_named():
 
 def test_names_of_requirements_have_no_versions_extras_and_markers():
     lines = ["click>=8.1", "asyncinotify>=4.2; sys_platform == 'linux'", "mypy[mypyc]>=2", "a.b-c"]
-    assert sbom._direct(lines) == ["click", "asyncinotify", "mypy", "a.b-c"]
+    assert sbom.direct(lines) == ["click", "asyncinotify", "mypy", "a.b-c"]

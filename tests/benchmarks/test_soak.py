@@ -238,9 +238,9 @@ def test_a_program_that_does_not_end_is_killed_after_its_grace_period() -> None:
     program.kill = lambda: ended.append(-9)  # type: ignore[method-assign]
     seen: list[int | None] = []
     faults = Faults.__new__(Faults)
-    faults._numbers, faults._pending, faults._agenda = count(), {}, Agenda()
-    faults._when_gone(program, 0.0, lambda: seen.append(program.ended()))
-    faults._agenda.run()
+    faults.numbers, faults.pending, faults.agenda = count(), {}, Agenda()
+    faults.when_gone(program, 0.0, lambda: seen.append(program.ended()))
+    faults.agenda.run()
     assert seen == [-9]
 
 

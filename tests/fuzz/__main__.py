@@ -51,9 +51,9 @@ def main() -> int:
         print("this Python runs the source: run make fuzz")
         return 2
     if options.only is not None:
-        _show(options.seed, options.only)
+        show(options.seed, options.only)
         return 0
-    return _compare(options.seed, numbers)
+    return compare(options.seed, numbers)
 
 
 def _is_compiled() -> bool:
@@ -62,18 +62,18 @@ def _is_compiled() -> bool:
     return running() is Build.COMPILED
 
 
-def _compare(seed: int, numbers: range) -> int:
+def compare(seed: int, numbers: range) -> int:
     different = []
-    for number, (source, installed) in zip(numbers, _outcomes(seed, numbers), strict=True):
+    for number, (source, installed) in zip(numbers, outcomes(seed, numbers), strict=True):
         if source != installed:
             different.append(number)
             if len(different) <= SHOWN:
-                _show(seed, number)
+                show(seed, number)
     print(f"{len(numbers):,} inputs of seed {seed}: {len(different) or 'no'} different outcomes")
     return 1 if different else 0
 
 
-def _outcomes(seed: int, numbers: range) -> Iterator[tuple[str, str]]:
+def outcomes(seed: int, numbers: range) -> Iterator[tuple[str, str]]:
     """Yield the digests of each input, of the source and of the installed build."""
     with ExitStack() as stack:
         workers = [
@@ -95,7 +95,7 @@ def _worker(build: str, seed: int, *more: str) -> subprocess.Popen[str]:
     )
 
 
-def _show(seed: int, number: int) -> None:
+def show(seed: int, number: int) -> None:
     from tests.fuzz.inputs import made
 
     parser, pieces = made(seed, number)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from activator.proxy.client.head_budget import HeadBudget
-from activator.proxy.client.head_reader import HeadInProgress
-from activator.proxy.client.stream import request_of
+from activator.proxy.client.heads_in_progress import HeadBudget, HeadInProgress
+from activator.proxy.client.http2 import request_of
 from activator.proxy.exchange import translation
 from activator.proxy.exchange.lookup import contradiction
 from activator.proxy.exchange.observers import lines_to_send
@@ -24,11 +23,17 @@ from activator.proxy.http2.hpack import Decoder
 from activator.proxy.http2.section import Recurring
 from activator.proxy.message import fields as http1_fields
 from activator.proxy.message import grpc
-from activator.proxy.message.body import ChunkedBody, LengthBody, PodChunkedBody
 from activator.proxy.message.error_forms import prefers_json
 from activator.proxy.message.fields import Version
-from activator.proxy.message.grammar import FramingError
-from activator.proxy.message.head import REQUEST_LINES, RESPONSE_LINES, Head
+from activator.proxy.message.grammar import (
+    REQUEST_LINES,
+    RESPONSE_LINES,
+    ChunkedBody,
+    FramingError,
+    LengthBody,
+    MessageHead,
+    PodChunkedBody,
+)
 from activator.proxy.message.own_responses import unexpected_probe
 from activator.proxy.message.request import RequestLimits, pod_head, read_request, wants_trailers
 from activator.proxy.message.response import (
@@ -272,7 +277,7 @@ def field_lines(pieces: Sequence[bytes]) -> Any:
         prefers_json(block),
         named,
         http1_fields.without_named(block, named),
-        [Head(known, block + b"\r\n\r\n") for known in (REQUEST_LINES, RESPONSE_LINES)],
+        [MessageHead(known, block + b"\r\n\r\n") for known in (REQUEST_LINES, RESPONSE_LINES)],
         section.block_of(block),
         unexpected_probe(pieces[0]),
     ]

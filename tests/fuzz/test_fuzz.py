@@ -74,17 +74,17 @@ def test_outcomes_differ_where_values_types_or_attributes_do():
 
 
 def test_a_difference_is_shown_and_counted(monkeypatch, capsys):
-    monkeypatch.setattr(fuzz, "_outcomes", lambda seed, numbers: [("a", "a"), ("a", "b")])
+    monkeypatch.setattr(fuzz, "outcomes", lambda seed, numbers: [("a", "a"), ("a", "b")])
     shown = []
-    monkeypatch.setattr(fuzz, "_show", lambda seed, number: shown.append(number))
-    assert fuzz._compare(7, range(2)) == 1
+    monkeypatch.setattr(fuzz, "show", lambda seed, number: shown.append(number))
+    assert fuzz.compare(7, range(2)) == 1
     assert shown == [1]
     assert capsys.readouterr().out == "2 inputs of seed 7: 1 different outcomes\n"
 
 
 @pytest.mark.skipif(running() is Build.PURE, reason="this run is on the source: make test-compiled")
 def test_both_builds_make_the_same_of_the_same_bytes(capsys):
-    assert fuzz._compare(1, range(FEW)) == 0, capsys.readouterr().out
+    assert fuzz.compare(1, range(FEW)) == 0, capsys.readouterr().out
 
 
 @pytest.mark.skipif(running() is Build.COMPILED, reason="this run is on the compiled build")

@@ -15,8 +15,7 @@ import yaml
 from activator.objects.fields import ObjectKey, Problems, root
 from activator.objects.policies import unknown
 from activator.plain import annotations as plain
-from activator.plain.annotation_values import Owner, Route
-from activator.plain.annotations import Annotations, is_enabled
+from activator.plain.annotations import Annotations, Owner, Route, is_enabled
 from activator.scale.external_metrics.objects import GROUP, GROUP_VERSION, METRIC, SERVICE
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.owners import HPA, WorkloadOwners

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 from unittest.mock import patch
 
-from activator.discovery import listing
+from activator.discovery import wire
+from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.listing import Resource, pages
-from activator.discovery.wire import ServerResponseError
+from activator.discovery.wire import ServerResponseError, WatchedResource, pages
 from activator.scale.cluster.api import MERGE_PATCH, ApiRequest
 from activator.scale.election import lease
 from activator.scale.election.lease import Election
@@ -268,10 +268,10 @@ def service(name: str, **metadata: Any) -> Object:
 
 async def listed(speaker: Speaker, version: str, **selector: str) -> None:
     """List Services as discovery does, two on a page."""
-    resource = Resource("Service", SERVICES, selector)
-    with patch.object(listing, "PAGE_SIZE", 2):
+    resource = WatchedResource("Service", SERVICES, selector)
+    with patch.object(wire, "PAGE_SIZE", 2):
         try:
-            async for _ in pages(speaker, resource, Timings(), version):
+            async for _ in pages(cast(ApiServer, speaker), resource, Timings(), version):
                 pass
         except ServerResponseError:
             pass

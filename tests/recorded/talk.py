@@ -51,7 +51,7 @@ class Exchange(NamedTuple):
 
 
 class _Response:
-    """A response (discovery.wire.Response)."""
+    """A response (as discovery.api_server.AiohttpResponse)."""
 
     retry_after = 0.0
 
@@ -67,7 +67,7 @@ class _Response:
 
 
 class Speaker:
-    """Sends requests with one token (discovery.wire.Cluster), and writes them down."""
+    """Sends requests with one token (as discovery.api_server.ApiServer), and writes them down."""
 
     def __init__(
         self,
@@ -112,12 +112,12 @@ class Speaker:
     async def get(
         self, path: str, params: Mapping[str, str], silence: float
     ) -> AsyncIterator[_Response]:
-        """See Cluster."""
+        """See ApiServer."""
         found = await self.read(path, params)
         yield _Response(self._said[-1].status, json.dumps(found).encode())
 
     def renew_credentials(self) -> None:
-        """See Cluster: the tokens stay the same."""
+        """See ApiServer: the tokens stay the same."""
 
     async def post(self, path: str, body: object) -> Any:
         return await self.send("POST", path, json.dumps(body).encode())

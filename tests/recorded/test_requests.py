@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from activator.discovery import listing
+from activator.discovery import wire
 from activator.discovery.backoff import Timings
 from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
 from activator.discovery.kinds import DIALECTS
 from activator.discovery.kubernetes import KubernetesWatch
 from activator.lab.control_plane.resources import BUILT_IN, REVISIONS, SCALED_OBJECTS, SERVICES
-from activator.lab.control_plane.server import Server
+from activator.lab.control_plane.server import PlaneServer
 from tests.activator.discovery.recording import RecordingSink
 from tests.activator.scale.world import until
 from tests.recorded.conversation import SYSTEM
@@ -26,9 +26,9 @@ async def test_discovery_sends_only_recorded_kinds_of_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With both dialects, with each alone, and after a compaction; see also the test of RBAC."""
-    monkeypatch.setattr(listing, "PAGE_SIZE", 1)
+    monkeypatch.setattr(wire, "PAGE_SIZE", 1)
     plane = Recorder((*BUILT_IN, SCALED_OBJECTS, REVISIONS))
-    server = Server(plane)
+    server = PlaneServer(plane)
     await server.start()
     kubeconfig = str(server.write_kubeconfig(tmp_path))
     try:

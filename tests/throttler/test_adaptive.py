@@ -261,7 +261,7 @@ def test_streams_and_requests_that_clients_still_send_do_not_count() -> None:
             ticket.first_byte = one.now + 0.01
             one.throttler.release(ticket, one.now + lasts)
         one.now += lasts
-    assert adaptive._gradients[pod].usual == 0.0
+    assert adaptive.gradients[pod].usual == 0.0
 
 
 def test_a_response_of_a_removed_pod_changes_no_limit() -> None:

@@ -80,7 +80,7 @@ class Witness:
 def witnessed(container_concurrency: int = 1) -> tuple[One, Any]:
     """Return a revision whose policy records; only the source has such a subclass."""
     one, witness = One(container_concurrency), type("Witness", (Witness, Policy), {})()
-    one.throttler.slots._policy = one.throttler.slots._follower = witness
+    one.throttler.slots.policy = one.throttler.slots.follower = witness
     one.healthy(addresses(2))
     one.now = 1.0
     return one, witness

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.throttler.world import OWNER, unhurried
-from throttler.breaker import RESERVED, RESERVED_FOR, Breaker, Budget, SharedBudget
+from throttler.breaker import RESERVED, RESERVED_FOR, Breaker, QueueBudget, SharedBudget
 from throttler.errors import FlowFull, RequestQueueFull
 from throttler.model import FlowKey, QueueOrder
 from throttler.request_policies import HIGH, LOW, NORMAL
@@ -21,7 +21,7 @@ def ticket(arrived: float, size: int = 0) -> Ticket:
 
 
 def queue(depth: int = 100, max_bytes: int = 1000, total: SharedBudget | None = None) -> Breaker:
-    return Breaker(Budget(depth, max_bytes), total or SharedBudget(10 * depth, 10 * max_bytes))
+    return Breaker(QueueBudget(depth, max_bytes), total or SharedBudget(10 * depth, 10 * max_bytes))
 
 
 def drain(breaker: Breaker) -> list[float]:
@@ -103,7 +103,7 @@ def test_revisions_share_the_total_of_bytes() -> None:
 
 
 def test_the_revisions_own_bound_is_named_first() -> None:
-    breaker = Breaker(Budget(0, 0), SharedBudget(0, 0))
+    breaker = Breaker(QueueBudget(0, 0), SharedBudget(0, 0))
     assert refusal(breaker, 5) == "revision-depth"
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.throttler.world import unhurried
-from throttler.breaker import RESERVED, RESERVED_FOR, Budget, SharedBudget
+from throttler.breaker import RESERVED, RESERVED_FOR, QueueBudget, SharedBudget
 
 #: A share of 2 for each, a reserve of 128 for 64 of them.
 TOTAL = 2 * RESERVED * RESERVED_FOR
@@ -15,7 +15,7 @@ SHARE = 2
 RESERVE = SHARE * RESERVED_FOR
 
 
-def fill(total: SharedBudget, own: Budget, size: int = 0) -> int:
+def fill(total: SharedBudget, own: QueueBudget, size: int = 0) -> int:
     """Let one revision queue requests until the throttler refuses one; return how many."""
     count = 0
     while own.exceeded_by(size) is None and total.exceeded_for(own, size) is None:
@@ -26,8 +26,8 @@ def fill(total: SharedBudget, own: Budget, size: int = 0) -> int:
     return count
 
 
-def unbounded() -> Budget:
-    return Budget(1 << 30, 1 << 30)
+def unbounded() -> QueueBudget:
+    return QueueBudget(1 << 30, 1 << 30)
 
 
 def test_a_revision_alone_cannot_use_up_the_depth_that_all_share() -> None:
@@ -48,7 +48,7 @@ def test_nor_the_bytes() -> None:
 
 def test_many_that_wait_at_their_bounds_leave_room_for_so_many_others() -> None:
     total = SharedBudget(TOTAL, 1 << 30)
-    hogs = [fill(total, Budget(TOTAL // 8, 1 << 30)) for _ in range(6)]
+    hogs = [fill(total, QueueBudget(TOTAL // 8, 1 << 30)) for _ in range(6)]
     assert hogs == [TOTAL // 8] * 6
     served = [fill(total, unbounded()) for _ in range(RESERVED_FOR)]
     assert served == [SHARE] * RESERVED_FOR

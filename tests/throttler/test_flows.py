@@ -121,7 +121,7 @@ def test_a_flow_whose_requests_left_is_forgotten() -> None:
         leaving = ticket(f"new {n}")
         made.append(leaving)
         made.discard(leaving)
-    assert made.flows == len(made._round) == 2
+    assert made.flows == len(made.round) == 2
 
 
 def test_a_flow_without_requests_does_not_exist() -> None:

@@ -350,7 +350,7 @@ class TestShedding:
 
     def test_unless_configured_no_request_is_refused(self) -> None:
         one = self.overloaded()
-        one.throttler.queue._shed_early = False
+        one.throttler.queue.shed_early = False
         assert all(one.come(timeout=1.0).state is not REJECTED for _ in range(50))
 
     def test_while_nothing_is_known_no_request_is_refused(self) -> None:
@@ -498,5 +498,5 @@ def test_what_is_remembered_is_bounded() -> None:
         while one.running:
             one.end_next()
     forecast = one.throttler.forecast
-    assert len(forecast.starts._values) == STARTS
-    assert len(forecast.turnovers._values) == TURNOVERS
+    assert len(forecast.starts.values) == STARTS
+    assert len(forecast.turnovers.values) == TURNOVERS

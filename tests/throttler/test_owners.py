@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.throttler.world import H2C, HTTP1, NAME, Many, endpoints, revision
 from throttler.model import Endpoint, ListedEndpoints, RevisionID
-from throttler.owners import Owners
+from throttler.owners import AddressOwners
 from throttler.pod import PodState
 
 OTHER = RevisionID("elsewhere", "theirs-00001")
@@ -150,7 +150,7 @@ def test_a_revision_that_changes_does_not_get_back_what_it_has_lost() -> None:
 
 
 def test_nothing_is_kept_of_unlisted_pods() -> None:
-    owners = Owners()
+    owners = AddressOwners()
     listed = {
         HTTP1: ListedEndpoints(frozenset(Endpoint(f"10.0.0.{n}:8012", "a") for n in range(100)))
     }
@@ -161,8 +161,8 @@ def test_nothing_is_kept_of_unlisted_pods() -> None:
     assert owners.change(OTHER, {}, theirs) == {NAME}
     assert owners.change(OTHER, theirs, {}) == {NAME}
     assert owners.change(NAME, listed, {}) == set()
-    assert owners._claims == {}
-    assert owners._lost == {}
+    assert owners.claims == {}
+    assert owners.lost == {}
 
 
 class Hashed(str):
@@ -179,7 +179,7 @@ def test_a_list_visits_only_the_pods_that_it_changes() -> None:
     pods = [Endpoint(Hashed(f"10.0.{n >> 8}.{n & 255}:8012"), str(n)) for n in range(500)]
     before = {HTTP1: ListedEndpoints(frozenset(pods))}
     after = {HTTP1: ListedEndpoints(frozenset(pods[2:]), frozenset(pods[1:2]))}
-    owners = Owners()
+    owners = AddressOwners()
     owners.change(NAME, {}, before)
     Hashed.hashes = 0
     assert owners.change(NAME, before, after) == set()

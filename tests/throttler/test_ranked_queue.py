@@ -93,7 +93,7 @@ def test_without_ages_no_request_rises() -> None:
 def test_many_requests_rise_in_small_steps() -> None:
     made = queue(*(ticket(n / 1000, LOW) for n in range(200)))
     made.append(ticket(70.0, HIGH))
-    low = list(made._all)[:200]
+    low = made.tickets()[:200]
     assert made.popleft(90.0) is low[0]
     assert sum(each.rank == HIGH for each in low) == MOST_RISES - 1
     assert drain(made, 90.0)[:10] == [n / 1000 for n in range(1, 11)]
@@ -125,7 +125,7 @@ def test_the_ages_of_requests_that_left_do_not_pile_up(left: bool) -> None:
             made.discard(each)
         else:
             made.popleft(n)
-    assert len(made._rises) < 100
+    assert len(made.rises) < 100
 
 
 def test_a_request_that_another_queue_has_rises_there_only() -> None:
@@ -147,7 +147,7 @@ def test_the_ages_of_requests_that_come_and_go_do_not_pile_up() -> None:
         for source, target in ((made, other), (other, made)):
             for _ in range(100):
                 target.restore(source.popleft(100.0), 100.0)
-    assert len(made._rises) <= 64 + 200
+    assert len(made.rises) <= 64 + 200
     assert drain(made, 9e5) == list(range(100))
 
 

@@ -180,7 +180,7 @@ def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     one.healthy(addresses(3))
     for number in range(100):
         sticky_of(one).began_session(b"%d" % number, keyed(one))
-    assert len(sticky_of(one)._sessions) == 10
+    assert len(sticky_of(one).sessions) == 10
 
 
 def full_world(

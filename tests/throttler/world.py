@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 from hypothesis import HealthCheck, settings
 
-from throttler.breaker import Budget, SharedBudget
+from throttler.breaker import QueueBudget, SharedBudget
 from throttler.model import (
     REACH,
     AppProtocol,
@@ -145,7 +145,7 @@ class One:
         self.silence = Silence()
         self.throttler = RevisionThrottler(
             revision(container_concurrency, readiness=_PROBE if probe_suffices else _EXEC),
-            Budget(depth, max_bytes),
+            QueueBudget(depth, max_bytes),
             self.total,
             self.deadlines,
             self.slow_starts,

@@ -8,13 +8,13 @@ from typing import Final
 
 from msgspec import Meta
 
-from throttler.reason import TABLE, Request
+from throttler.reason import TABLE, RequestState
 
 #: Reasons of queued requests.
-WAITING: Final = tuple(row.reason for row in TABLE if row.request is Request.QUEUED)
+WAITING: Final = tuple(row.reason for row in TABLE if row.request is RequestState.QUEUED)
 
 #: Reasons for which a request of a known revision can fail.
-FAILING: Final = tuple(row.reason for row in TABLE if row.request is not Request.REFUSED)
+FAILING: Final = tuple(row.reason for row in TABLE if row.request is not RequestState.REFUSED)
 
 
 def says(

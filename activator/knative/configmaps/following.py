@@ -34,7 +34,7 @@ class ConfigMapError(ValueError):
         super().__init__("; ".join(f"{key}: {problem}" for key, problem in problems.items()))
 
 
-class Reader:
+class ConfigMapReader:
     """Reads the data of one ConfigMap, and collects the problems.
 
     The caller reads the keys of a group with ``read``, and ends the group with ``settle``.
@@ -99,21 +99,8 @@ class Reader:
         return last_good if wrong else value
 
 
-Read = Callable[[Reader, T], T]
+Read = Callable[[ConfigMapReader, T], T]
 """Reads all keys of one ConfigMap; the second argument is the last good value."""
-
-
-def strictly(read: Read[T], data: Mapping[str, str], default: T) -> T:
-    """Read data without unusable keys.
-
-    Raises:
-        ConfigMapError: a key is unusable.
-    """
-    reader = Reader(data)
-    value = read(reader, default)
-    if reader.problems:
-        raise ConfigMapError(reader.problems)
-    return value
 
 
 class Followed(Generic[T]):
@@ -149,7 +136,7 @@ class Followed(Generic[T]):
     def update(self, data: Mapping[str, str]) -> None:
         """Apply the ConfigMap's data; empty if it is deleted: then all keys have defaults."""
         self.seen = True
-        reader = Reader(data)
+        reader = ConfigMapReader(data)
         value = self._read(reader, self.value)
         self._log(reader.problems)
         self.problems = reader.problems

@@ -8,12 +8,12 @@ observability/{metrics,tracing,runtime}/config.go.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from activator.knative.configmaps.following import Read, Reader, excerpt, strictly
+from activator.knative.configmaps.following import ConfigMapReader, Read, excerpt
 from activator.settings.values import BOOLEAN, TEXT, Kind, choice, duration
 
 ENABLE_REQUEST_LOG: Final = "logging.enable-request-log"
@@ -127,7 +127,7 @@ CheckTemplate = Callable[[str], object]
 """Raises ``ValueError``, with the position and the reason, for an unusable template."""
 
 
-def reader_of(check_template: CheckTemplate) -> Read[ObservabilityConfig]:
+def observability_reader(check_template: CheckTemplate) -> Read[ObservabilityConfig]:
     """Return a reader of the ConfigMap's keys (activator.knative.configmaps.following.Read).
 
     Arguments:
@@ -136,17 +136,8 @@ def reader_of(check_template: CheckTemplate) -> Read[ObservabilityConfig]:
     return partial(_read, check_template)
 
 
-def parse(data: Mapping[str, str], check_template: CheckTemplate) -> ObservabilityConfig:
-    """Read data without unusable keys.
-
-    Raises:
-        ConfigMapError: names each unusable key and value, and the reason.
-    """
-    return strictly(reader_of(check_template), data, ObservabilityConfig())
-
-
 def _read(
-    check_template: CheckTemplate, reader: Reader, last_good: ObservabilityConfig
+    check_template: CheckTemplate, reader: ConfigMapReader, last_good: ObservabilityConfig
 ) -> ObservabilityConfig:
     # Only checked for its form: the activator never logs probes.
     reader.settle(reader.read(ENABLE_PROBE_REQUEST_LOG, BOOLEAN, False), False)
@@ -164,7 +155,7 @@ def _read(
 
 
 def _request_log(
-    check_template: CheckTemplate, reader: Reader, last_good: RequestLogConfig
+    check_template: CheckTemplate, reader: ConfigMapReader, last_good: RequestLogConfig
 ) -> RequestLogConfig:
     enabled = reader.read(ENABLE_REQUEST_LOG, BOOLEAN, False)
     template = reader.read(REQUEST_LOG_TEMPLATE, TEXT, DEFAULT_TEMPLATE)
@@ -179,7 +170,7 @@ def _request_log(
     return reader.settle(RequestLogConfig(enabled, template), last_good, stays=stays)
 
 
-def _metrics(reader: Reader, last_good: MetricsConfig) -> MetricsConfig:
+def _metrics(reader: ConfigMapReader, last_good: MetricsConfig) -> MetricsConfig:
     protocol = reader.read(METRICS_PROTOCOL, _METRICS_PROTOCOL, NONE)
     interval = reader.read(METRICS_EXPORT_INTERVAL, _INTERVAL, 0.0)
     endpoint = _endpoint(reader, METRICS_PROTOCOL, METRICS_ENDPOINT, protocol)
@@ -188,14 +179,14 @@ def _metrics(reader: Reader, last_good: MetricsConfig) -> MetricsConfig:
     return reader.settle(MetricsConfig(protocol, endpoint, interval), last_good, _at(last_good))
 
 
-def _tracing(reader: Reader, last_good: TracingConfig) -> TracingConfig:
+def _tracing(reader: ConfigMapReader, last_good: TracingConfig) -> TracingConfig:
     protocol = reader.read(TRACING_PROTOCOL, _TRACING_PROTOCOL, NONE)
     rate = reader.read(TRACING_SAMPLING_RATE, _RATE, 0.0)
     endpoint = _endpoint(reader, TRACING_PROTOCOL, TRACING_ENDPOINT, protocol)
     return reader.settle(TracingConfig(protocol, endpoint, rate), last_good, _at(last_good))
 
 
-def _endpoint(reader: Reader, protocol_key: str, endpoint_key: str, protocol: str) -> str:
+def _endpoint(reader: ConfigMapReader, protocol_key: str, endpoint_key: str, protocol: str) -> str:
     """Return the endpoint; empty for a protocol without one.
 
     So an operator turns traces off by one word, and the endpoint may stay in the ConfigMap.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import inf
 from typing import final
 
-from activator.proxy.client.linger import LONGEST_SECONDS, MAX_BYTES, MAX_SECONDS
+from activator.proxy.client.connection import LONGEST_SECONDS, MAX_BYTES, MAX_SECONDS
 from activator.proxy.http2.stream import Stream
 
 

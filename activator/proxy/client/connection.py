@@ -10,13 +10,18 @@ import asyncio
 from math import inf
 from typing import Final, Protocol, cast, final
 
-from activator.proxy.client.eviction import Evictable, EvictableQueue
-from activator.proxy.client.linger import MAX_SECONDS, Linger
+from activator.proxy.client.eviction import EvictableQueue
 from activator.proxy.client.proxy import Proxy
-from activator.proxy.exchange.port import Port
+from activator.proxy.exchange.lookup import ClientPort
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.peer_socket import Peer
 
+#: Bytes of a request that are discarded at most, once its response is complete.
+MAX_BYTES: Final = 128 << 20
+#: Seconds without such bytes after which the connection, or the stream of HTTP/2, ends.
+MAX_SECONDS: Final = 2.0
+#: Seconds after which it ends in any case (Knative's default for a whole request).
+LONGEST_SECONDS: Final = 300.0
 #: Seconds for the first request of a new connection after the ports close (Go: the same). The
 #: request may be on its way.
 _NEW_SECONDS = 5.0
@@ -40,10 +45,10 @@ class HttpHandler(Protocol):
         """
 
     def may_be_evicted(self) -> bool:
-        """See eviction.Evictable."""
+        """Return whether no request is in progress, and no byte of one has been read."""
 
     def evict(self) -> bool:
-        """See eviction.Evictable."""
+        """Close for a new client; return whether it closes."""
 
     def shutdown(self) -> None:
         """Finish the current requests and accept no others, because the server stops."""
@@ -55,39 +60,96 @@ class HttpHandler(Protocol):
         """End every request, because the drain time is over."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release the connection; see asyncio.Protocol."""
+        """Release the connection, as asyncio.Protocol does."""
 
 
 @final
 class _LostHandler:
-    """The handler of a connection that is lost."""
+    """The handler of a connection that is lost: it does nothing."""
 
     def on_time(self, now: float) -> float:
-        """See HttpHandler."""
         return inf
 
     def may_be_evicted(self) -> bool:
-        """See HttpHandler."""
         return False
 
     def evict(self) -> bool:
-        """See HttpHandler."""
         return False
 
     def shutdown(self) -> None:
-        """See HttpHandler."""
+        pass
 
     def drain(self) -> None:
-        """See HttpHandler."""
+        pass
 
     def force_end(self) -> None:
-        """See HttpHandler."""
+        pass
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See HttpHandler."""
+        pass
 
 
 _LOST: Final[HttpHandler] = _LostHandler()
+
+
+@final
+class Linger:
+    """A protocol that closes a connection whose request was not read completely.
+
+    If the activator closed it at once, the kernel would reset the connection because of unread
+    bytes. The reset may destroy the response before the client has read it (RFC 9112 section 9.6).
+    So the activator closes only its sending side, and discards input: some clients read the
+    response only after their whole request. Beyond a limit it stops reading. Go's server waits too
+    (rstAvoidanceDelay in net/http/server.go).
+
+    Arguments:
+        handler: its ``connection_lost`` is called when the connection is lost.
+    """
+
+    def __init__(self, handler: HttpHandler, transport: asyncio.Transport) -> None:
+        self._handler = handler
+        self._transport = transport
+        self._left = MAX_BYTES
+        self._moved = False
+        transport.resume_reading()
+        if transport.can_write_eof():
+            transport.write_eof()
+        self._loop = asyncio.get_running_loop()
+        self._until = self._loop.time() + LONGEST_SECONDS
+        self._timer = self._loop.call_later(MAX_SECONDS, self._on_time)
+
+    def _on_time(self) -> None:
+        """Close, unless bytes have arrived meanwhile and more may follow."""
+        if not self._moved or self._loop.time() >= self._until:
+            self._transport.close()
+            return
+        self._moved = False
+        self._timer = self._loop.call_later(MAX_SECONDS, self._on_time)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Do nothing; never called, since the connection exists already."""
+
+    def data_received(self, data: bytes) -> None:
+        """Discard input; beyond the limit, read no more."""
+        self._left -= len(data)
+        self._moved = self._left >= 0
+        if not self._moved:
+            self._transport.pause_reading()
+
+    def pause_writing(self) -> None:
+        """Do nothing: all responses are written."""
+
+    def resume_writing(self) -> None:
+        """Do nothing: all responses are written."""
+
+    def eof_received(self) -> bool:
+        """Let the loop close the connection."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let the handler release the connection."""
+        self._timer.cancel()
+        self._handler.connection_lost(exc)
 
 
 @final
@@ -110,7 +172,7 @@ class _Unsent:
 class ClientConnection:
     """One connection of a client, in either version of HTTP.
 
-    It implements timers.Timed and eviction.Evictable, and uvicorn shuts it down.
+    It implements timers.Timed, and uvicorn shuts it down.
 
     Arguments:
         proxy: the objects that all connections share.
@@ -121,7 +183,9 @@ class ClientConnection:
         address: the client's IP address.
         secure: whether the connection is encrypted.
         turned_away: the connection is beyond the limit; it gets one response.
-        idle_since, queue, before, after: see eviction.Evictable.
+        idle_since: when its last request ended, or when it was opened; seconds.
+        queue: the queue of ``eviction`` that it is in; only that module sets it.
+        before, after: its neighbours in the queue; only that module sets them.
         new_since: when the connection was opened, until its first request; after that -inf.
         stopping: the server stops, so no request may follow the current one.
         transport: the transport; set by ``made``.
@@ -145,7 +209,7 @@ class ClientConnection:
         "turned_away",
     )
 
-    def __init__(self, proxy: Proxy, handler: HttpHandler, port: Port) -> None:
+    def __init__(self, proxy: Proxy, handler: HttpHandler, port: ClientPort) -> None:
         self.proxy = proxy
         self.handler = handler
         self.port = port
@@ -156,8 +220,8 @@ class ClientConnection:
         self.idle_since = _NEVER
         self.new_since = _NEVER
         self.queue: EvictableQueue | None = None
-        self.before: Evictable | None = None
-        self.after: Evictable | None = None
+        self.before: ClientConnection | None = None
+        self.after: ClientConnection | None = None
         self.stopping = False
         self._unsent: _Unsent | None = None
 
@@ -234,7 +298,7 @@ class ClientConnection:
             self.proxy.timers.arm(self, when)
 
     def on_time(self, now: float) -> float:
-        """See timers.Timed."""
+        """Enforce the deadlines that have passed; return when to call this again, seconds."""
         return self.handler.on_time(now)
 
     def unused_until(self, now: float) -> float:
@@ -375,11 +439,11 @@ class ClientConnection:
         return False
 
     def may_be_evicted(self) -> bool:
-        """See eviction.Evictable."""
+        """Return whether no request is in progress, and no byte of one has been read."""
         return self.handler.may_be_evicted()
 
     def evict(self) -> bool:
-        """See eviction.Evictable."""
+        """Close, unless unread bytes have arrived; return whether it closes."""
         return not peer_socket.count_unread(self.transport) and self.handler.evict()
 
     def shutdown(self) -> None:
@@ -388,9 +452,9 @@ class ClientConnection:
         self.handler.shutdown()
 
     def drain(self) -> None:
-        """See HttpHandler."""
+        """Respond to requests without a pod, because the time to wait for one is over."""
         self.handler.drain()
 
     def force_end(self) -> None:
-        """See HttpHandler."""
+        """End every request, because the drain time is over."""
         self.handler.force_end()

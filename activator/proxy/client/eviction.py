@@ -12,42 +12,15 @@ OrderedDict would do the same, and take 140 bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from activator.proxy.client.connection import ClientConnection
 
 #: Candidates of one eviction. They move to the end of their queue, so the next one sees others.
 _SAMPLE: Final = 16
 #: Seconds that a connection must have been idle, since its next request may be on its way.
 _MIN_IDLE_SECONDS: Final = 1.0
-
-
-class Evictable(Protocol):
-    """A client's connection, as eviction and drain use it.
-
-    Attributes:
-        idle_since: when its last request ended, or when it was opened; seconds.
-        queue: the queue that it is in; only this module sets it.
-        before, after: its neighbours in the queue; only this module sets them.
-    """
-
-    idle_since: float
-    queue: EvictableQueue | None
-    before: Evictable | None
-    after: Evictable | None
-
-    def may_be_evicted(self) -> bool:
-        """Return whether no request is in progress, and no byte of one has been read."""
-
-    def evict(self) -> bool:
-        """Close, unless unread bytes have arrived; return whether it closes."""
-
-    def drain(self) -> None:
-        """Respond to requests without a pod, because the time to wait for one is over."""
-
-    def force_end(self) -> None:
-        """End every request, because the drain time is over."""
-
-    def shutdown(self) -> None:
-        """Finish the current requests and accept no others, because the server stops."""
 
 
 @final
@@ -57,23 +30,23 @@ class EvictableQueue:
     __slots__ = ("_first", "_last", "_size")
 
     def __init__(self) -> None:
-        self._first: Evictable | None = None
-        self._last: Evictable | None = None
+        self._first: ClientConnection | None = None
+        self._last: ClientConnection | None = None
         self._size = 0
 
     def __len__(self) -> int:
         return self._size
 
-    def first(self, most: int) -> list[Evictable]:
+    def first(self, most: int) -> list[ClientConnection]:
         """Return at most ``most`` connections from the front."""
-        found: list[Evictable] = []
+        found: list[ClientConnection] = []
         connection = self._first
         while connection is not None and len(found) < most:
             found.append(connection)
             connection = connection.after
         return found
 
-    def append(self, connection: Evictable) -> None:
+    def append(self, connection: ClientConnection) -> None:
         """Append a connection that is in no queue."""
         last = self._last
         connection.queue, connection.before, connection.after = self, last, None
@@ -84,7 +57,7 @@ class EvictableQueue:
         self._last = connection
         self._size += 1
 
-    def remove(self, connection: Evictable) -> None:
+    def remove(self, connection: ClientConnection) -> None:
         """Remove a connection that is in this queue."""
         before, after = connection.before, connection.after
         if before is None:
@@ -117,7 +90,7 @@ class Eviction:
     def __len__(self) -> int:
         return sum(map(len, self._queues()))
 
-    def __iter__(self) -> Iterator[Evictable]:
+    def __iter__(self) -> Iterator[ClientConnection]:
         """Iterate over a copy, since connections may close meanwhile."""
         return iter(
             [connection for queue in self._queues() for connection in queue.first(len(queue))]
@@ -126,19 +99,19 @@ class Eviction:
     def _queues(self) -> tuple[EvictableQueue, ...]:
         return self._silent, self._http2, self._http1, self._evicted, self.turned_away
 
-    def add(self, connection: Evictable, *, http2: bool = False) -> None:
+    def add(self, connection: ClientConnection, *, http2: bool = False) -> None:
         """Add a new connection, or one that was removed because it changes to HTTP/2."""
         (self._http2 if http2 else self._silent).append(connection)
 
-    def turn_away(self, connection: Evictable) -> None:
+    def turn_away(self, connection: ClientConnection) -> None:
         """Add a new connection beyond the limit."""
         self.turned_away.append(connection)
 
-    def on_first_request(self, connection: Evictable) -> None:
+    def on_first_request(self, connection: ClientConnection) -> None:
         """Record that a client has sent its first request."""
         _move(connection, self._http1)
 
-    def remove(self, connection: Evictable) -> None:
+    def remove(self, connection: ClientConnection) -> None:
         """Remove a closed connection; do nothing the second time."""
         if connection.queue is not None:
             connection.queue.remove(connection)
@@ -168,14 +141,14 @@ class Eviction:
         return False
 
 
-def _move(connection: Evictable, to: EvictableQueue) -> None:
+def _move(connection: ClientConnection, to: EvictableQueue) -> None:
     """Move a connection from its queue to the end of another."""
     if connection.queue is not None:
         connection.queue.remove(connection)
     to.append(connection)
 
 
-def _longest_idle(connections: EvictableQueue, now: float) -> list[Evictable]:
+def _longest_idle(connections: EvictableQueue, now: float) -> list[ClientConnection]:
     """Return the next few connections that may be evicted, the longest idle first."""
     found = []
     for connection in connections.first(_SAMPLE):

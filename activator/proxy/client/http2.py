@@ -2,7 +2,7 @@
 
 It replaces ``client.http1`` when the preface arrives. An error on a stream resets that stream. A
 flood closes the connection: GOAWAY then names the last stream that is served, so that an ingress
-may retry the others. ``http2_end`` ends connections.
+may retry the others. ``goaway`` decides which GOAWAY is due. ``ClientStream`` is one request.
 """
 
 from __future__ import annotations
@@ -12,25 +12,50 @@ from http import HTTPStatus
 from math import inf
 from typing import Final, cast, final
 
+from activator.proxy.client.blocked import BlockedStreams
 from activator.proxy.client.connection import ClientConnection
-from activator.proxy.client.goaway import CLOSE_PLANNED, LAST_SENT, NOT_SENT
-from activator.proxy.client.head_budget import HeadCharge
-from activator.proxy.client.http2_end import Http2End
-from activator.proxy.client.http2_own_responses import send_own_response, send_refusal
-from activator.proxy.client.stream import ClientStream, StreamContext, request_of
-from activator.proxy.exchange import ending, entering, responding
+from activator.proxy.client.goaway import (
+    ANNOUNCED,
+    CLOSE_PLANNED,
+    LAST_SENT,
+    NOT_SENT,
+    GoawaySteps,
+)
+from activator.proxy.client.heads_in_progress import HeadCharge
+from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.probe_responses import probe_response
-from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import ENDING, Budget, Connection, ConnectionSide
-from activator.proxy.http2.fields import read_request, read_trailers
+from activator.proxy.exchange.lookup import ClientPort, probe_response
+from activator.proxy.exchange.tunnel import SwitchingSide
+from activator.proxy.http2 import frames, section
+from activator.proxy.http2.connection import (
+    CLOSE_SECONDS,
+    ENDING,
+    GOAWAY_DUE,
+    OPEN,
+    Budget,
+    Connection,
+    ConnectionSide,
+)
+from activator.proxy.http2.fields import (
+    RequestFields,
+    ResponseFields,
+    about,
+    read_request,
+    read_trailers,
+)
 from activator.proxy.http2.frame_reader import Setting
 from activator.proxy.http2.frames import ConnectionFault, ErrorCode
+from activator.proxy.http2.hpack import line, name_prefix, string
 from activator.proxy.http2.section import Recurring
 from activator.proxy.http2.stream import STREAM_WINDOW, Stream
-from activator.proxy.message import grpc
+from activator.proxy.message import grpc, own_responses
+from activator.proxy.message.error_forms import negotiate
+from activator.proxy.message.fields import HTTP_2
 from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
+from activator.proxy.message.response import Response
+from activator.proxy.transport import peer_socket
 from activator.proxy.transport.peer_socket import Peer
 from activator.tls import negotiated as agreed
 
@@ -42,6 +67,9 @@ _RESETS: Final = (MAX_STREAMS, 100.0, 0.5)
 #: Seconds for which a stream is young. MAX_STREAMS limits resets of older streams to 2,500 per
 #: second, and a client may send as many requests. So many time-outs at once are no flood.
 _YOUNG: Final = 0.1
+_CONTINUE: Final = line(b":status", b"100")
+_DATE: Final = name_prefix(b"date")
+_INTERNAL_ERROR: Final = int(ErrorCode.INTERNAL_ERROR)
 
 
 @final
@@ -55,12 +83,13 @@ class Http2Client(ConnectionSide):
         base: the common part of all client connections.
         link: the common part of all HTTP/2 connections.
         proxy: the objects that all connections share.
+        services: the objects that all exchanges share.
     """
 
     __slots__ = (
         "_block_charge",
-        "_context",
-        "_end",
+        "_blocked",
+        "_clock",
         "_goaway",
         "_ordinary",
         "_paused",
@@ -70,6 +99,7 @@ class Http2Client(ConnectionSide):
         "base",
         "link",
         "proxy",
+        "services",
     )
 
     def __init__(self, base: ClientConnection, *, full: bool) -> None:
@@ -78,9 +108,10 @@ class Http2Client(ConnectionSide):
         link = self.link = Connection(self, proxy.clock, proxy.unread, server=True)
         link.transport = base.transport
         link.queue.full = full
-        self._context = StreamContext(base, link)
-        self._end = Http2End(base, link)
-        self._goaway = self._end.goaway
+        self.services = proxy.services
+        self._clock = proxy.clock
+        self._blocked = BlockedStreams(proxy.header_timeout)  # have their response, do not end
+        self._goaway = GoawaySteps()
         self._requests = Recurring(link.decoder, read_request)
         self._ordinary: Request | None = None  # the last recurring request that was no probe
         self._stream_before_block = 0  # the last stream before the header block in progress
@@ -103,7 +134,7 @@ class Http2Client(ConnectionSide):
         base.arm(link.late_at)
         link.begin((Setting.MAX_CONCURRENT_STREAMS, MAX_STREAMS))
         if link.queue.full:
-            self._end.watch_unsent()
+            self._watch_unsent()
         if base.secure and not agreed.is_adequate(base.transport):
             link.fail(ConnectionFault(ErrorCode.INADEQUATE_SECURITY, "a weak cipher suite"))
         elif data:
@@ -112,11 +143,10 @@ class Http2Client(ConnectionSide):
     # -- for the loop ---------------------------------------------------------------------------
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See HttpHandler."""
+        """Release the connection, as the loop would."""
         self.link.connection_lost(exc)
 
     def lost(self, exc: Exception | None) -> None:
-        """See ConnectionSide."""
         self.base.lost()
         self._block_charge.release()
         self._cancel_all()
@@ -127,33 +157,29 @@ class Http2Client(ConnectionSide):
             self._cancel(stream)
 
     def on_full(self) -> None:
-        """See ConnectionSide."""
-        self._end.watch_unsent()
+        self._watch_unsent()
 
     def on_backlog(self) -> None:
-        """See ConnectionSide: pause reading from a client that reads no responses."""
+        """Pause reading from a client that reads no responses."""
         if not self._paused and not self.link.is_ending():
             self._paused = True
             self.link.transport.pause_reading()
 
     def on_room(self) -> None:
-        """See ConnectionSide."""
         self.base.stop_watching()
         if self._paused:
             self._paused = False
             if not self.link.transport.is_closing():
                 self.link.transport.resume_reading()
         for exchange in self._exchanges():
-            responding.touch(exchange)
+            exchange.touch()
 
     def end_unread(self) -> tuple[Peer, str]:
-        """See ConnectionSide."""
         self.link.move(ENDING)
         self._cancel_all()
         return self.base.end_unread()
 
     def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
-        """See ConnectionSide."""
         self.link.end(stream, ErrorCode.ENHANCE_YOUR_CALM)
         self._cancel(stream)
         return Peer.CLIENT, self.base.peer()
@@ -165,7 +191,7 @@ class Http2Client(ConnectionSide):
     # -- frames ---------------------------------------------------------------------------------
 
     def is_idle(self, stream: int) -> bool:
-        """See ConnectionSide. After the last GOAWAY no stream counts as idle.
+        """Return whether a stream has never begun; after the last GOAWAY none counts as idle.
 
         The client may have opened streams before it read the GOAWAY.
         """
@@ -174,7 +200,6 @@ class Http2Client(ConnectionSide):
         )
 
     def on_headers(self, stream: int, block: bytes, ended: bool) -> None:
-        """See ConnectionSide."""
         found = self.link.streams.get(stream)
         if found is not None:
             self._on_trailers(found, block, ended)
@@ -204,7 +229,7 @@ class Http2Client(ConnectionSide):
         return ConnectionFault(ErrorCode.PROTOCOL_ERROR, "stream numbers go backwards")
 
     def on_stray(self, stream: int) -> None:
-        """See ConnectionSide.
+        """Reset a stream that has ended.
 
         Frames that crossed the activator's RST_STREAM are ignored. So are frames for streams behind
         the last one that is served.
@@ -227,7 +252,7 @@ class Http2Client(ConnectionSide):
         link.last_stream = stream
         link.opened += 1
         if self.base.stopping or self.base.port.insists:
-            self._end.announce()
+            self._announce()
         if link.streams:
             goaway.multiplexed = True
         if len(link.streams) >= MAX_STREAMS:
@@ -239,7 +264,7 @@ class Http2Client(ConnectionSide):
     def _refuse(self, number: int, error: FramingError, *, ended: bool) -> None:
         """Respond to a malformed or refused request."""
         self.proxy.counters.bad_requests += 1
-        send_refusal(self._context, self._stream(number, ended=ended), error)
+        self._respond_refusal(self._stream(number, ended=ended), error)
         if error.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
             self._count_reset()  # a small block can expand to megabytes; others cost as a 404 does
 
@@ -257,12 +282,12 @@ class Http2Client(ConnectionSide):
             if ended:
                 self._ordinary = request
         client_timeout = grpc.timeout(request.fields) if b"grpc-timeout" in request.fields else inf
-        side = ClientStream(self._context, stream)
+        side = ClientStream(self, stream)
         stream.owner = side
         if request.has_body:
             stream.missing = request.length
-        exchange = side.exchange = Exchange(self.proxy.services, side, request, client_timeout)
-        entering.begin(exchange)
+        exchange = side.exchange = Exchange(self.services, side, request, client_timeout)
+        exchange.begin()
 
     def _respond_early(self, stream: Stream, request: Request) -> bool:
         """Respond to a probe, or to a client beyond the limit of connections.
@@ -271,13 +296,53 @@ class Http2Client(ConnectionSide):
             Whether it was one of these.
         """
         if self.base.turned_away:
-            self._end.plan_close()
-            send_own_response(self._context, stream, request, self.proxy.too_many_connections())
+            self._plan_close()
+            self._respond(stream, request, self.proxy.too_many_connections())
             return True
         response = probe_response(request, self.base.port, self.proxy.unhealthy)
         if response is not None:
-            send_own_response(self._context, stream, request, response)
+            self._respond(stream, request, response)
         return response is not None
+
+    def _respond(self, stream: Stream, request: Request, response: OwnResponse) -> None:
+        """Respond to a request that reaches no revision.
+
+        Arguments:
+            stream: the stream of the request.
+            request: the request.
+            response: the response as plain text.
+        """
+        response = negotiate(response, request.lines)
+        bodiless = request.method == b"HEAD" or not response.body
+        self._write_own_response(stream, response, bodiless=bodiless)
+
+    def _respond_refusal(self, stream: Stream, error: FramingError) -> None:
+        """Respond to a malformed or refused request; the response names the error, as in HTTP/1.
+
+        RST_STREAM follows the response to a malformed request (RFC 9113 section 8.1.1). It waits
+        for the end of the request if that comes soon, see ``on_half_closed``.
+
+        Arguments:
+            stream: the stream of the request.
+            error: the error; it decides the status.
+        """
+        if error.status == HTTPStatus.BAD_REQUEST:
+            stream.fault = ErrorCode.PROTOCOL_ERROR
+        response = negotiate(own_responses.refused(error.status, str(error)), error.block)
+        self._write_own_response(stream, response, bodiless=error.to_head)
+
+    def _write_own_response(self, stream: Stream, response: OwnResponse, *, bodiless: bool) -> None:
+        block = section.own_response_block(response, self.services.date())
+        self.link.write_headers(stream, block, ended=bodiless)
+        if not bodiless:
+            stream.send(response.body, b"")
+        self.watch(stream)
+
+    def watch(self, stream: Stream) -> None:
+        """Watch a stream whose response is written, unless the stream has ended."""
+        stream.owner = None
+        if stream.id in self.link.streams:
+            self.base.arm(self._blocked.watch(stream, self._clock()))
 
     def _on_trailers(self, stream: Stream, block: bytes, ended: bool) -> None:
         code = ErrorCode.STREAM_CLOSED if stream.peer_closed else ErrorCode.PROTOCOL_ERROR
@@ -293,28 +358,25 @@ class Http2Client(ConnectionSide):
         self.on_data(stream, b"", trailers)
 
     def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
-        """See ConnectionSide."""
         owner = stream.owner
         if isinstance(owner, ClientStream):
             owner.on_data(payload, trailers)
-        elif not stream.closed or self._context.blocked.discard(stream, len(payload)):
+        elif not stream.closed or self._blocked.discard(stream, len(payload)):
             stream.credit(len(payload))
 
     def on_half_closed(self, stream: Stream) -> None:
-        """See ConnectionSide: the response is complete, and the rest of the request not needed.
+        """Watch a stream whose response is complete; the rest of the request is not needed.
 
         RFC 9113 section 8.1 allows to reset the stream at once. But httpx drops a response if the
         reset arrives before its request has ended, and curl 7.88 drops one that arrives with the
-        reset. So the client may send the rest, within the limits of ``linger``.
+        reset. So the client may send the rest, within the limits of ``connection.Linger``.
         """
-        self.base.arm(self._context.blocked.watch(stream, self.proxy.clock()))
+        self.base.arm(self._blocked.watch(stream, self._clock()))
 
     def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
-        """See ConnectionSide."""
         self._on_ended_early(stream)
 
     def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
-        """See ConnectionSide."""
         if self.is_idle(stream):
             raise ConnectionFault(code, reason)  # an idle stream must not get RST_STREAM
         self.link.write(frames.rst_stream(stream, code))
@@ -339,7 +401,7 @@ class Http2Client(ConnectionSide):
         """
         owner, young = stream.owner, False
         if isinstance(owner, ClientStream):
-            young = self.proxy.clock() < owner.exchange.ticket.arrived + _YOUNG
+            young = self._clock() < owner.exchange.ticket.arrived + _YOUNG
         self._cancel(stream)
         if young:
             self._count_reset()
@@ -354,7 +416,7 @@ class Http2Client(ConnectionSide):
             ConnectionFault: the client has too many resets, and no stream is open.
         """
         link = self.link
-        if self._resets.take(self.proxy.clock(), link.opened):
+        if self._resets.take(self._clock(), link.opened):
             return
         if self._goaway.state is LAST_SENT:
             link.idle_frame()
@@ -362,44 +424,175 @@ class Http2Client(ConnectionSide):
         calm, reason = ErrorCode.ENHANCE_YOUR_CALM, "too many streams are reset"
         if not link.streams:
             raise ConnectionFault(calm, reason)
-        self._end.send_last(calm, reason.encode())
+        self._send_last(calm, reason.encode())
 
-    # -- the end --------------------------------------------------------------------------------
+    # -- the end: GOAWAY, then the last bytes, then the close -----------------------------------
 
     def on_stream_removed(self, stream: Stream) -> None:
-        """See ConnectionSide."""
-        if self._context.blocked.streams:
-            self._context.blocked.remove(stream)
+        if self._blocked.streams:
+            self._blocked.remove(stream)
         if self.link.streams:
             return
         goaway, ends = self._goaway.state, self.base.is_last()
         if goaway is LAST_SENT:
-            self._end.close()
+            self._close()
         elif ends and (goaway is NOT_SENT or goaway is CLOSE_PLANNED) and not self.link.is_ending():
-            self._end.on_last_stream_ended()
+            self._on_last_stream_ended()
+
+    def _plan_close(self) -> None:
+        """Close the connection of a client beyond the limit soon.
+
+        A client that has sent one request gets GOAWAY in one write with its response, before it
+        can begin another one. A client that has sent several gets each response first. It gets
+        GOAWAY within a second, even if it begins more requests until then.
+        """
+        steps = self._goaway
+        self.link.move(GOAWAY_DUE if steps.advance(CLOSE_PLANNED, self._clock()) else OPEN)
+        self.base.arm(steps.due_at)
+
+    def shutdown(self) -> None:
+        """Finish the open streams, because the server stops.
+
+        GOAWAY waits until the last stream ends, or until the client begins another one. The
+        Python library h2, and so httpx, treats GOAWAY as the end of the connection, and loses each
+        incomplete response.
+        """
+        self.base.stopping = True
+        self._announce_if_idle()
+
+    def _on_last_stream_ended(self) -> None:
+        """Plan GOAWAY after the last stream has ended, on a connection that is to end.
+
+        A client with one stream at a time gets GOAWAY before its next request, in one write with
+        the end of that stream. httpx loses responses to concurrent requests if it reads a GOAWAY
+        together with them. So a client with concurrent requests has a second to read them. During a
+        lame duck it keeps its connection while the ports are open.
+        """
+        if not self._goaway.multiplexed:
+            self.link.move(GOAWAY_DUE)
+        if self.base.stopping or self.base.port.reconnect:
+            self._goaway.wait_for_request(self._clock())
+            self.base.arm(self._goaway.due_at)
+
+    def on_goaway_due(self) -> None:
+        """Send GOAWAY in the write that is about to happen.
+
+        Unread bytes of the client may contain its next request. Then GOAWAY waits for the end of
+        that request, or for a second when the server stops.
+        """
+        self.link.move(OPEN)
+        if not peer_socket.count_unread(self.link.transport):
+            self._announce_if_idle()
+
+    def _announce_if_idle(self) -> None:
+        """Announce the end to a client that has no stream open."""
+        if not (self.link.streams or self.link.is_ending()):
+            self._announce()
+
+    def _announce(self) -> None:
+        """Ask the client to open no more streams."""
+        if not self.link.is_ending() and self._goaway.advance(ANNOUNCED, self._clock()):
+            self.link.write(frames.goaway(frames.MAX_31_BITS, ErrorCode.NO_ERROR))
+            self.base.arm(self._goaway.due_at)
+
+    def _send_last(self, code: ErrorCode = ErrorCode.NO_ERROR, reason: bytes = b"") -> None:
+        """Send the GOAWAY that names the last stream.
+
+        Arguments:
+            code: the error code.
+            reason: the debug data, for people.
+        """
+        if not self.link.is_ending() and self._goaway.advance(LAST_SENT, self._clock()):
+            self.link.write(frames.goaway(self.link.last_stream, code, reason))
+
+    def _advance_goaway(self, now: float) -> float:
+        """Send the GOAWAY that is due; return when to call this again, seconds."""
+        step = self._goaway.due(now, idle=not self.link.streams)
+        if self.link.is_ending():
+            return inf
+        if step is ANNOUNCED:
+            self._announce()
+        elif step is LAST_SENT:
+            self._send_last()
+            if not self.link.streams:
+                self._close()
+        return self._goaway.due_at
+
+    # -- the close ------------------------------------------------------------------------------
+
+    def _close(self) -> None:
+        """Close at the end of this turn of the loop, behind its last bytes."""
+        self.link.move(ENDING)
+        asyncio.get_running_loop().call_soon(self._flush_and_close)
+
+    def _flush_and_close(self) -> None:
+        """Write all bytes that wait, and close."""
+        self.link.flush()
+        self._watch_unsent()
+        self._linger()
+
+    def _watch_unsent(self) -> None:
+        """Watch the bytes that wait for a client that does not read, or whose connection ends."""
+        self.base.watch_unsent_http2(ended=self.link.is_ending())
+
+    def on_failed(self, fault: ConnectionFault) -> None:
+        """Close after an error. Input is discarded first, so that the client gets the GOAWAY."""
+        self._cancel_all()
+        self.base.stop_watching()
+        self._linger()
+        asyncio.get_running_loop().call_later(CLOSE_SECONDS, self.link.transport.abort)
+
+    def _linger(self) -> None:
+        if not self.link.transport.is_closing():
+            self.base.linger()
+
+    def drain(self) -> None:
+        """Respond to requests without a pod, because the time to wait for one is over."""
+        for exchange in self._exchanges():
+            exchange.drain()
+
+    def force_end(self) -> None:
+        """End every request, because the drain time is over."""
+        for exchange in self._exchanges():
+            exchange.force()
+        self._send_last()
+        self._flush_and_close()
+
+    def may_be_evicted(self) -> bool:
+        """Return whether no request is in progress, and no GOAWAY is planned."""
+        link = self.link
+        return self._goaway.state is NOT_SENT and not (
+            link.streams or link.is_ending() or link.queue.full
+        )
+
+    def evict(self) -> bool:
+        """Close for a new client. It may retry a request that crosses the GOAWAY."""
+        self.shutdown()
+        return True
+
+    # -- time -----------------------------------------------------------------------------------
 
     def on_time(self, now: float) -> float:
-        """See timers.Timed.
+        """Enforce the deadlines that have passed; return when to call this again, seconds.
 
         One timer serves all requests of the connection. Nearly all end long before their deadlines,
         and each deadline is later than the previous one.
         """
         link, exchanges = self.link, self._exchanges()
-        when = self._end.on_time(now)
+        when = self._advance_goaway(now)
         if link.is_ending() or (link.queue.full and not exchanges):
             return min(when, self.base.expire_unsent_http2(now, ended=link.is_ending()))
         if now >= link.late_at:
             link.fail(ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a header block took too long"))
             return inf
         when = min([each.on_time(now) for each in exchanges] + [when])
-        blocked = self._context.blocked
-        for stream in blocked.late(now):
+        for stream in self._blocked.late(now):
             link.end(stream, stream.fault if stream.closed else ErrorCode.CANCEL)
-        when = min(when, link.late_at, blocked.next())
+        when = min(when, link.late_at, self._blocked.next())
         return min(when, now + self.proxy.header_timeout) if link.queue.full else when
 
     def on_incomplete_head(self, size: int) -> None:
-        """See ConnectionSide.
+        """Limit the time and the bytes of a header block in progress.
 
         A header block has the same time-out as an HTTP/1 head, however its pieces arrive. While
         ``last_stream`` is unchanged, the block in progress is the same one.
@@ -407,7 +600,7 @@ class Http2Client(ConnectionSide):
         link = self.link
         if self._stream_before_block != link.last_stream or link.late_at == inf:
             self._stream_before_block = link.last_stream
-            link.late_at = self.proxy.clock() + self.proxy.header_timeout
+            link.late_at = self._clock() + self.proxy.header_timeout
             self.base.arm(link.late_at)
         if link.is_ending() or self._block_charge.grow(size):
             return
@@ -416,42 +609,212 @@ class Http2Client(ConnectionSide):
         link.fail(ConnectionFault(calm, "too many header blocks in progress"))
 
     def on_complete_head(self) -> None:
-        """See ConnectionSide."""
         self._block_charge.release()
 
-    def shutdown(self) -> None:
-        """See HttpHandler."""
-        self._end.shutdown()
 
-    def on_goaway_due(self) -> None:
-        """See ConnectionSide."""
-        self._end.on_goaway_due()
+@final
+class ClientStream(ClientSide):
+    """One request of a client, as the client's side of its exchange.
 
-    def on_failed(self, fault: ConnectionFault) -> None:
-        """See ConnectionSide."""
-        self._cancel_all()
-        self._end.fail(fault)
+    Arguments:
+        client: the connection.
+        stream: the stream.
 
-    def may_be_evicted(self) -> bool:
-        """See eviction.Evictable."""
-        link = self.link
-        return self._goaway.state is NOT_SENT and not (
-            link.streams or link.is_ending() or link.queue.full
-        )
+    Attributes:
+        exchange: the exchange, until it ends.
+    """
 
-    def evict(self) -> bool:
-        """See eviction.Evictable. The client may retry a request that crosses the GOAWAY."""
-        self.shutdown()
-        return True
+    __slots__ = ("_client", "_stream", "_uncredited", "exchange")
+    __deletable__ = ("exchange",)  # read by mypyc
 
-    def drain(self) -> None:
-        """See HttpHandler."""
-        for exchange in self._exchanges():
-            ending.drain(exchange)
+    exchange: Exchange
 
-    def force_end(self) -> None:
-        """See HttpHandler."""
-        for exchange in self._exchanges():
-            ending.force(exchange)
-        self._end.send_last()
-        self._end.flush_and_close()
+    def __init__(self, client: Http2Client, stream: Stream) -> None:
+        self._client = client
+        self._stream = stream
+        self._uncredited = 0  # bytes of the request's body that no pod has accepted
+
+    # -- the client -----------------------------------------------------------------------------
+
+    def port(self) -> ClientPort:
+        return self._client.base.port
+
+    def address(self) -> bytes:
+        return self._client.base.address
+
+    def peer(self) -> str:
+        return self._client.base.peer()
+
+    def is_secure(self) -> bool:
+        return self._client.base.secure
+
+    def is_full(self) -> bool:
+        return bool(self._stream.unsent)
+
+    def may_send(self, now: float) -> bool:
+        return True  # reading goes on in HTTP/2, so the loop reports when a client leaves
+
+    def is_gone(self) -> bool:
+        return False
+
+    def drop(self) -> None:
+        """Do nothing: no client has left unnoticed."""
+
+    def set_idle_since(self, now: float) -> None:
+        self._client.base.idle_since = now
+
+    def arm(self, when: float) -> None:
+        base = self._client.base
+        if when < base.armed:
+            base.proxy.timers.arm(base, when)
+
+    # -- the request ----------------------------------------------------------------------------
+
+    def on_data(self, payload: bytes, trailers: bytes | None) -> None:
+        """Handle a part of the request's body.
+
+        Arguments:
+            payload: the bytes.
+            trailers: None while the request goes on; else its trailers.
+        """
+        self._uncredited += len(payload)
+        ended = trailers is not None
+        self.exchange.on_request_body([payload] if payload else [], ended, trailers or b"")
+
+    def took(self, size: int) -> None:
+        size = min(size, self._uncredited)
+        self._uncredited -= size
+        self._stream.credit(size)
+
+    def regulate(self) -> None:
+        """Do nothing: the window of the stream limits the client."""
+
+    # -- the response ---------------------------------------------------------------------------
+
+    def respond(
+        self,
+        response: Response | ResponseFields,
+        raw: bytes | None,
+        payload: list[bytes],
+        ended: bool,
+        trailers: bytes,
+    ) -> None:
+        assert isinstance(response, ResponseFields)
+        exchange, stream = self.exchange, self._stream
+        block = response.block
+        if b"date" not in response.fields:
+            block += _DATE + string(self._client.services.date())
+        if exchange.added_lines:
+            block += section.block_of(exchange.added_lines)
+        bare = ended and not (payload or trailers)
+        if not ended:
+            stream.on_sent = exchange.on_taken()
+        self._client.link.write_headers(stream, block, ended=bare)
+        if payload or (ended and not bare):
+            data = payload[0] if len(payload) == 1 else b"".join(payload)
+            stream.send(data, trailers if ended else None)
+
+    def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
+        if ended:
+            # The exchange may end now; unsent payload stays queued in the stream.
+            self._stream.on_sent = None
+        data = payload[0] if len(payload) == 1 else b"".join(payload)
+        self._stream.send(data, trailers if ended else None)
+
+    def interim(self, response: Response | ResponseFields) -> None:
+        """Pass on an interim response, unless the client does not read: it is optional."""
+        assert isinstance(response, ResponseFields)
+        link = self._client.link
+        if not link.queue.full:
+            link.write_headers(self._stream, response.block, ended=False)
+
+    def send_continue(self) -> None:
+        self._client.link.write_headers(self._stream, _CONTINUE, ended=False)
+
+    def send_own_response(self, response: OwnResponse) -> None:
+        date = self._client.services.date()
+        body = self.body_of(response)
+        if grpc.is_grpc(self.exchange.request.fields):
+            block = section.grpc_block(response, date)
+        else:
+            block = section.own_response_block(response, date)
+        self._client.link.write_headers(self._stream, block, ended=not body)
+        if body:
+            self._stream.send(body, b"")
+        self._done()
+
+    def body_of(self, response: OwnResponse) -> bytes:
+        """Return the body; a gRPC client gets the error in the head, without a body."""
+        exchange = self.exchange
+        no_body = exchange.to_head or grpc.is_grpc(exchange.request.fields)
+        return b"" if no_body else response.body
+
+    def switching(self) -> SwitchingSide | None:
+        return None
+
+    def finished(self, now: float) -> None:
+        self._client.base.idle_since = now
+        stream = self._stream
+        if stream.closed and stream.peer_closed:  # nearly always
+            stream.owner = stream.on_sent = None
+            del self.exchange  # see cancel
+        else:
+            self._done()
+
+    def break_off(self, outcome: str, code: int) -> None:
+        """End the stream with the pod's error code; without one, a gRPC client gets trailers."""
+        if not code and grpc.is_grpc(self.exchange.request.fields):
+            self._stream.send(b"", section.grpc_status(*grpc.broken_off(outcome)))
+        else:
+            self._client.link.end(self._stream, code or _INTERNAL_ERROR)
+        self._done()
+
+    def cancel(self) -> None:
+        """Cancel the exchange, because the stream was reset or the connection lost."""
+        exchange = self.exchange
+        del self.exchange  # breaks the cycle: nothing is left for the garbage collector
+        self._stream.on_sent = None
+        exchange.leave()
+
+    def _done(self) -> None:
+        stream = self._stream
+        # The client may read the response only after sending its request.
+        stream.credit(self._uncredited)
+        stream.on_sent = None
+        del self.exchange  # see cancel
+        self._client.watch(stream)
+
+
+def request_of(fields: RequestFields, client: bytes, *, ended: bool) -> Request:
+    """Return the request of a header section.
+
+    Arguments:
+        fields: the parsed header section.
+        client: the client's IP address.
+        ended: whether the stream ends with the header section.
+
+    Raises:
+        FramingError: the stream ends, but Content-Length announces a body (RFC 9113 section 8.1.1).
+    """
+    by_name = fields.fields
+    if not fields.forwarded:
+        fields.forwarded = fields.block + section.forwarded(fields.authority, by_name, client)
+    if ended and fields.bodiless is not None:
+        return fields.bodiless
+    if ended and fields.length > 0:
+        raise about(FramingError("the body does not have its content-length"), by_name)
+    request = Request(
+        fields.method,
+        fields.path,
+        HTTP_2,
+        fields.authority,
+        by_name,
+        None,
+        has_body=not ended,
+        length=0 if ended else fields.length,
+        expects_continue=not ended and by_name.get(b"expect", b"").lower() == b"100-continue",
+        section=fields.forwarded,
+    )
+    if ended:
+        fields.bodiless = request
+    return request

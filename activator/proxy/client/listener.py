@@ -1,4 +1,4 @@
-"""Opens the data ports: uvicorn's server with the activator's own protocol.
+"""Opens the data ports: uvicorn's server with the activator's own listeners and protocol.
 
 uvicorn owns the sockets and ends connections. HTTP is the activator's: this module gives uvicorn
 the protocol class.
@@ -7,25 +7,171 @@ the protocol class.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, Protocol, cast
 
 import uvicorn
 
 from activator.process.keepalive import SocketKind, find_dead
+from activator.process.logs import Repeats
 from activator.process.quiet_server import QuietServer
 from activator.process.tasks import Tasks
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.proxy import Proxy
-from activator.proxy.client.tls_listener import Gate, Listener
-from activator.proxy.exchange.port import Port
+from activator.proxy.exchange.lookup import ClientPort
+
+logger = logging.getLogger(__name__)
 
 #: Connections that the kernel queues until they are accepted.
 BACKLOG = 4096
 #: Seconds for handshakes that are in progress when the ports close.
 _LAST_HANDSHAKES = 1.0
+#: Connections that are accepted in one turn of the loop; others wait for the next turn.
+_PER_TURN: Final = 16
+#: Seconds until a paused listener checks again, with or without a notification.
+_PAUSE: Final = 0.1
+#: Seconds for a TLS handshake with a client. A client that sends nothing uses a file for this long.
+_HANDSHAKE_TIMEOUT = 10.0
+#: Seconds for a client to read the rest of its last response, and to confirm the end of TLS.
+_SHUTDOWN_TIMEOUT: Final = 60.0
+
+
+class Gate(Protocol):
+    """The object that decides whether a listener may accept one more connection."""
+
+    def may_accept(self, *, secure: bool) -> bool:
+        """Return whether a connection may be accepted now; if not, the kernel keeps it.
+
+        Arguments:
+            secure: whether a TLS handshake follows.
+        """
+
+    def handshake_began(self) -> None:
+        """Count an accepted connection whose TLS handshake begins."""
+
+    def handshake_failed(self) -> None:
+        """Count no more a connection whose TLS handshake has failed."""
+
+    def on_room(self, notify: Callable[[], None], *, wanted: bool) -> None:
+        """Start or stop to notify a listener whenever a file may be free.
+
+        Arguments:
+            notify: called each time.
+            wanted: True to start, False to stop.
+        """
+
+
+class PausingListener:
+    """A listening socket of the running loop, with the two methods of a server that uvicorn calls.
+
+    It accepts connections while files are free for them. The loop's own listeners cannot pause.
+    uvloop's accepts all connections in one turn, and silently closes those beyond the limit of open
+    files. Also, it reports a TLS connection only after the handshake. This listener leaves
+    connections in the kernel's queue until files are free. It knows neither HTTP nor the proxy.
+
+    Arguments:
+        sock: a listening, non-blocking socket; ``close`` closes it.
+        make: returns the protocol object of a connection. With TLS, its ``connection_made`` is
+            called after the handshake.
+        gate: decides when to accept.
+        arrivals: the tasks of accepted sockets that are no connections yet. ``close`` does not end
+            them; the caller does.
+        context: has the certificate for clients; None without TLS.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        make: Callable[[], asyncio.Protocol],
+        gate: Gate,
+        arrivals: Tasks,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sock = sock
+        self._make = make
+        self._gate = gate
+        self._arrivals = arrivals
+        self._context = context
+        self._paused: asyncio.TimerHandle | None = None
+        self._repeats = Repeats()
+        self._loop.add_reader(self._sock, self._accept)
+
+    def close(self) -> None:
+        """Accept no more connections; do nothing the second time."""
+        if self._paused is not None:
+            self._paused.cancel()
+            self._paused = None
+            self._gate.on_room(self._check, wanted=False)
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock)
+            self._sock.close()
+
+    async def wait_closed(self) -> None:
+        """Return at once, since ``close`` leaves nothing to wait for."""
+
+    def _accept(self) -> None:
+        secure = self._context is not None
+        for accepted in range(_PER_TURN):
+            if not self._gate.may_accept(secure=secure):
+                # After an accepted client the loop calls again at once, if more clients wait.
+                if not accepted:
+                    self._pause()
+                return
+            try:
+                client, _ = self._sock.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if self._repeats.admit("accept", self._loop.time()) is not None:
+                    logger.warning("cannot accept connections: %s", error.strerror or error)
+                self._pause()
+                return
+            client.setblocking(False)
+            if secure:
+                self._gate.handshake_began()
+            self._arrivals.start(self._shake(client) if secure else self._join(client))
+
+    def _pause(self) -> None:
+        """Leave connections to the kernel until a file may be free, or for a while."""
+        self._loop.remove_reader(self._sock)
+        self._paused = self._loop.call_later(_PAUSE, self._check)
+        self._gate.on_room(self._check, wanted=True)
+
+    def _check(self) -> None:
+        """Accept again if the gate allows it."""
+        if self._paused is None:
+            return
+        self._paused.cancel()
+        if self._gate.may_accept(secure=self._context is not None):
+            self._paused = None
+            self._gate.on_room(self._check, wanted=False)
+            self._loop.add_reader(self._sock, self._accept)
+        else:
+            self._paused = self._loop.call_later(_PAUSE, self._check)
+
+    async def _join(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # the client has left: the loop has closed it
+            await self._loop.connect_accepted_socket(self._make, client)
+
+    async def _shake(self, client: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                self._make,
+                client,
+                ssl=self._context,
+                ssl_handshake_timeout=_HANDSHAKE_TIMEOUT,
+                ssl_shutdown_timeout=_SHUTDOWN_TIMEOUT,
+            )
+        except BaseException as error:
+            self._gate.handshake_failed()
+            # An OSError is a failed handshake: the loop has closed the socket.
+            if not isinstance(error, OSError):
+                raise
 
 
 class GatedServer(QuietServer):
@@ -55,17 +201,17 @@ class GatedServer(QuietServer):
         self._arrivals = arrivals
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """See uvicorn.Server."""
+        """Listen on all sockets; uvicorn listens on the sockets that need no own listener."""
         ours = [sock for sock in sockets or () if self._pausing or sock in self.secure]
         await super().startup([sock for sock in sockets or () if sock not in ours])
         for sock in ours:
             context = self.secure.get(sock)
-            listener = Listener(sock, self._protocol, self._gate, self._arrivals, context)
-            # A Listener has the two methods that uvicorn calls.
+            listener = PausingListener(sock, self._protocol, self._gate, self._arrivals, context)
+            # A PausingListener has the two methods that uvicorn calls.
             self.servers.append(listener)  # type: ignore[arg-type] # see above
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """See uvicorn.Server. A client in the middle of a TLS handshake may send one request."""
+        """End all connections. A client in a TLS handshake may send one request first."""
         for server in self.servers:
             server.close()
         await self._arrivals.finish(_LAST_HANDSHAKES)
@@ -111,7 +257,7 @@ def data_server(proxy: Proxy) -> GatedServer:
     return GatedServer(config, proxy, proxy.arrivals, pausing=pausing)
 
 
-def service_listener(proxy: Proxy, sock: socket.socket, port: Port) -> Listener:
+def service_listener(proxy: Proxy, sock: socket.socket, port: ClientPort) -> PausingListener:
     """Return the listener of a port that belongs to one Service, or of the admission port.
 
     It accepts clients at once.
@@ -120,12 +266,12 @@ def service_listener(proxy: Proxy, sock: socket.socket, port: Port) -> Listener:
 
     Arguments:
         proxy: the objects that all connections share.
-        sock: a listening socket; ``Listener.close`` closes it.
+        sock: a listening socket; ``PausingListener.close`` closes it.
         port: its record.
     """
     # The connection has the methods of a protocol, not its type.
     make = cast(Callable[[], asyncio.Protocol], lambda: Http1Client(proxy, port))
-    return Listener(sock, make, proxy, proxy.arrivals)
+    return PausingListener(sock, make, proxy, proxy.arrivals)
 
 
 async def _no_application(scope: Any, receive: Any, send: Any) -> None:
@@ -133,7 +279,7 @@ async def _no_application(scope: Any, receive: Any, send: Any) -> None:
     raise RuntimeError("the data ports have no ASGI application")
 
 
-class ListenError(Exception):
+class BindError(Exception):
     """An address cannot be bound. The text names the address, the cause and the setting."""
 
 
@@ -146,7 +292,7 @@ def listen(host: str, port: int, setting: str) -> socket.socket:
         setting: the setting of the port, for the error.
 
     Raises:
-        ListenError: the address cannot be bound.
+        BindError: the address cannot be bound.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Without the protocol's number, asyncio would leave Nagle's algorithm on.
@@ -161,5 +307,5 @@ def listen(host: str, port: int, setting: str) -> socket.socket:
         sock.close()
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         reason = (error.strerror or str(error)).lower()
-        raise ListenError(f"cannot listen on {where} ({setting}): {reason}") from None
+        raise BindError(f"cannot listen on {where} ({setting}): {reason}") from None
     return sock

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from activator.driver import Driver
 from activator.process.logs import Repeats
 from activator.process.tasks import Tasks
 from activator.process.timers import Timers
-from activator.proxy.client.eviction import Evictable, Eviction
-from activator.proxy.client.head_budget import HeadBudget
-from activator.proxy.exchange.pod_pools import PodPools
-from activator.proxy.exchange.pod_wait import WARM
-from activator.proxy.exchange.request_key import ClientAddresses
-from activator.proxy.exchange.services import ProxyCounters, Services
-from activator.proxy.exchange.waiting import end_stranded
+from activator.proxy.client.eviction import Eviction
+from activator.proxy.client.heads_in_progress import HeadBudget
+from activator.proxy.exchange.exchange import end_stranded
+from activator.proxy.exchange.placement import ClientAddresses
+from activator.proxy.exchange.services import ProxyCounters, ProxyServices
+from activator.proxy.exchange.wait import WARM
 from activator.proxy.message.own_responses import OwnResponse, too_many_connections, too_many_heads
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.transport.peer_socket import Peer
+
+if TYPE_CHECKING:
+    from activator.proxy.pods.pool import ConnectionPools
+
+if TYPE_CHECKING:
+    from activator.proxy.client.connection import ClientConnection
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +68,7 @@ class Proxy:
     def __init__(
         self,
         driver: Driver,
-        pools: PodPools,
+        pools: ConnectionPools,
         *,
         request_limits: RequestLimits,
         hold_bytes: int,
@@ -80,7 +85,7 @@ class Proxy:
         self.clock = driver.clock
         self.timers = Timers(driver.clock)
         self.request_limits = request_limits
-        self.services = Services(
+        self.services = ProxyServices(
             driver,
             pools,
             self.timers,
@@ -128,7 +133,7 @@ class Proxy:
             return True
         return files.make_room()
 
-    def turn_away(self, client: Evictable) -> None:
+    def turn_away(self, client: ClientConnection) -> None:
         """Record a new client beyond the limit, and log a warning now and then."""
         self.connections.turn_away(client)
         self.counters.turned_away += 1
@@ -140,7 +145,7 @@ class Proxy:
                 *(files.shares.limit, self._places(), files.pods),
             )
 
-    def remove(self, client: Evictable) -> None:
+    def remove(self, client: ClientConnection) -> None:
         """Remove a closed connection; its file is free."""
         self.connections.remove(client)
         self.files.freed()
@@ -160,7 +165,7 @@ class Proxy:
         return address
 
     def may_accept(self, *, secure: bool) -> bool:
-        """See listener.Gate."""
+        """Return whether a connection may be accepted now; if not, the kernel keeps it."""
         if secure and self._too_many_handshakes():
             return False
         shares, files = self.files.shares, self.files
@@ -171,16 +176,16 @@ class Proxy:
         return self.handshakes >= max(1, int(_SHARE_FOR_HANDSHAKES * self.max_connections))
 
     def handshake_began(self) -> None:
-        """See listener.Gate."""
+        """Count an accepted connection whose TLS handshake begins."""
         self.handshakes += 1
 
     def handshake_failed(self) -> None:
-        """See listener.Gate."""
+        """Count no more a connection whose TLS handshake has failed."""
         self.handshakes -= 1
         self.files.freed()
 
     def on_room(self, notify: Callable[[], None], *, wanted: bool) -> None:
-        """See tls_listener.Gate."""
+        """Start or stop to notify a listener whenever a file may be free."""
         (self.files.on_room.add if wanted else self.files.on_room.discard)(notify)
         if not wanted or not self._too_many_handshakes():
             return

@@ -10,10 +10,9 @@ import asyncio
 import logging
 from typing import Final
 
-from activator.proxy.client.listener import ListenError, listen, service_listener
+from activator.proxy.client.listener import BindError, PausingListener, listen, service_listener
 from activator.proxy.client.proxy import Proxy
-from activator.proxy.client.tls_listener import Listener
-from activator.proxy.exchange.port import Port
+from activator.proxy.exchange.lookup import ClientPort
 from activator.records.change_log import identity
 from throttler.model import RevisionID, Route
 
@@ -44,8 +43,8 @@ class ServicePort:
 
     def __init__(self, service: RevisionID, number: int) -> None:
         self.number = number
-        self.port = Port(str(service).encode("latin-1", "replace"))
-        self.listener: Listener | None = None
+        self.port = ClientPort(str(service).encode("latin-1", "replace"))
+        self.listener: PausingListener | None = None
         self.error = ""
         self.timer: asyncio.TimerHandle | None = None
         self.end: asyncio.TimerHandle | None = None
@@ -175,7 +174,7 @@ class ServicePorts:
         about = identity(service)
         try:
             sock = listen(self._host, port.number, f"the port of service {service}")
-        except ListenError as error:
+        except BindError as error:
             if str(error) != port.error:
                 port.error = str(error)
                 logger.warning("%s; trying again every %g s", error, RETRY, extra=about)

@@ -9,12 +9,15 @@ other side.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
-from activator.proxy.exchange.port import Port
-from activator.proxy.exchange.switching_side import SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.response import Response
+
+if TYPE_CHECKING:
+    from activator.proxy.exchange.lookup import ClientPort
+    from activator.proxy.exchange.tunnel import SwitchingSide
 
 
 class ClientSide(ABC):
@@ -23,7 +26,7 @@ class ClientSide(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def port(self) -> Port:
+    def port(self) -> ClientPort:
         """Return the port that the client has connected to."""
 
     @abstractmethod

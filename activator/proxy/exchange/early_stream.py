@@ -12,7 +12,7 @@ from typing import final
 from activator.proxy.exchange import event_stream
 from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.passing_side import PassingSide
-from activator.proxy.exchange.switching_side import SwitchingSide
+from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message.fields import HTTP_2, Version
 from activator.proxy.message.own_responses import OwnResponse

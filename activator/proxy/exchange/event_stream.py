@@ -10,7 +10,7 @@ from typing import Final
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.hpack import line
 from activator.proxy.http2.section import block_of
-from activator.proxy.message.body import CloseBody
+from activator.proxy.message.grammar import CloseBody
 from activator.proxy.message.response import Response
 
 CONTENT_TYPE: Final = b"text/event-stream"

@@ -1,158 +1,520 @@
-"""Handles one request and its response: composes the phases of ``record``'s modules.
+"""The life of one request and its response, from the complete head to the end.
 
-Each method is an event, and names the phase that handles it:
+The methods stand in the order of a request's life: it begins, is admitted or waits, is sent to a
+pod, gets its response, and ends. A side of the exchange speaks HTTP/1 or HTTP/2; the decisions are
+the same for both. Every call is synchronous. Rare steps have modules of their own:
 
-| phase | module |
+| step | module |
 |---|---|
-| finds the revision, and admits the request | ``entering`` |
-| waits for a pod | ``waiting`` |
-| sends the request to a pod | ``sending`` |
-| sends it again, because the attempt failed | ``attempts`` |
-| passes the response on | ``responding`` |
-| ends | ``ending`` |
-
-Each of the two sides speaks HTTP/1 or HTTP/2; the decisions are the same for both. Every call is
-synchronous.
+| may not be queued, or needs authorization | ``permission`` |
+| is an admission request | ``admission_port`` |
+| waits for a pod, and its client gets something meanwhile | ``wait``, ``heartbeat`` |
+| is sent again, because an attempt failed | ``retry`` |
+| reaches a limit of time | ``limits`` |
+| changes its protocol | ``tunnel`` |
+| ends without being served | ``end`` |
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from math import inf
-from typing import final
+from typing import TYPE_CHECKING, final
 
-from activator.proxy.exchange import (
-    arrival,
-    ending,
-    entering,
-    responding,
-    retry,
-    sending,
-    switching,
-    waiting,
-    waiting_client,
+from activator.knative.queue_proxy import DOUBTFUL
+from activator.proxy.exchange import admission_port, end, heartbeat, permission, retry, tunnel
+from activator.proxy.exchange.limits import (
+    TimeLimits,
+    check,
+    limit_wait,
+    name_wait,
+    seconds_to_response,
 )
-from activator.proxy.exchange.attempts import pod_of
-from activator.proxy.exchange.pod_side import PodSide
-from activator.proxy.exchange.record import ExchangeRecord, attempts_of
-from activator.proxy.exchange.retry import Failure
-from activator.proxy.exchange.states import AUTHORIZING, DONE, NEW, RESPONSE_BEGUN
-from activator.proxy.exchange.time_limits import check
+from activator.proxy.exchange.lookup import find
+from activator.proxy.exchange.observers import Trace, begin_trace, sample
+from activator.proxy.exchange.placement import (
+    COOKIE_KIND,
+    bounded,
+    cookie_line,
+    is_forwarded_https,
+    key_of,
+    set_place,
+)
+from activator.proxy.exchange.pod_side import PodSide, Requester
+from activator.proxy.exchange.request_body import NO_BODY, RequestBody
+from activator.proxy.exchange.request_copies import with_priority
+from activator.proxy.exchange.retry import Attempts, Failure
+from activator.proxy.exchange.states import (
+    AUTHORIZING,
+    CONNECTING,
+    DONE,
+    NEW,
+    RESPONDING,
+    RESPONSE_BEGUN,
+    SENT,
+    WAITING,
+    ExchangeState,
+)
+from activator.proxy.exchange.translation import Translation, trailers_of
+from activator.proxy.exchange.wait import PodWait, begin_wait, step
 from activator.proxy.http2.fields import ResponseFields
-from activator.proxy.message.fields import HTTP_1_0
+from activator.proxy.message import own_responses
+from activator.proxy.message.fields import HTTP_1_0, HTTP_1_1, HTTP_2, PRIORITY
+from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.own_responses import OwnResponse
+from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
+from activator.records.entries import Entry
+from throttler.errors import FlowFull, RequestQueueFull, RevisionNotFound, WaitTooLong
+from throttler.model import QueueOrder
+from throttler.pod import PodTracker
 from throttler.reason import Reason
 from throttler.request_policies import Verdict
-from throttler.ticket import QUEUED
+from throttler.sticky import Sticky
+from throttler.ticket import ASSIGNED, NO_OWNER, QUEUED, Ticket
+
+if TYPE_CHECKING:
+    from activator.proxy.exchange.client_side import ClientSide
+    from activator.proxy.exchange.early_stream import EarlyStream
+    from activator.proxy.exchange.services import ProxyServices
 
 
 @final
-class Exchange(ExchangeRecord):
-    """One request and its response; see ExchangeRecord for its data."""
+class Exchange(Requester):
+    """One request and its response.
 
-    __slots__ = ()
+    Arguments:
+        services: the objects that all exchanges share.
+        client: the client's side.
+        request: the request. If its body has begun, ``on_request_body`` gets it before ``begin``.
+        client_timeout: seconds that the client waits (grpc-timeout); infinite without the field.
 
-    def on_time(self, now: float) -> float:
-        """Enforce the limits that have passed; return when to call this again, seconds."""
-        state = self.state
-        if state is DONE or state is NEW:
-            return inf
-        if state is AUTHORIZING:
-            return arrival.on_time(self, now)
-        wait = self.wait
-        step_at = inf if wait is None else waiting_client.on_time(self, wait, now)
-        if not self.wants_connection or self.ticket.state is QUEUED:
-            return step_at  # the driver enforces the deadline of a queued ticket
-        return min(step_at, check(self, now))
+    Attributes:
+        added_lines: the field lines that the activator adds to the response, each preceded by its
+            CRLF.
+        attempts: its attempts; None until the first doubtful response or failure.
+        body: the buffered body of the request.
+        entry: the entry of its revision.
+        limits: its limits except the deadline; None for most requests.
+        pod_side: the pod's side; None while no pod has the request.
+        response_size: bytes of the response's body that the client got; counts_payload: whether
+            they are counted piece by piece, because the head does not give the length.
+        sent_at: when a pod last got it, seconds.
+        state: assigned directly. ``states.FOLLOWS`` has the allowed changes, and the tests of the
+            byte path check each change against it.
+        status: the status of the response; set when it begins.
+        ticket: its ticket in the throttler.
+        to_head: see Requester.
+        trace: its spans; None if it is not traced.
+        translation: converts between two versions of HTTP; None if both sides speak the same.
+        wait: its wait for a pod; None if it got a pod at once.
+    """
 
-    # -- the throttler and the authorizer call -----------------------------------------------------
+    __slots__ = (
+        "added_lines",
+        "attempts",
+        "body",
+        "client",
+        "client_timeout",
+        "counts_payload",
+        "entry",
+        "limits",
+        "pod_side",
+        "request",
+        "response_size",
+        "sent_at",
+        "services",
+        "state",
+        "status",
+        "ticket",
+        "to_head",
+        "trace",
+        "translation",
+        "wait",
+    )
 
-    def ticket_assigned(self) -> None:
-        """See throttler.ticket.TicketOwner."""
-        waiting.on_assigned(self)
+    entry: Entry
+    ticket: Ticket
+    sent_at: float
+    status: int
 
-    def ticket_expired(self, reason: Reason, detail: str) -> None:
-        """See throttler.ticket.TicketOwner."""
-        waiting.on_expired(self, reason, detail)
+    def __init__(
+        self,
+        services: ProxyServices,
+        client: ClientSide,
+        request: Request,
+        client_timeout: float = inf,
+    ) -> None:
+        self.services = services
+        self.client = client
+        self.request = request
+        self.client_timeout = client_timeout
+        self.state: ExchangeState = NEW
+        self.body = RequestBody(request, services.hold_bytes) if request.has_body else NO_BODY
+        self.to_head = request.method == b"HEAD"
+        self.pod_side: PodSide | None = None
+        self.attempts: Attempts | None = None
+        self.translation: Translation | None = None
+        self.limits: TimeLimits | None = None
+        self.response_size = 0
+        self.counts_payload = False
+        self.trace: Trace | None = None
+        self.added_lines = services.added_lines
+        self.wait: PodWait | None = None
+
+    # -- it begins ---------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Find the revision, and admit the request. Everything else follows from callbacks.
+
+        Knative's counterpart: pkg/activator/handler/handler.go.
+        """
+        services, request, port = self.services, self.request, self.client.port()
+        if port.admission is not None:
+            if not admission_port.read(self, port.admission):
+                return
+            request = self.request
+            self.ensure_attempts().admits = True
+        driver, tracer, trace = services.driver, services.tracer, None
+        if tracer is not None:
+            trace = self.trace = begin_trace(tracer, request, self.client.is_secure())
+        try:
+            entry = self.entry = find(driver.entries, request, port, self.client, services.namers)
+        except RevisionNotFound as missing:
+            self.state = DONE
+            end.respond_not_found(services, self.client, request, trace, missing)
+            return
+        now = driver.clock()
+        throttler = entry.throttler
+        revision = throttler.revision
+        within = revision.timeout
+        if revision.response_start_timeout or revision.idle_timeout or request.expects_continue:
+            within = seconds_to_response(revision, services.idle_from_arrival)
+            self.limits = TimeLimits(revision)
+        if self.client_timeout < within:
+            within = self.client_timeout
+        size = request.size() + self.body.size
+        ticket = self.ticket = Ticket(self, now + within, size)
+        if throttler.key is not None:
+            sticky, clients = throttler.sticky, services.clients
+            ticket.key = key_of(request, throttler.key, sticky, self.client.address(), clients)
+        order = throttler.breaker.order
+        if order is not None:
+            self._follow(order)
+        if trace is not None:
+            trace.found(revision)
+        policies = revision.policies.requests
+        if policies is not None:
+            if policies.wait_seconds:
+                limit_wait(self, policies.wait_seconds, now)
+            if not permission.may_enter(self, policies, now):
+                return
+        self._admit(now)
+
+    def _follow(self, order: QueueOrder) -> None:
+        """Pass on the class that a request selects; find its place if it may be queued."""
+        request, throttler = self.request, self.entry.throttler
+        if order.trusts_header and PRIORITY in request.fields:
+            self.request = with_priority(request, self.client.address())
+        if throttler.slots.holder is not None or not throttler.has_free_slot:
+            self._set_place(order, request)
+
+    def _set_place(self, order: QueueOrder, request: Request) -> None:
+        set_place(self.ticket, order, request, self.client.address(), self.services.clients)
 
     def decided(self, verdict: Verdict) -> None:
-        """See authorizing.Authorized."""
-        entering.decided(self, verdict)
+        """Continue by a decision of the authorization server, or end."""
+        now = self.services.driver.clock()
+        if self.state is not AUTHORIZING or not permission.follow(self, verdict, now):
+            return
+        order = self.entry.throttler.breaker.order
+        if order is not None:
+            self._set_place(order, self.request)
+        self._admit(now)
+        self.client.regulate()
 
-    # -- the pod's side calls ----------------------------------------------------------------------
+    def _admit(self, now: float) -> None:
+        """Queue a request, or send it if a pod has a free slot."""
+        services, entry, ticket = self.services, self.entry, self.ticket
+        driver, throttler = services.driver, entry.throttler
+        if ticket.counts:
+            if now >= entry.agents.sample_from:
+                sample(entry, self.request, now)
+            entry.load.request_began(now)
+        try:
+            pod = throttler.admit(ticket, now)
+        except (RequestQueueFull, FlowFull, WaitTooLong) as full:
+            response, ended = end.rejected(services, throttler, full)
+            self.stop(response, ended)
+            return
+        if pod is not None:
+            self.connect(pod, now)
+            return
+        if self.trace is not None:
+            self.trace.no_pod(driver.why(throttler)[0].value)
+        begin_wait(self, now)
+        driver.began_waiting(throttler)
+        wait = self.wait
+        if wait is not None and wait.step_at <= now:
+            step(self, wait, now)
+
+    # -- it waits ---------------------------------------------------------------------------------
+
+    def ticket_assigned(self) -> None:
+        """Send a queued request to its pod; see throttler.ticket.TicketOwner."""
+        now = self.services.driver.clock()
+        wait = self.wait
+        assert wait is not None
+        wait.assigned(now)
+        self.entry.counters.waits.observe(now - self.ticket.arrived)
+        self._limit_response(now)
+        if self.client.may_send(now):
+            self.connect(self.pod(), now)
+
+    def resume(self, now: float) -> None:
+        """Send an assigned request, because its client is known to be there; ``now`` in seconds."""
+        if self.state is WAITING and self.ticket.state is ASSIGNED:
+            self.connect(self.pod(), now)
+
+    def ticket_expired(self, reason: Reason, detail: str) -> None:
+        """End a request whose wait has reached its deadline; see throttler.ticket.TicketOwner."""
+        detail = name_wait(self, detail)
+        self.stop(end.expired(self.services, self.entry.throttler, reason, detail), "timed-out")
+
+    def requeue(self, cause: str) -> None:
+        """Put a request that has lost its pod at the front of the queue.
+
+        Arguments:
+            cause: one of ``counters.CAUSES``.
+        """
+        self.entry.counters.requeued(cause)
+        if self.trace is not None:
+            self.trace.waiting()
+        driver, throttler = self.services.driver, self.entry.throttler
+        now = driver.clock()
+        self.pod_side = None
+        order = throttler.breaker.order
+        if order is not None and self.wait is None:
+            self._set_place(order, self.request)
+        if self.limits is not None and self.limits.wait is not None:
+            self.ticket.deadline = self.limits.wait.requeued()
+        begin_wait(self, now)
+        driver.requeue(throttler, self.ticket, now)
+        if self.ticket.state is QUEUED:
+            permission.end_if_asleep(self, now)
+
+    def early_stream(self) -> EarlyStream | None:
+        """Return the client's side if the client has the head of an event stream; else None."""
+        return None if self.wait is None else self.wait.early
+
+    # -- a pod gets it -----------------------------------------------------------------------------
+
+    def pod(self) -> PodTracker:
+        """Return the pod to which the request is assigned."""
+        pod = self.ticket.pod
+        assert pod is not None
+        return pod
+
+    def connect(self, pod: PodTracker, now: float) -> None:
+        """Send a request to its pod on a connection that is free, or once one is open.
+
+        Arguments:
+            pod: the assigned pod.
+            now: seconds.
+        """
+        attempts = self.attempts
+        fresh = False
+        if attempts is not None:
+            if attempts.admits:
+                self.state = CONNECTING
+                admission_port.respond(self, pod, now)
+                return
+            attempts.made += 1
+            fresh = attempts.fresh
+        if self.trace is not None:
+            self.trace.assigned(pod.address)
+        pool = self.services.pools.of(pod)
+        side = pool.side_for(self.request, fresh=fresh)
+        if side is not None:
+            self._send(side, now)
+            return
+        self.state = CONNECTING
+        self.pod_side = None
+        self._limit_response(now)
+        self.client.arm(self.ticket.deadline)
+        pool.dial_for(self, self.request)
+
+    def _limit_response(self, now: float) -> None:
+        """Set the deadline of a request that has a pod, if its wait had one of its own."""
+        if self.limits is not None:
+            self.ticket.deadline = self.limits.deadline(self.ticket, now)
 
     @property
     def wants_connection(self) -> bool:
-        """See Requester."""
         return self.state is not DONE
 
     def on_connected(self, side: PodSide) -> None:
-        """See Requester."""
-        sending.on_connected(self, side)
+        if self.state is DONE:
+            side.release()
+        elif self.wait is not None and self.client.is_gone():
+            side.release()
+            self.client.drop()
+        else:
+            self._send(side, self.services.driver.clock())
+
+    def _send(self, side: PodSide, now: float) -> None:
+        """Send a request on a connection; ``now`` in seconds."""
+        self.state = SENT
+        self.pod_side = side
+        self.sent_at = now
+        client, request, body = self.client, self.request, self.body
+        when = self.ticket.deadline
+        limits = self.limits
+        if limits is not None:
+            limits.sent(now, request.expects_continue)
+            when = self.ticket.deadline = limits.deadline(self.ticket, now)
+            when = min(when, limits.next())
+        client.arm(when)
+        try:
+            to_http2 = side.send_request(self, client, request, body, self.trace)
+        except FramingError as error:
+            self.pod_side = None
+            self._refuse(end.too_large(self.pod(), error))
+            return
+        if to_http2 is not (request.version is HTTP_2):
+            self.translation = Translation(client, side, to_http2=to_http2)
+        elif self.translation is not None:
+            self.translation = None
+        if body is not NO_BODY:
+            self._sent_body(body, side, to_http2)
+
+    def _refuse(self, response: OwnResponse) -> None:
+        """End a request that its pod cannot get; one that was queued in the next turn of the loop.
+
+        The end of one request assigns its slot to the next one, see ``admission_port.respond``.
+        """
+        if self.wait is None:
+            self.stop(response, "refused")
+        else:
+            asyncio.get_running_loop().call_soon(self._stop_later, response)
+
+    def _stop_later(self, response: OwnResponse) -> None:
+        if self.state is not DONE:
+            self.stop(response, "refused")
+
+    # -- its body ----------------------------------------------------------------------------------
+
+    def _sent_body(self, body: RequestBody, side: PodSide, to_http2: bool) -> None:
+        """Record that a pod has the buffered part of the body; read the rest from the client."""
+        if self.translation is not None:
+            self.translation.sent(sum(map(len, body.pieces)))
+        may_return = to_http2 or self.entry.throttler.revision.behind_queue_proxy
+        body.sent(may_return=may_return or not side.is_understood())
+        if not body.complete:
+            self.ticket.sent = inf
+            self.client.regulate()
+
+    def wants_body(self) -> bool:
+        """Return whether more of the request's body may be read from the client now."""
+        if self.pod_side is not None:
+            return not self.pod_side.is_full()
+        return not (self.body.full or self.state is AUTHORIZING)
+
+    def on_request_body(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
+        """Handle a part of the request's body.
+
+        Arguments:
+            payload: pieces; may be empty.
+            complete: whether the request ends here.
+            trailers: the trailers, if ``complete``, in the client's version.
+        """
+        body = self.body
+        if complete:
+            if trailers and self.state is not NEW:
+                policies = self.entry.throttler.revision.policies.requests
+                trailers = b"" if permission.takes_from_server(policies) else trailers
+            body.complete = True
+            body.trailers = trailers
+            if self.limits is not None:
+                self.limits.continued()
+            if self.state is SENT and self.ticket.assigned:
+                self.ticket.sent = self.services.driver.clock()
+        if self.state is DONE:
+            return
+        size = len(payload[0]) if len(payload) == 1 else sum(map(len, payload))
+        if not (size or complete):
+            return
+        side = self.pod_side
+        if side is not None:
+            translation = self.translation
+            if translation is None:
+                side.send_body(payload, complete, trailers)
+            else:
+                side.send_body(payload, complete, translation.request_trailers(trailers))
+                translation.sent(size)
+            if not body.replayable or self.state in RESPONSE_BEGUN:
+                return
+        if size:
+            body.keep(payload[0] if len(payload) == 1 else b"".join(payload))
+            if self.state is not NEW:
+                self._charge(size)
+
+    def _charge(self, size: int) -> None:
+        """Count buffered bytes against the budgets; beyond them nothing more is read.
+
+        Arguments:
+            size: bytes that were buffered just now.
+        """
+        ticket, body = self.ticket, self.body
+        if ticket.state is not QUEUED:
+            ticket.size += size
+            if self.pod_side is not None:
+                body.trim()
+        elif body.replayable:
+            body.replayable = self.entry.throttler.breaker.reserve_bytes(ticket, size)
 
     def pause_sending(self) -> None:
-        """See Requester."""
         self.client.regulate()
 
     def resume_sending(self) -> None:
-        """See Requester."""
         if self.translation is not None:
             self.translation.pod_changed()
         self.client.regulate()
 
-    def on_interim(self, response: Response | ResponseFields) -> None:
-        """See Requester."""
-        if response.status == 101:
-            assert isinstance(response, Response)
-            switching.begin_tunnel(self, response)
-        elif response.status == 100:
-            self.send_continue()
-        elif self.request.version is not HTTP_1_0:
-            responding.pass_interim(self, response)
+    # -- an attempt fails --------------------------------------------------------------------------
 
-    def on_response(
-        self,
-        response: Response | ResponseFields,
-        raw: bytes | None,
-        payload: list[bytes],
-        complete: bool,
-    ) -> None:
-        """See Requester."""
-        responding.begin_response(self, response, raw, payload, complete)
-
-    def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
-        """See Requester."""
-        responding.pass_payload(self, payload, complete, trailers)
+    def ensure_attempts(self) -> Attempts:
+        """Return the record of its attempts; the first call makes it."""
+        attempts = self.attempts
+        if attempts is None:
+            attempts = self.attempts = Attempts(self.services.driver)
+        return attempts
 
     def on_dial_failed(self, error: str, cause: str) -> None:
-        """See Requester."""
         if self.state is not DONE:
-            attempts_of(self).failed(self, Failure.NO_CONNECTION, error, cause)
+            self.ensure_attempts().failed(self, Failure.NO_CONNECTION, error, cause)
 
     def on_lost(self, error: str, began: bool) -> None:
-        """See Requester."""
         side = self._lose_pod()
         if self.state is not DONE:
             reused = side is not None and side.is_reused()
-            attempts_of(self).failed(self, retry.lost(began=began, reused=reused), error)
+            self.ensure_attempts().failed(self, retry.lost(began=began, reused=reused), error)
 
     def on_reset(self, code: int, began: bool) -> None:
-        """See Requester."""
         self._lose_pod()
         if self.state is not DONE:
-            attempts_of(self).reset(self, code, began, self._count_responses())
+            self.ensure_attempts().reset(self, code, began)
 
     def on_refused(self, error: str) -> None:
-        """See Requester."""
         self._lose_pod()
         if self.state is not DONE:
-            attempts_of(self).refused(self, self._count_responses(), error)
+            self.ensure_attempts().refused(self, error)
 
     def on_other_protocol(self, error: str) -> None:
-        """See Requester."""
         self._lose_pod()
         if self.state is not DONE:
-            attempts_of(self).misunderstood(self, error)
+            self.ensure_attempts().misunderstood(self, error)
 
     def _lose_pod(self) -> PodSide | None:
         """Release and return the side of a pod that sends nothing more."""
@@ -161,36 +523,313 @@ class Exchange(ExchangeRecord):
             self.attempts.withheld = None
         return side
 
-    def _count_responses(self) -> int:
-        """Return how many HTTP/2 responses the pod has sent."""
-        return self.services.pools.of(pod_of(self.ticket)).count_responses()
+    # -- its response ------------------------------------------------------------------------------
 
-    # -- the phases call, by the protocols of their modules ----------------------------------------
+    def on_interim(self, response: Response | ResponseFields) -> None:
+        if response.status == 101:
+            assert isinstance(response, Response)
+            tunnel.begin(self, response)
+        elif response.status == 100:
+            self.send_continue()
+        elif self.request.version is not HTTP_1_0:
+            self.response_began(self.services.driver.clock(), interim=True)
+            if self.translation is not None:
+                response = self.translation.response(response, to_head=self.to_head)
+            self.client.interim(response)
 
     def send_continue(self) -> None:
-        """See time_limits.Timed."""
-        limits = self.limits
-        if not self.request.expects_continue or limits is None or not limits.continued():
+        """Send the client a 100 if it waits for one."""
+        if not self.request.expects_continue or self.limits is None or not self.limits.continued():
             return
         if self.state not in RESPONSE_BEGUN:
             self.client.send_continue()
 
-    def send_again(self) -> None:
-        """See attempts.Retrying."""
-        sending.connect(self, pod_of(self.ticket), self.services.driver.clock())
+    def on_response(
+        self,
+        response: Response | ResponseFields,
+        raw: bytes | None,
+        payload: list[bytes],
+        complete: bool,
+        trailers: bytes = b"",
+    ) -> None:
+        """Pass the head of the final response to the client, unless it judges the pod first.
 
-    def requeue(self, cause: str) -> None:
-        """See attempts.Retrying."""
-        waiting.requeue(self, cause)
+        Arguments:
+            response, raw, payload, complete: see Requester.on_response.
+            trailers: the trailers, if ``complete``, in the pod's version.
+        """
+        pod = self.ticket.pod
+        assert pod is not None
+        status = response.status
+        in_doubt = pod.ejection.consecutive_errors or status in DOUBTFUL
+        if in_doubt and not self.ensure_attempts().passes(self, response, payload, complete):
+            return
+        self.status = status
+        request, now = self.request, self.services.driver.clock()
+        pod.last_response_at = self.ticket.first_byte = now
+        attempts, wait = self.attempts, self.wait
+        if attempts is not None and attempts.made > 1:
+            self.added_lines += end.attempts_line(attempts.made)
+        if wait is not None:
+            if wait.early is not None and not heartbeat.may_follow(
+                self, response, payload, complete
+            ):
+                return
+            self.added_lines += wait.responded(pod, now)
+        self.state = RESPONDING
+        # The time-out of a Revision without other limits ends with the last byte: it stays as it
+        # is.
+        stays = complete or self.entry.throttler.revision.behind_queue_proxy
+        if self.limits is not None or not stays:
+            self.response_began(now)
+        if request.has_body:
+            self.body.pieces = []
+        if self.trace is not None:
+            self.trace.responded(status)
+        sticky = self.entry.throttler.sticky
+        if sticky is not None:
+            key = self.ticket.key
+            if not key or (sticky.by_token and key not in sticky.tokens):
+                self.stick(sticky, response)
+        length = response.length
+        if length < 0:
+            self.counts_payload = True
+            length = sum(map(len, payload))
+        self.response_size = length
+        # Pods get a request of HTTP/1.0 as HTTP/1.1.
+        version = request.version or HTTP_1_1
+        translation = self.translation
+        if translation is not None:
+            raw = None
+            version = HTTP_2 if translation.to_http2 else HTTP_1_1
+            if complete:
+                trailers = translation.response_trailers(trailers or trailers_of(response))
+            response = translation.response(response, to_head=self.to_head)
+        self.entry.counters.responded(
+            (pod.address, request.counted_as, version, status), now - self.sent_at, request.length
+        )
+        self.client.respond(response, raw, payload, complete, trailers)
+        if complete:
+            self._finish(now)
+
+    def stick(self, sticky: Sticky, response: Response | ResponseFields) -> None:
+        """Let the client's next requests come to this pod: by a cookie, or by the session's name.
+
+        Arguments:
+            sticky: the policy of the revision.
+            response: the pod's response.
+        """
+        key, ticket = self.entry.throttler.key, self.ticket
+        if key is None:
+            return
+        if key.kind is COOKIE_KIND:
+            if token := sticky.cookie_for(ticket):
+                secure = self.client.is_secure() or is_forwarded_https(self.request)
+                self.added_lines += cookie_line(token, secure=secure)
+        elif key.header and not ticket.key:
+            sticky.began_session(bounded(response.value_of(key.header)), ticket)
+
+    def response_began(self, now: float, *, interim: bool = False) -> None:
+        """Replace the limit for the beginning of the response by the one for its end.
+
+        Arguments:
+            now: seconds.
+            interim: whether another response follows. It ends ``response_start_timeout`` alone.
+        """
+        limits, ticket = self.limits, self.ticket
+        revision = self.entry.throttler.revision
+        timeout = revision.timeout if interim else revision.whole_timeout
+        began = ticket.arrived
+        if limits is not None:
+            limits.touch(now)
+            began = limits.began(ticket)
+        ticket.deadline = min(began + timeout, ticket.arrived + self.client_timeout)
+
+    def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
+        attempts = self.attempts
+        if attempts is not None and attempts.withheld is not None:
+            self._withhold(attempts, payload, complete, trailers)
+            return
+        if self.counts_payload:
+            for piece in payload:
+                self.response_size += len(piece)
+        translation = self.translation
+        if translation is not None and trailers:
+            trailers = translation.response_trailers(trailers)
+        self.client.send_body(payload, complete, trailers)
+        if payload and self.limits is not None:
+            self.touch()
+        if complete:
+            self._finish(self.services.driver.clock())
+        elif translation is not None:
+            translation.passed(sum(map(len, payload)))
+
+    def _withhold(
+        self, attempts: Attempts, payload: list[bytes], complete: bool, trailers: bytes
+    ) -> None:
+        """Collect a response that may be queue-proxy's own, and judge it once it is complete."""
+        withheld = attempts.withheld
+        assert withheld is not None
+        withheld.pieces += payload
+        if withheld.ends_stream:
+            heartbeat.stop_stream(self, withheld, complete)
+        elif complete:
+            attempts.withheld = None
+            self.on_response(withheld.response, None, withheld.pieces, True, trailers)
+
+    def touch(self) -> None:
+        """Record that bytes pass, so that the pod does not count as silent."""
+        if self.limits is not None:
+            self.limits.touch(self.services.driver.clock())
+
+    def on_client_room(self, full: bool) -> None:
+        """Pause or resume the pod, by whether the client reads.
+
+        Arguments:
+            full: True if bytes wait because the client does not read; False if it reads again.
+        """
+        if not full:
+            self.touch()
+        if self.pod_side is not None:
+            self.pod_side.pause(full)
+        if self.translation is not None and not full:
+            self.translation.client_took_all()
+
+    def on_taken(self) -> Callable[[int], None] | None:
+        """Return the function to call when the client's stream has accepted bytes; None for none.
+
+        Its argument is the number of bytes.
+        """
+        if self.pod_side is None:  # the client gets the head of an event stream early
+            return lambda size: heartbeat.pass_on_taken(self, size)
+        if self.translation is not None:
+            return self.translation.client_took
+        return self.pod_side.took
+
+    def has_begun(self) -> bool:
+        """Return whether the client has any part of a final response."""
+        return self.state in RESPONSE_BEGUN or self.early_stream() is not None
+
+    # -- it ends -----------------------------------------------------------------------------------
+
+    def _finish(self, now: float) -> None:
+        """End a request whose response is complete."""
+        side, self.pod_side = self.pod_side, None
+        if side is not None:  # as in ``detach``: a call for each request costs instructions
+            side.detach(self.body.complete)
+        self.end("served", self.status, self.response_size, now)
+        self.client.finished(now)
 
     def detach(self) -> None:
-        """See attempts.Retrying."""
-        ending.detach(self)
-
-    def stop(self, response: OwnResponse, ended: str) -> None:
-        """See attempts.Retrying."""
-        ending.stop(self, response, ended)
+        """Release the pod's side, because its response is complete."""
+        side, self.pod_side = self.pod_side, None
+        if side is not None:
+            side.detach(self.body.complete)
 
     def end(self, ended: str, status: int, size: int, now: float, why: str = "") -> None:
-        """See outcome.Ending."""
-        ending.end(self, ended, status, size, now, why)
+        """Count the request, and release its ticket. Called once.
+
+        Arguments:
+            ended: one of ``counters.OUTCOMES``.
+            status: the status that the client gets.
+            size: bytes of the response's body.
+            now: seconds.
+            why: the Activator-Reason of the activator's own response; else empty.
+        """
+        self.state = DONE
+        services, entry = self.services, self.entry
+        request, ticket = self.request, self.ticket
+        duration = now - ticket.arrived
+        entry.counters.ended(
+            (request.counted_as, request.version, status), ended, duration, request.length, size
+        )
+        if ticket.counts:
+            entry.load.request_ended(now)
+        if self.wait is not None:
+            self.wait.ended(ended, now)
+        if self.trace is not None:
+            self.trace.ended(status, ended)
+        if services.request_log is not None:
+            end.log(self, services.request_log, status, size, duration, why)
+        ticket.owner = NO_OWNER  # breaks the cycle: nothing is left for the garbage collector
+        state = ticket.state
+        if state is ASSIGNED:
+            if ended == "served" and 101 < status < 502:
+                services.driver.release(entry.throttler, ticket, now)
+            else:
+                services.driver.release(entry.throttler, ticket, now, end.of_pod(ended, status))
+        elif state is QUEUED:
+            services.driver.cancel(entry.throttler, ticket, now)
+
+    def stop(self, response: OwnResponse, ended: str) -> None:
+        """End the request with an error response, or break off a response that has begun.
+
+        Arguments:
+            response: the error response.
+            ended: one of ``counters.OUTCOMES``.
+        """
+        if self.state is AUTHORIZING:
+            permission.stop(self, response, ended)
+            return
+        attempts = self.attempts
+        self._cancel_pod()
+        if self.state in RESPONSE_BEGUN:
+            code = 0 if attempts is None else attempts.broken_by
+            end.break_off(self, response, ended, self.status, self.response_size, code)
+        elif attempts is not None:
+            end.respond_with_error(self, response, ended, attempts.made)
+        else:
+            made = 0 if self.ticket.pod is None else 1
+            end.respond_with_error(self, response, ended, made)
+
+    def _cancel_pod(self) -> None:
+        """Cancel a request at its pod, if a pod has it."""
+        side, self.pod_side = self.pod_side, None
+        if side is not None:
+            side.cancel()
+
+    def leave(self) -> None:
+        """End a request whose client has closed."""
+        if self.state is NEW:
+            self.state = DONE
+        elif self.state is AUTHORIZING:
+            permission.leave(self)
+        elif self.state is not DONE:
+            self._cancel_pod()
+            end.end_now(self, "cancelled", 499, self.response_size)
+
+    def drain(self) -> None:
+        """End a request that no pod has: the client can retry at another activator."""
+        if self.state is not DONE and self.pod_side is None:
+            self.stop(own_responses.draining("no pod was free in time"), "draining")
+
+    def force(self) -> None:
+        """End a request, because the drain time is over."""
+        if self.state is not DONE:
+            began = self.state in RESPONSE_BEGUN
+            detail = "this activator ends" if began else "the pod had not responded yet"
+            self.stop(own_responses.draining(detail), "draining")
+
+    def on_time(self, now: float) -> float:
+        """Enforce the limits that have passed; return when to call this again, seconds."""
+        state = self.state
+        if state is DONE or state is NEW:
+            return inf
+        if state is AUTHORIZING:
+            return permission.on_time(self, now)
+        wait = self.wait
+        step_at = inf if wait is None else step(self, wait, now)
+        if not self.wants_connection or self.ticket.state is QUEUED:
+            return step_at  # the driver enforces the deadline of a queued ticket
+        return min(step_at, check(self, now))
+
+
+def end_stranded(ticket: Ticket) -> None:
+    """End a queued request that may not start a pod; its revision has lost its last usable pod.
+
+    Arguments:
+        ticket: of the request. It may have left the queue meanwhile.
+    """
+    exchange = ticket.owner
+    if ticket.state is QUEUED and isinstance(exchange, Exchange):
+        permission.end_if_asleep(exchange, exchange.services.driver.clock())

@@ -1,4 +1,4 @@
-"""Finds the revision of a request.
+"""Finds what a request is for: a revision, or the activator itself as with a probe.
 
 A port that belongs to one plain Service decides alone: any client may reach it. On other ports, the
 two control fields name a revision of Knative, and the field ``Activator-Service`` a plain Service;
@@ -8,21 +8,83 @@ pkg/activator/handler/context_handler.go.
 
 from __future__ import annotations
 
-from activator.knative.control_fields import NAMESPACE, REVISION
-from activator.proxy.exchange.client_side import ClientSide
-from activator.proxy.exchange.port import Port
-from activator.proxy.exchange.request_key import ClientAddresses
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, final
+
+from activator.knative.words import (
+    AUTOSCALER,
+    INGRESS,
+    KUBELET_AGENT,
+    KUBELET_PROBE,
+    NAMESPACE,
+    NETWORK_HASH,
+    NETWORK_PROBE,
+    REVISION,
+)
+from activator.proxy.message import own_responses
 from activator.proxy.message.fields import SERVICE
 from activator.proxy.message.request import Request
 from activator.records.entries import Entries, Entry
 from throttler.errors import RevisionNotFound
+
+if TYPE_CHECKING:
+    from activator.proxy.exchange.client_side import ClientSide
+    from activator.proxy.exchange.placement import ClientAddresses
+
+
+@final
+class Admission:
+    """How the admission port reads the requests that proxies describe.
+
+    Attributes:
+        prefix: stands before the path of a request without fields that describe another one.
+        longest: bytes of the longest target.
+    """
+
+    __slots__ = ("longest", "prefix")
+
+    def __init__(self, prefix: bytes, longest: int) -> None:
+        self.prefix: Final = prefix
+        self.longest: Final = longest
+
+
+@final
+class ClientPort:
+    """A port on which the activator accepts clients; all its connections share this record.
+
+    Attributes:
+        admission: set on the admission port, whose clients are proxies that ask for a pod.
+        service: ``namespace/name`` of the plain Service to which the port belongs; empty if it is
+            for all revisions.
+        reconnect: whether new connections would reach the pods of that Service directly. Then each
+            response is the last on its connection; in HTTP/2, GOAWAY follows it.
+        insists: whether HTTP/2 connections that are never idle get GOAWAY too.
+    """
+
+    __slots__ = ("admission", "insists", "reconnect", "service")
+
+    def __init__(self, service: bytes = b"", admission: Admission | None = None) -> None:
+        self.admission: Final = admission
+        self.service: Final = service
+        self.reconnect = self.insists = False
+
+
+#: The ports for all revisions.
+SHARED: Final = ClientPort()
+
 
 #: A number, since CPython tests ``bytes in bytes`` by way of an exception, which takes 0.6 µs.
 _COMMA = ord(",")
 
 
 def find(
-    entries: Entries, request: Request, port: Port, side: ClientSide, namers: ClientAddresses | None
+    entries: Entries,
+    request: Request,
+    port: ClientPort,
+    side: ClientSide,
+    namers: ClientAddresses | None,
 ) -> Entry:
     """Return the entry of the revision that a request names.
 
@@ -88,3 +150,71 @@ def _one_each(fields: dict[bytes, bytes]) -> str:
         if any(other != first for other in others):
             return f"{name.decode()} occurs twice with different values"
     return ""
+
+
+_FORWARDED_FOR: Final = b"x-forwarded-for"
+#: From this number of addresses in X-Forwarded-For on, a request is in a loop.
+_MOST_HOPS: Final = 32
+#: So many addresses, of the shortest form ``::1``, have at least as many bytes.
+_SHORTEST: Final = 4 * _MOST_HOPS - 1
+
+_KUBELET = re.compile(rb"\r\n[Uu](?i:ser-agent):[ \t]*" + re.escape(KUBELET_AGENT))
+
+
+def probe_response(
+    request: Request, port: ClientPort, unhealthy: Callable[[], str]
+) -> own_responses.OwnResponse | None:
+    """Return the response to a probe of kubelet, ingress or autoscaler; None for other requests.
+
+    A request that names two revisions gets 400, one in a loop 508. All other requests on the port
+    of a plain Service are for its pods. On the admission port, probes are requests like others: a
+    proxy would take a response 200 as permission to send them to a service that sleeps.
+
+    Arguments:
+        request: any request of a client.
+        port: the port that the client has connected to.
+        unhealthy: returns why the activator is not ready; empty while it is ready.
+    """
+    fields = request.fields
+    if port.service:
+        return _loop(fields)
+    probe = b""
+    if port.admission is None:
+        block = request.section or request.lines
+        may_be = block.find(KUBELET_AGENT) >= 0  # not `in`, see lookup._COMMA
+        if not (fields or may_be):
+            return None
+        if fields.get(KUBELET_PROBE) or (may_be and _KUBELET.search(request.lines)):
+            why = unhealthy()
+            return own_responses.unhealthy(why) if why else own_responses.HEALTHY
+        probe = fields.get(NETWORK_PROBE, b"").rstrip(b" \t")
+    if not probe:
+        wrong = contradiction(fields)
+        if wrong:
+            return own_responses.refused(400, wrong)
+        return _loop(fields) if len(fields.get(_FORWARDED_FOR, b"")) >= _SHORTEST else None
+    if probe == INGRESS:
+        return own_responses.network_probe(fields.get(NETWORK_HASH, b"").rstrip(b" \t"))
+    if probe == AUTOSCALER:
+        return own_responses.ACTIVATOR_PROBE
+    return own_responses.unexpected_probe(probe)
+
+
+def _loop(fields: dict[bytes, bytes]) -> own_responses.OwnResponse | None:
+    """Return the response to a request that passes the activator again and again; else None.
+
+    The pods of a Service may be activators by mistake. Then each round adds an address to
+    X-Forwarded-For, and takes two connections. Requests with the header of Knative's ingress are
+    exempt: their Endpoints list pods with queue-proxy.
+
+    Arguments:
+        fields: the handled fields of the request, by name in lower case.
+    """
+    forwarded_for = fields.get(_FORWARDED_FOR, b"")
+    if len(forwarded_for) < _SHORTEST or REVISION in fields:
+        return None
+    hops = forwarded_for.count(b",") + 1
+    if hops < _MOST_HOPS:
+        return None
+    text = f"X-Forwarded-For has {hops} addresses: the request passes the activator again and again"
+    return own_responses.refused(HTTPStatus.LOOP_DETECTED, text)

@@ -11,11 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from typing import Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.passing_side import PassingSide
-from activator.proxy.exchange.services import Services
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.hpack import Decoder
 from activator.proxy.message import own_responses
@@ -23,9 +22,11 @@ from activator.proxy.message.fields import tokens
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
-from activator.records.entries import Entry
 from activator.records.kept_responses import MOST_BYTES, KeptResponse, KeptResponses
 from throttler.request_policies import RequestPolicies
+
+if TYPE_CHECKING:
+    from activator.proxy.exchange.exchange import Exchange
 
 _MODELS: Final = b"/v1/models"
 _PATHS: Final = (b"/health", _MODELS)
@@ -65,16 +66,7 @@ def key_of(request: Request) -> bytes:
     return hashlib.sha256(b"\n".join((request.target, *values))).digest()
 
 
-class Arriving(Protocol):
-    """The part of an exchange that this module uses."""
-
-    client: ClientSide
-    entry: Entry
-    request: Request
-    services: Services
-
-
-def response_to(exchange: Arriving, policies: RequestPolicies, now: float) -> OwnResponse | None:
+def response_to(exchange: Exchange, policies: RequestPolicies, now: float) -> OwnResponse | None:
     """Return the response to a request that should start no pod, while no pod is usable.
 
     With an authorization server no list is kept, because its decision may have changed. One that
@@ -106,7 +98,7 @@ def _listed(models: tuple[str, ...]) -> bytes:
     return json.dumps({"object": "list", "data": data}).encode("ascii")
 
 
-def keep_response(exchange: Arriving, policies: RequestPolicies) -> None:
+def keep_response(exchange: Exchange, policies: RequestPolicies) -> None:
     """Keep the response to a request for the list of models, if it is a good one.
 
     Arguments:
@@ -123,12 +115,12 @@ def keep_response(exchange: Arriving, policies: RequestPolicies) -> None:
     exchange.client = ListKeeper(exchange.client, kept, key, clock)
 
 
-def _may_keep(exchange: Arriving, policies: RequestPolicies) -> bool:
+def _may_keep(exchange: Exchange, policies: RequestPolicies) -> bool:
     """Return whether a list of models may be kept for a request, and be its response."""
     return policies.authorization is None and _is_for_list(exchange)
 
 
-def _is_for_list(exchange: Arriving) -> bool:
+def _is_for_list(exchange: Exchange) -> bool:
     """Return whether a list of models may be the response to a request.
 
     Not for a proxy on the admission port, which takes 200 as the address of a pod.
@@ -170,14 +162,12 @@ class ListKeeper(PassingSide):
         ended: bool,
         trailers: bytes,
     ) -> None:
-        """See ClientSide."""
         if _may_be_kept(response):
             self._pieces = []
             self._collect(payload, ended)
         self._client.respond(response, raw, payload, ended, trailers)
 
     def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
-        """See ClientSide."""
         self._collect(payload, ended)
         self._client.send_body(payload, ended, trailers)
 

@@ -1,19 +1,22 @@
-"""Declares the observers of requests: traces and the request log.
+"""Observes requests: traces, the request log, and samples of clients.
 
-Both are usually off; then a request costs one test of an attribute that is None. Other packages
-implement them, so this module has protocols with the methods that the byte path calls. Knative's
-counterparts: the otelhttp handler of cmd/activator/main.go and pkg/http/request_log.go.
+Traces and the request log are usually off; then a request costs one test of an attribute that is
+None. ``telemetry`` implements both. Knative's counterparts: the otelhttp handler of
+cmd/activator/main.go and pkg/http/request_log.go.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from activator.proxy.message.fields import without_named
 from activator.proxy.message.request import Request
 from activator.records.entries import Entry
 from throttler.model import Revision
+
+if TYPE_CHECKING:
+    from activator.runtime import RequestTracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +52,6 @@ class RequestRecord:
     revision: Revision
     trace_id: str
     why: str = ""
-
-
-class RequestLog(Protocol):
-    """A log of all ended requests of known revisions, without probes."""
-
-    def ended(self, record: RequestRecord) -> None:
-        """Log an ended request. The byte path calls this: it must neither block nor raise."""
 
 
 class Trace(Protocol):
@@ -111,23 +107,6 @@ class Trace(Protocol):
         """
 
 
-class Tracer(Protocol):
-    """The maker of traces."""
-
-    def begin(
-        self, method: bytes, target: bytes, host: bytes, minor: int, block: bytes, secure: bool
-    ) -> Trace:
-        """Return the trace of a request whose head has arrived. Probes are not traced.
-
-        Arguments:
-            method, target, host: as the client sent them; host without a default.
-            minor: 1 for HTTP/1.1, 0 for HTTP/1.0, 2 for HTTP/2.
-            block: the header fields that the activator does not handle, each preceded by its CRLF.
-                ``traceparent``, ``tracestate`` and ``baggage`` are among them.
-            secure: whether the client's connection is encrypted.
-        """
-
-
 def sample(entry: Entry, request: Request, now: float) -> None:
     """Sample the client of a request that arrives alone; see records.agents.
 
@@ -146,7 +125,7 @@ def sample(entry: Entry, request: Request, now: float) -> None:
 _CONTEXT_FIELDS = (b"traceparent", b"tracestate")
 
 
-def begin_trace(tracer: Tracer, request: Request, secure: bool) -> Trace:
+def begin_trace(tracer: RequestTracer, request: Request, secure: bool) -> Trace:
     """Begin the trace of a request.
 
     Arguments:

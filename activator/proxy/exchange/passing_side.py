@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from activator.proxy.exchange.client_side import ClientSide
-from activator.proxy.exchange.port import Port
-from activator.proxy.exchange.switching_side import SwitchingSide
+from activator.proxy.exchange.lookup import ClientPort
+from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.response import Response
@@ -69,7 +69,7 @@ class PassingSide(ClientSide):
 
     # -- the client -----------------------------------------------------------------------------
 
-    def port(self) -> Port:
+    def port(self) -> ClientPort:
         """See ClientSide."""
         return self._client.port()
 

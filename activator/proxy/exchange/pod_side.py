@@ -7,14 +7,17 @@ payload and trailers.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
-from activator.proxy.exchange.client_side import ClientSide
-from activator.proxy.exchange.observers import Trace
-from activator.proxy.exchange.request_body import RequestBody
-from activator.proxy.exchange.switching_side import SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
+
+if TYPE_CHECKING:
+    from activator.proxy.exchange.client_side import ClientSide
+    from activator.proxy.exchange.observers import Trace
+    from activator.proxy.exchange.request_body import RequestBody
+    from activator.proxy.exchange.tunnel import SwitchingSide
 
 
 class PodSide(ABC):

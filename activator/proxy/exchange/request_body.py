@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from activator.proxy.message.body import pile
 from activator.proxy.message.fields import HTTP_1_1
+from activator.proxy.message.grammar import pile
 from activator.proxy.message.request import IDEMPOTENT, Request
 
 

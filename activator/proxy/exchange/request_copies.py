@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 from activator.proxy.http2.hpack import Decoder, line
 from activator.proxy.http2.section import SENSITIVE, block_of, forwarded
-from activator.proxy.message.fields import HTTP_2, folded
+from activator.proxy.message.fields import HTTP_2, PRIORITY, folded
 from activator.proxy.message.request import Request
+
+_LINE_START: Final = b"\r\nActivator-Priority: "
 
 
 def with_identity_coding(request: Request, peer: bytes) -> Request:
@@ -52,3 +55,20 @@ def with_fields(request: Request, names: Collection[bytes], lines: bytes, peer: 
         )
         section = block + block_of(lines) + end  # it ends with the fields that name the client
     return request.copy(fields, b"".join(kept) + lines, section)
+
+
+def with_priority(request: Request, peer: bytes) -> Request:
+    """Return a request whose field Activator-Priority the pod gets too.
+
+    The activator removes this field from all other requests.
+
+    Arguments:
+        request: the client's request, which has the field.
+        peer: the IP address at the other end of the connection.
+    """
+    value = request.fields[PRIORITY].strip(b" \t")
+    section = request.section
+    if section:
+        end = forwarded(request.host, request.fields, peer)
+        section = section.removesuffix(end) + line(PRIORITY, value) + end
+    return request.copy(request.fields, request.lines + _LINE_START + value, section)

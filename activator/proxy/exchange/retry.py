@@ -1,22 +1,40 @@
 """Decides whether a request is sent again, and to which pod: one table with a row for each failure.
 
-Pure. A request that a pod may have seen is sent again only if its method is idempotent (RFC 9110
-section 9.2.2). A pod may close an idle connection just as the activator uses it (RFC 9112 section
-9.3.1). Such a failure is not the pod's fault. Knative's counterpart: Go's transport
-(shouldRetryRequest), and the dialer of knative.dev/pkg/network/transports.go.
+A request that a pod may have seen is sent again only if its method is idempotent (RFC 9110 section
+9.2.2). A pod may close an idle connection just as the activator uses it (RFC 9112 section 9.3.1).
+Such a failure is not the pod's fault. ``Attempts`` follows the table for one request, and reports
+its pod. Knative's counterpart: Go's transport (shouldRetryRequest), and the dialer of
+knative.dev/pkg/network/transports.go.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from activator.knative.queue_proxy import Claim, Fate, claim_in_http1, claim_in_http2, fate_of
+from activator.driver import Driver
+from activator.knative.queue_proxy import (
+    DOUBTFUL,
+    Claim,
+    Fate,
+    claim_in_http1,
+    claim_in_http2,
+    complaint,
+    fate_of,
+)
+from activator.proxy.exchange import end
 from activator.proxy.exchange.request_body import RequestBody
+from activator.proxy.exchange.states import DONE, RESPONSE_BEGUN
 from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.http2.frames import ErrorCode, name_of_code
+from activator.proxy.message.grpc import is_grpc
 from activator.proxy.message.request import IDEMPOTENT, Request
 from activator.proxy.message.response import Response
+from throttler.pod import PodTracker
+
+if TYPE_CHECKING:
+    from activator.proxy.exchange.exchange import Exchange
 
 #: How often one request is sent again after a pod may have seen it. Attempts that no application
 #: processed do not count; only the deadline limits these.
@@ -81,8 +99,8 @@ class Blame(Enum):
     RESPONSE = "response"
 
 
-class Rule(NamedTuple):
-    """The consequences of a failure.
+class Consequences(NamedTuple):
+    """The consequences of a failure, for the request and for the pod.
 
     Attributes:
         repeatable: for a request that may be sent again, see ``may_repeat``.
@@ -98,22 +116,30 @@ class Rule(NamedTuple):
 
 
 #: The rule for each failure.
-RULES: dict[Failure, Rule] = {
-    Failure.NO_CONNECTION: Rule(
+RULES: dict[Failure, Consequences] = {
+    Failure.NO_CONNECTION: Consequences(
         Then.REQUEUE, Then.REQUEUE, blame=Blame.UNREACHABLE, again=Blame.UNREACHABLE
     ),
-    Failure.REUSED_LOST: Rule(Then.SAME_POD, Then.PASS_ON, blame=Blame.NONE, again=Blame.NONE),
-    Failure.NEW_LOST: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.UNREACHABLE, again=Blame.NONE),
-    Failure.REFUSED: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.NONE, again=Blame.NONE),
-    Failure.REFUSED_STILL: Rule(
+    Failure.REUSED_LOST: Consequences(
+        Then.SAME_POD, Then.PASS_ON, blame=Blame.NONE, again=Blame.NONE
+    ),
+    Failure.NEW_LOST: Consequences(
+        Then.REQUEUE, Then.PASS_ON, blame=Blame.UNREACHABLE, again=Blame.NONE
+    ),
+    Failure.REFUSED: Consequences(Then.REQUEUE, Then.PASS_ON, blame=Blame.NONE, again=Blame.NONE),
+    Failure.REFUSED_STILL: Consequences(
         Then.REQUEUE, Then.PASS_ON, blame=Blame.RESPONSE, again=Blame.RESPONSE
     ),
-    Failure.UNTOUCHED: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.RESPONSE, again=Blame.RESPONSE),
-    Failure.APPLICATION_LOST: Rule(
+    Failure.UNTOUCHED: Consequences(
+        Then.REQUEUE, Then.PASS_ON, blame=Blame.RESPONSE, again=Blame.RESPONSE
+    ),
+    Failure.APPLICATION_LOST: Consequences(
         Then.REQUEUE, Then.PASS_ON, blame=Blame.RESPONSE, again=Blame.NONE
     ),
-    Failure.STREAM_LOST: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.RESPONSE, again=Blame.NONE),
-    Failure.RESPONSE_LOST: Rule(
+    Failure.STREAM_LOST: Consequences(
+        Then.REQUEUE, Then.PASS_ON, blame=Blame.RESPONSE, again=Blame.NONE
+    ),
+    Failure.RESPONSE_LOST: Consequences(
         Then.PASS_ON, Then.PASS_ON, blame=Blame.RESPONSE, again=Blame.RESPONSE
     ),
 }
@@ -184,14 +210,6 @@ def may_repeat(request: Request, body: RequestBody, failure: Failure) -> bool:
     return request.method in IDEMPOTENT and body.replayable and not request.upgrade
 
 
-def may_be_lost(request: Request) -> bool:
-    """Return whether a request may use an idle connection without a check that it is open.
-
-    It may if its method allows a retry, and no body or change of protocol can prevent it.
-    """
-    return request.method in IDEMPOTENT and not request.has_body and not request.upgrade
-
-
 def claim_of(response: Response | ResponseFields, *, bodiless: bool) -> Claim | None:
     """Return the part of a response that may be queue-proxy's own; None if it cannot be.
 
@@ -216,3 +234,225 @@ def own_failure(claim: Claim | None, payload: Sequence[bytes]) -> Failure | None
     if fate is None:
         return None
     return Failure.UNTOUCHED if fate is Fate.UNTOUCHED else Failure.APPLICATION_LOST
+
+
+_REFUSED_STREAM: Final = int(ErrorCode.REFUSED_STREAM)
+#: An overloaded pod resets a stream with this code. The client gets the error, as with a 503.
+_CALM: Final = int(ErrorCode.ENHANCE_YOUR_CALM)
+
+
+@final
+class WithheldResponse:
+    """A response that waits until it is complete.
+
+    It may be queue-proxy's own, of at most 512 bytes. Or it is an error in place of the event
+    stream that its client has begun to get.
+
+    Attributes:
+        response: the head.
+        pieces: the payload so far.
+        ends_stream: whether it ends the client's event stream.
+    """
+
+    __slots__ = ("ends_stream", "pieces", "response")
+
+    def __init__(
+        self,
+        response: Response | ResponseFields,
+        pieces: list[bytes],
+        *,
+        ends_stream: bool = False,
+    ) -> None:
+        self.response = response
+        self.pieces = pieces
+        self.ends_stream = ends_stream
+
+
+@final
+class Attempts:
+    """The attempts of one request.
+
+    Attributes:
+        made: how often the request was assigned to a pod.
+        admits: whether it is an admission request, which no pod gets.
+        fresh: whether the next attempt must not use an idle HTTP/1 connection.
+        broken_by: the HTTP/2 error code with which a pod broke off its response; 0 without one.
+        withheld: the doubtful response that is not complete; None without one.
+    """
+
+    __slots__ = (
+        "_crossed",
+        "_driver",
+        "_refused",
+        "_repeats",
+        "admits",
+        "broken_by",
+        "fresh",
+        "made",
+        "withheld",
+    )
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._repeats = 0  # failures after which a pod may have seen the request
+        self._crossed: PodTracker | None = None  # the last pod that did not understand a version
+        # The pod that refused last, its number of responses then, and its consecutive refusals.
+        self._refused: tuple[PodTracker | None, int, int] = (None, 0, 0)
+        self.made = 1
+        self.admits = False
+        self.fresh = False
+        self.broken_by = 0
+        self.withheld: WithheldResponse | None = None
+
+    # -- a response that may eject its pod ---------------------------------------------------------
+
+    def passes(
+        self,
+        exchange: Exchange,
+        response: Response | ResponseFields,
+        payload: list[bytes],
+        complete: bool,
+    ) -> bool:
+        """Judge a pod by its response.
+
+        A response that may be queue-proxy's own waits until it is complete.
+
+        Arguments:
+            exchange: the exchange of the request.
+            response: the head of the response.
+            payload: its payload so far.
+            complete: whether the response is complete.
+
+        Returns:
+            Whether the client gets the response now. If not, the response waits, or the request
+            is sent again.
+        """
+        claim = None
+        if exchange.entry.throttler.revision.behind_queue_proxy:
+            claim = claim_of(response, bodiless=exchange.to_head)
+        if claim is not None and not complete:
+            self.withheld = WithheldResponse(response, payload)
+            return False
+        pod = exchange.pod()
+        failure = own_failure(claim, payload)
+        if failure is Failure.UNTOUCHED and pod.is_service:
+            # The ClusterIP is never ejected, so the number of retries must be limited.
+            failure = Failure.APPLICATION_LOST
+        if failure is None or not self._may_go_again(exchange, pod, failure):
+            self._judge(pod, response.status, failure, payload)
+            return True
+        exchange.detach()
+        self.failed(exchange, failure, complaint(response.status, payload), failure.value)
+        return False
+
+    def _judge(
+        self, pod: PodTracker, status: int, failure: Failure | None, body: Sequence[bytes]
+    ) -> None:
+        """Report a response that the client gets as good or bad for its pod."""
+        if status not in DOUBTFUL:
+            self._driver.responded_well(pod)
+            return
+        text = complaint(status, body if failure else None)
+        self._driver.responded_badly(pod, text, untouched=failure is Failure.UNTOUCHED)
+
+    # -- a failed attempt --------------------------------------------------------------------------
+
+    def reset(self, exchange: Exchange, code: int, began: bool) -> None:
+        """Handle a stream reset by a pod; see ``Requester.on_reset``."""
+        error = f"the pod reset the stream: {name_of_code(code)}"
+        if began:
+            self.broken_by = code
+        elif code == _REFUSED_STREAM:
+            self.refused(exchange, error)
+            return
+        is_final = began or code == _CALM
+        self.failed(exchange, Failure.RESPONSE_LOST if is_final else Failure.STREAM_LOST, error)
+
+    def refused(self, exchange: Exchange, error: str) -> None:
+        """Handle a request that a pod did not process.
+
+        Arguments:
+            exchange: the exchange of the request.
+            error: the cause, for people.
+        """
+        pod = exchange.pod()
+        responses = exchange.services.pools.of(pod).capacity.responses
+        before, given, refusals = self._refused
+        refusals = 1 if pod is before and responses > given else refusals + 1
+        self._refused = pod, responses, refusals
+        self.failed(exchange, refused(refusals, half_open=pod.ejection.half_open), error)
+
+    def misunderstood(self, exchange: Exchange, error: str) -> None:
+        """Send a request in the other version of HTTP, because its pod does not speak this one.
+
+        Once at most for each pod, since it may understand neither. gRPC needs HTTP/2, and a change
+        of the protocol HTTP/1.
+        """
+        pod, body = exchange.pod(), exchange.body
+        if exchange.request.upgrade:
+            exchange.stop(end.no_upgrade(pod), "refused")
+            return
+        if self._crossed is pod or not body.replayable or is_grpc(exchange.request.fields):
+            self._pass_on(exchange, error)
+            return
+        self._crossed = pod
+        self.made -= 1
+        exchange.connect(pod, self._driver.clock())
+
+    def failed(
+        self, exchange: Exchange, failure: Failure, error: str, cause: str = "connection-lost"
+    ) -> None:
+        """Handle a failed attempt by the rules of ``retry``.
+
+        Arguments:
+            exchange: the exchange of the request.
+            failure: how the attempt failed.
+            error: the cause, for people.
+            cause: one of ``counters.CAUSES``, for a requeue.
+        """
+        if exchange.trace is not None:
+            exchange.trace.failed(error)
+        if exchange.state in RESPONSE_BEGUN:
+            self._pass_on(exchange, error)
+            return
+        then = self._blame(exchange, exchange.pod(), failure, error)
+        if exchange.state is DONE:
+            return
+        if then is Then.PASS_ON:
+            self._pass_on(exchange, error)
+        elif then is Then.SAME_POD:
+            self.fresh = True
+            exchange.entry.counters.requeued("connection-closed")
+            exchange.connect(exchange.pod(), self._driver.clock())
+        else:
+            exchange.requeue(cause)
+
+    def _blame(self, exchange: Exchange, pod: PodTracker, failure: Failure, error: str) -> Then:
+        """Report the failure of a pod to the driver; return the step for the request."""
+        seen = failure in SEEN
+        repeatable = _may_repeat(exchange, pod, failure)
+        then, blame = judge(failure, repeatable=repeatable, repeats=self._repeats)
+        self._repeats += seen
+        if blame is Blame.UNREACHABLE:
+            self._driver.connect_failed(pod, error, sent=seen)
+        elif blame is Blame.RESPONSE:
+            self._driver.responded_badly(pod, error, untouched=failure in UNTOUCHING)
+        return then
+
+    def _may_go_again(self, exchange: Exchange, pod: PodTracker, failure: Failure) -> bool:
+        return again(failure, _may_repeat(exchange, pod, failure), self._repeats)
+
+    @staticmethod
+    def _pass_on(exchange: Exchange, error: str) -> None:
+        response = end.failed(exchange.pod(), error)
+        exchange.stop(response, "upstream-failed")
+
+
+def _may_repeat(exchange: Exchange, pod: PodTracker, failure: Failure) -> bool:
+    """Return whether a request can be sent again after a failure."""
+    if failure is Failure.REFUSED:
+        return exchange.body.replayable
+    if failure is Failure.REFUSED_STILL:
+        # The ClusterIP is never ejected, so it gets no retries that only the deadline limits.
+        return exchange.body.replayable and not pod.is_service
+    return may_repeat(exchange.request, exchange.body, failure)

@@ -7,20 +7,22 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import formatdate
+from typing import TYPE_CHECKING
 
 from activator.driver import Driver
 from activator.process.logs import Repeats
 from activator.process.timers import Timers
-from activator.proxy.exchange.authorizing import Authorizer
-from activator.proxy.exchange.observers import RequestLog, Tracer
-from activator.proxy.exchange.pod_pools import PodPools
-from activator.proxy.exchange.request_key import ClientAddresses
+from activator.proxy.exchange.placement import ClientAddresses
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.waiting_page import DEFAULT, Template
 from activator.records.change_log import identity
 from activator.records.entries import Entry
 from throttler.model import RevisionID
 from throttler.revision import RevisionThrottler
+
+if TYPE_CHECKING:
+    from activator.proxy.pods.pool import ConnectionPools
+    from activator.runtime import Authorizer, RequestLog, RequestTracer
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +39,7 @@ class ProxyCounters:
     turned_away: int = 0
 
 
-class Services:
+class ProxyServices:
     """The objects and settings that all exchanges share.
 
     Arguments:
@@ -68,7 +70,7 @@ class Services:
     def __init__(
         self,
         driver: Driver,
-        pools: PodPools,
+        pools: ConnectionPools,
         timers: Timers,
         *,
         hold_bytes: int,
@@ -87,7 +89,7 @@ class Services:
         self.added_lines = added_lines
         self.clients = ClientAddresses() if clients is None else clients
         self.counters = ProxyCounters()
-        self.tracer: Tracer | None = None
+        self.tracer: RequestTracer | None = None
         self.request_log: RequestLog | None = None
         self.comments: dict[RevisionID, tuple[float, bytes]] = {}
         self.draining = False

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final
 
 
-class State(Enum):
+class ExchangeState(Enum):
     """The state of an exchange.
 
     NEW: the request has no ticket yet.
@@ -35,17 +35,17 @@ class State(Enum):
 
 
 #: Module names for the members, for speed: see version.HTTP_1_1.
-NEW: Final = State.NEW
-AUTHORIZING: Final = State.AUTHORIZING
-WAITING: Final = State.WAITING
-CONNECTING: Final = State.CONNECTING
-SENT: Final = State.SENT
-RESPONDING: Final = State.RESPONDING
-TUNNEL: Final = State.TUNNEL
-DONE: Final = State.DONE
+NEW: Final = ExchangeState.NEW
+AUTHORIZING: Final = ExchangeState.AUTHORIZING
+WAITING: Final = ExchangeState.WAITING
+CONNECTING: Final = ExchangeState.CONNECTING
+SENT: Final = ExchangeState.SENT
+RESPONDING: Final = ExchangeState.RESPONDING
+TUNNEL: Final = ExchangeState.TUNNEL
+DONE: Final = ExchangeState.DONE
 
 #: Which state may follow which. A retry leads back; once a response has begun, no step does.
-FOLLOWS: Final[dict[State, frozenset[State]]] = {
+FOLLOWS: Final[dict[ExchangeState, frozenset[ExchangeState]]] = {
     NEW: frozenset((AUTHORIZING, WAITING, CONNECTING, SENT, DONE)),
     AUTHORIZING: frozenset((WAITING, CONNECTING, SENT, DONE)),
     WAITING: frozenset((WAITING, CONNECTING, SENT, DONE)),

@@ -15,8 +15,8 @@ from activator.proxy.exchange.pod_side import PodSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.hpack import Decoder, line
 from activator.proxy.http2.section import block_of
-from activator.proxy.message.body import CloseBody
 from activator.proxy.message.fields import clean_trailers
+from activator.proxy.message.grammar import CloseBody
 from activator.proxy.message.response import Response
 
 _REASONS: Final = {each.value: b" " + each.phrase.encode() for each in HTTPStatus}

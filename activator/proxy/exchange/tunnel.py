@@ -1,22 +1,94 @@
-"""Passes bytes both ways after a 101, each direction no faster than its receiver reads.
+"""Changes the protocol of a request by a 101 (RFC 9110 section 7.8), and passes bytes both ways.
 
-One direction may close before the other: the tunnel passes a half-close on, except where a side
-uses TLS. When both directions are closed, or one connection is lost, the exchange ends.
+Each direction passes bytes no faster than its receiver reads. One direction may close before the
+other: the tunnel passes a half-close on, except where a side uses TLS. When both directions are
+closed, or one connection is lost, the exchange ends.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import cast, final
+from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
-from activator.proxy.exchange.client_side import ClientSide
-from activator.proxy.exchange.pod_side import PodSide
-from activator.proxy.exchange.switching_side import SwitchingSide
-from activator.proxy.message.request import Request
+from activator.proxy.exchange import end
+from activator.proxy.exchange.states import DONE, TUNNEL
 from activator.proxy.message.response import Response
 from activator.proxy.transport import peer_socket
-from activator.proxy.transport.peer_socket import BUFFER, SMALL_BUFFER, Peer, received
+from activator.proxy.transport.peer_socket import BUFFER, SMALL_BUFFER, Peer, UnreadBytes, received
+
+if TYPE_CHECKING:
+    from activator.proxy.exchange.exchange import Exchange
+
+
+_SWITCHED: Final = 101
+
+
+class SwitchingSide(Protocol):
+    """An HTTP/1 connection whose protocol changes: of a client, or to a pod."""
+
+    def switch(self, response: Response, added_lines: bytes) -> None:
+        """Pass on the pod's 101."""
+
+    def take_over(self) -> tuple[asyncio.Transport, bytes]:
+        """Hand the connection over to the tunnel.
+
+        Returns:
+            The transport, and the bytes that arrived behind the head.
+        """
+
+    def is_stopped(self) -> bool:
+        """Return whether bytes wait because the peer does not read."""
+
+    def unread_bytes(self) -> UnreadBytes:
+        """Return the count of bytes that peers do not read."""
+
+    def who(self) -> tuple[Peer, str]:
+        """Return the side and the address of the peer."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Release the connection; see asyncio.Protocol."""
+
+
+def begin(exchange: Exchange, response: Response) -> None:
+    """Pass on the pod's 101, and connect the client with the pod.
+
+    Arguments:
+        exchange: the exchange of the request.
+        response: the pod's 101. One that the client did not ask for ends the request.
+    """
+    pod = exchange.pod()
+    wanted = exchange.request.upgrade.lower()
+    if not wanted or response.upgrade.lower() != wanted:
+        exchange.stop(end.failed(pod, "an unrequested 101"), "upstream-failed")
+        return
+    driver = exchange.services.driver
+    if pod.ejection.consecutive_errors:
+        driver.responded_well(pod)
+    exchange.status = _SWITCHED
+    exchange.state = TUNNEL
+    now = driver.clock()
+    pod.last_response_at = exchange.ticket.first_byte = now
+    if exchange.wait is not None:
+        exchange.added_lines += exchange.wait.responded(pod, now)
+    exchange.response_began(now)
+    if exchange.trace is not None:
+        exchange.trace.responded(_SWITCHED)
+    sticky = exchange.entry.throttler.sticky
+    if sticky is not None:
+        exchange.stick(sticky, response)
+    side = exchange.pod_side
+    at_client, at_pod = exchange.client.switching(), None if side is None else side.switching()
+    assert at_client is not None
+    assert at_pod is not None
+    at_client.switch(response, exchange.added_lines)
+    _connect(exchange, at_client, at_pod)
+
+
+def _closed(exchange: Exchange) -> None:
+    """End the request, because a connection of the tunnel is lost."""
+    exchange.pod_side = None
+    if exchange.state is not DONE:
+        end.end_now(exchange, "served", _SWITCHED, exchange.response_size)
 
 
 class _End:
@@ -32,9 +104,8 @@ class _End:
     """
 
     __slots__ = (
-        "_closed",
+        "_exchange",
         "_side",
-        "_touch",
         "_unread",
         "_who",
         "early",
@@ -46,28 +117,24 @@ class _End:
 
     peer: _End
 
-    def __init__(
-        self, side: SwitchingSide, touch: Callable[[], None], closed: Callable[[], None]
-    ) -> None:
+    def __init__(self, side: SwitchingSide, exchange: Exchange) -> None:
         self._side = side
-        self._touch = touch
-        self._closed = closed
+        self._exchange = exchange
         self._unread = side.unread_bytes()
         self._who = side.who()
         self.transport, self.early = side.take_over()
         self.ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol; never called, since the connection exists already."""
+        """Never called, since the connection exists already."""
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol: pass the bytes on."""
+        """Pass the bytes on."""
         if not self.peer.transport.is_closing():
-            self._touch()
+            self._exchange.touch()
             self.peer.transport.write(data)
 
     def eof_received(self) -> bool:
-        """See asyncio.Protocol."""
         self.ended = True
         peer = self.peer
         # TLS ends both directions at once: asyncio's and uvloop's TLS have no half-close.
@@ -79,28 +146,24 @@ class _End:
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
         self.ended = True
         self._unread.hold(self, 0)
         if not self.peer.transport.is_closing():
             self.peer.transport.close()
         del self.peer  # breaks the cycle: nothing is left for the garbage collector
-        self._closed()
+        _closed(self._exchange)
         self._side.connection_lost(exc)
 
     def end_unread(self) -> tuple[Peer, str]:
-        """See unread.Reader."""
         self.transport.abort()
         return self._who
 
     def pause_writing(self) -> None:
-        """See asyncio.Protocol."""
         self._unread.hold(self, peer_socket.count_held(self.transport))
         if not self.peer.ended:
             self.peer.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """See asyncio.Protocol."""
         self._unread.hold(self, 0)
         if not self.peer.ended:
             self.peer.transport.resume_reading()
@@ -113,63 +176,26 @@ class _PodEnd(_End):
     __slots__ = ()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """See asyncio.BufferedProtocol."""
         return SMALL_BUFFER if self._unread.scarce else BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
-        """See asyncio.BufferedProtocol."""
         self.data_received(received(nbytes))
 
 
-def is_wanted(request: Request, response: Response) -> bool:
-    """Return whether a 101 changes to the protocol that the request named."""
-    return bool(request.upgrade) and response.upgrade.lower() == request.upgrade.lower()
-
-
-def switch(
-    client: ClientSide,
-    pod: PodSide | None,
-    response: Response,
-    added_lines: bytes,
-    touch: Callable[[], None],
-    closed: Callable[[], None],
-) -> None:
-    """Pass on the pod's 101, and connect the two sides.
-
-    Arguments:
-        client: the client's side of the exchange; HTTP/1.
-        pod: the pod's side of the exchange; HTTP/1.
-        response: the pod's 101.
-        added_lines: field lines that the activator adds to the 101, each preceded by its CRLF.
-        touch, closed: see ``tunnel``.
-    """
-    at_client, at_pod = client.switching(), None if pod is None else pod.switching()
-    assert at_client is not None
-    assert at_pod is not None
-    at_client.switch(response, added_lines)
-    tunnel(at_client, at_pod, touch, closed)
-
-
-def tunnel(
-    client: SwitchingSide,
-    pod: SwitchingSide,
-    touch: Callable[[], None],
-    closed: Callable[[], None],
-) -> None:
+def _connect(exchange: Exchange, client: SwitchingSide, pod: SwitchingSide) -> None:
     """Connect the two sides.
 
     The pod gets the bytes behind the client's request only now, since the 101 comes first (RFC 9110
     section 7.8).
 
     Arguments:
+        exchange: the exchange of the request.
         client: the client's connection.
         pod: the pod's connection.
-        touch: called when bytes pass.
-        closed: called when a connection is lost, so twice at most.
     """
     client_is_full, pod_is_full = client.is_stopped(), pod.is_stopped()
-    at_client = _End(client, touch, closed)
-    at_pod = _PodEnd(pod, touch, closed)
+    at_client = _End(client, exchange)
+    at_pod = _PodEnd(pod, exchange)
     at_client.peer, at_pod.peer = at_pod, at_client
     # A compiled class cannot inherit from asyncio's. The loops look methods up by name.
     at_client.transport.set_protocol(cast(asyncio.BaseProtocol, at_client))

@@ -123,7 +123,7 @@ class ConnectionSide(ABC):
 
     @abstractmethod
     def end_unread(self) -> tuple[Peer, str]:
-        """See unread.Reader: the peer reads no bytes of the connection."""
+        """End the connection to free its unread bytes; return its side and its peer's address."""
 
     # -- its streams ----------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class ConnectionSide(ABC):
 
     @abstractmethod
     def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
-        """See FrameHandler.stream_error."""
+        """End a stream because of a wrong frame; the connection stays open."""
 
     @abstractmethod
     def on_stream_removed(self, stream: Stream) -> None:
@@ -157,7 +157,7 @@ class ConnectionSide(ABC):
 
     @abstractmethod
     def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
-        """See unread.Reader: the peer reads no bytes of a stream."""
+        """End a stream to free its unread bytes; return its side and its peer's address."""
 
     # -- connections of clients -----------------------------------------------------------------
 
@@ -207,42 +207,39 @@ class _Gone(ConnectionSide):
     __slots__ = ()
 
     def lost(self, exc: Exception | None) -> None:
-        """See ConnectionSide."""
+        pass
 
     def on_full(self) -> None:
-        """See ConnectionSide."""
+        pass
 
     def on_backlog(self) -> None:
-        """See ConnectionSide."""
+        pass
 
     def on_failed(self, fault: ConnectionFault) -> None:
-        """See ConnectionSide."""
+        pass
 
     def end_unread(self) -> tuple[Peer, str]:
-        """See ConnectionSide."""
         return Peer.CLIENT, ""
 
     def is_idle(self, stream: int) -> bool:
-        """See ConnectionSide."""
         return False
 
     def on_headers(self, stream: int, block: bytes, ended: bool) -> None:
-        """See ConnectionSide."""
+        pass
 
     def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
-        """See ConnectionSide."""
+        pass
 
     def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
-        """See ConnectionSide."""
+        pass
 
     def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
-        """See ConnectionSide."""
+        pass
 
     def on_stream_removed(self, stream: Stream) -> None:
-        """See ConnectionSide."""
+        pass
 
     def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
-        """See ConnectionSide."""
         return Peer.CLIENT, ""
 
 
@@ -360,13 +357,13 @@ class Connection:
     # -- for the loop ---------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
+        """Begin a connection to a pod; a client's has begun in HTTP/1."""
         self.transport = cast(asyncio.Transport, transport)
         peer_socket.notice_slow_reader(self.transport)
         self.side.made()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
+        """Release the connection, and let the side end its streams."""
         if exc is not None:
             self.side.on_broken()
         self.move(CLOSED)
@@ -382,11 +379,11 @@ class Connection:
         del self._reader
 
     def eof_received(self) -> bool:
-        """See asyncio.Protocol: HTTP/2 has no half-closed connections (RFC 9113 section 9.1)."""
+        """Close: HTTP/2 has no half-closed connections (RFC 9113 section 9.1)."""
         return False
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
+        """Read frames, and write at once what they lead to."""
         if self.state is ENDING or self.state is CLOSED:
             return
         queue, reader = self.queue, self._reader
@@ -405,12 +402,12 @@ class Connection:
             self.flush()
 
     def pause_writing(self) -> None:
-        """See asyncio.Protocol."""
+        """Send no payload, because the peer does not read."""
         self.queue.full = True
         self.side.on_full()
 
     def resume_writing(self) -> None:
-        """See asyncio.Protocol."""
+        """Send the payload that waits."""
         queue = self.queue
         queue.full = False
         self._unread_acks = 0
@@ -438,7 +435,7 @@ class Connection:
         self.side.on_failed(fault)
 
     def end_unread(self) -> tuple[Peer, str]:
-        """See unread.Reader."""
+        """End the connection to free its unread bytes; return its side and its peer's address."""
         return self.side.end_unread()
 
     # -- writing --------------------------------------------------------------------------------
@@ -506,7 +503,7 @@ class Connection:
             self.remove_stream(stream)
 
     def reset(self, stream: int, code: int) -> None:
-        """See FrameHandler."""
+        """Handle RST_STREAM of the peer."""
         found = self.known(stream)
         if found is None:
             self.idle_frame()
@@ -555,7 +552,7 @@ class Connection:
         return found
 
     def data(self, stream: int, payload: bytes, length: int, ended: bool) -> None:
-        """See FrameHandler."""
+        """Handle payload, within the windows of the stream and of the connection."""
         flow = self.flow
         flow.allowed -= length
         if flow.allowed <= LOW_WINDOW:
@@ -602,7 +599,7 @@ class Connection:
         self.side.on_stray(stream)
 
     def settings(self, values: list[tuple[int, int]]) -> None:
-        """See FrameHandler. If a frame repeats a setting, only the last value counts.
+        """Apply settings. If a frame repeats a setting, only the last value counts.
 
         Each change of the window visits all streams, and a frame can have 2,730 settings.
         """
@@ -627,11 +624,11 @@ class Connection:
             self.queue.widen(stream, by)
 
     def settings_acknowledged(self) -> None:
-        """See FrameHandler."""
+        """Count a frame without effect."""
         self.idle_frame()
 
     def ping(self, opaque: bytes, ack: bool) -> None:
-        """See FrameHandler."""
+        """Acknowledge a PING, and count it."""
         if self.flow.is_idle_ping() or ack:
             self.idle_frame()
         if not ack:
@@ -647,7 +644,7 @@ class Connection:
         self.queue.write(data)
 
     def window_update(self, stream: int, increment: int) -> None:
-        """See FrameHandler."""
+        """Widen the window of a stream, or of the connection (0), by bytes."""
         if not stream:
             self._widen(increment)
             return
@@ -669,15 +666,15 @@ class Connection:
         self.queue.pump_all()
 
     def idle_frame(self) -> None:
-        """See FrameHandler."""
+        """Count a frame without effect. Only floods matter."""
         if not self._idle_frames.take(self._clock(), self.opened):
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many frames without effect")
 
     def goaway(self, last_stream: int, code: int, reason: bytes) -> None:
-        """See FrameHandler."""
+        """Let the side open no more streams."""
         self.idle_frame()
         self.side.on_goaway(last_stream)
 
     def stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
-        """See FrameHandler."""
+        """End a stream because of a wrong frame; the connection stays open."""
         self.side.on_stream_error(stream, code, reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Generic, TypeVar, final
 
-from activator.knative.control_fields import ORIGINAL_HOST
+from activator.knative.words import ORIGINAL_HOST
 from activator.proxy.http2.hpack import Decoder, Field, line, name_prefix, string
 from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.message import grpc

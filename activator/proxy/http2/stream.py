@@ -14,7 +14,7 @@ from activator.proxy.http2.frames import (
     ConnectionFault,
     ErrorCode,
 )
-from activator.proxy.message.body import pile
+from activator.proxy.message.grammar import pile
 from activator.proxy.transport.peer_socket import SMALL_WINDOW, WINDOW, Peer, UnreadBytes
 
 # Counts the windows of one connection (RFC 9113 section 5.2), and finds tiny increments.
@@ -142,7 +142,7 @@ def _ignore(stream: Stream) -> None:
 
 
 def _nobody(stream: Stream) -> tuple[Peer, str]:
-    """See unread.Reader: the connection is lost."""
+    """End nothing: the connection is lost."""
     return Peer.CLIENT, ""
 
 
@@ -408,7 +408,7 @@ class Stream:
             queue.unread.hold(self, self.left)
 
     def end_unread(self) -> tuple[Peer, str]:
-        """See unread.Reader."""
+        """End the stream to free its unread payload; return its side and its peer's address."""
         return self.queue.on_unread(self)
 
     def credit(self, length: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
 from typing import Final
 
-from activator.knative import control_fields
+from activator.knative import words
 
 # Defines the versions of HTTP that the activator supports.
 
@@ -39,7 +39,7 @@ SERVICE: Final = b"activator-service"
 PRIORITY: Final = b"activator-priority"
 
 #: Protected fields: a client's Connection header cannot remove them from the request to a pod.
-_PROTECTED_PREFIXES: Final = (*control_fields.PREFIXES, b"x-forwarded-")
+_PROTECTED_PREFIXES: Final = (*words.PREFIXES, b"x-forwarded-")
 _PROTECTED: Final = frozenset(
     (b"host", b"content-length", b"transfer-encoding", b"forwarded", SERVICE, PRIORITY)
 )
@@ -75,7 +75,7 @@ _NOT_IN_TRAILERS: Final = frozenset(
 REQUEST_FIELDS: Final = frozenset(
     (
         *(b"connection", b"content-length", b"expect", b"host", b"http2-settings", b"keep-alive"),
-        *control_fields.OWN,
+        *words.OWN,
         *(b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer"),
         *(b"transfer-encoding", b"upgrade", b"x-forwarded-for", SERVICE, PRIORITY),
     )
@@ -101,7 +101,7 @@ RECURRING: Final = frozenset(
         *(b"accept", b"accept-charset", b"accept-encoding", b"accept-language", b"accept-ranges"),
         *(b"access-control-allow-origin", b"alt-svc", b"cache-control", b"connection", b"date"),
         *(b"content-encoding", b"content-language", b"content-length", b"content-type", b"dnt"),
-        *control_fields.RECURRING,
+        *words.RECURRING,
         *(SERVICE, PRIORITY),
         *(b"expect", b"expires", b"host", b"keep-alive", b"pragma", b"priority"),
         *(b"referrer-policy", b"sec-ch-ua", b"sec-ch-ua-mobile", b"sec-ch-ua-platform"),

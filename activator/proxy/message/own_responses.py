@@ -1,6 +1,6 @@
 """Builds the activator's own responses, byte for byte as Knative's.
 
-``knative.response_texts`` has the texts. http.Error in Go's net/http writes the same fields. Only
+``knative.words`` has the texts. http.Error in Go's net/http writes the same fields. Only
 the field ``Activator-Reason`` is new.
 """
 
@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
 
-from activator.knative import response_texts
-from activator.knative.control_fields import NETWORK_HASH_START
-from activator.knative.probes import AUTOSCALER_BODY
+from activator.knative import words
+from activator.knative.words import AUTOSCALER_BODY, NETWORK_HASH_START
 from activator.proxy.message.fields import HTTP_1_0, Version
 from throttler.errors import FlowFull, RevisionNotFound, WaitTooLong
 from throttler.model import RevisionKind
@@ -119,14 +118,14 @@ def printable(text: str) -> str:
 HEALTHY: Final = OwnResponse(200)
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 ACTIVATOR_PROBE: Final = OwnResponse(200, PLAIN, AUTOSCALER_BODY)
-MISSING_HASH: Final = _error(400, response_texts.MISSING_HASH)
+MISSING_HASH: Final = _error(400, words.MISSING_HASH)
 
 
 _HASH: Final = b"\r\n" + NETWORK_HASH_START
 _SERVICE_FORM: Final = "the header Activator-Service has the form NAMESPACE/NAME"
 #: The advice for a request whose host names no Service.
 _NAME_SERVICE: Final = "name the host in activator.dev/hosts, or send Activator-Service"
-_TIMED_OUT: Final = response_texts.TIMED_OUT.encode()
+_TIMED_OUT: Final = words.TIMED_OUT.encode()
 
 
 def unhealthy(why: str) -> OwnResponse:
@@ -145,7 +144,7 @@ def network_probe(hash_value: bytes) -> OwnResponse:
 
 def unexpected_probe(value: bytes) -> OwnResponse:
     """Return the response to an unknown value of K-Network-Probe."""
-    return _error(400, response_texts.unexpected_probe(value))
+    return _error(400, words.unexpected_probe(value))
 
 
 def not_found(error: RevisionNotFound) -> OwnResponse:
@@ -160,11 +159,9 @@ def not_found(error: RevisionNotFound) -> OwnResponse:
         return _error(404, printable(text), Reason.UNKNOWN_REVISION, "")
     if error.host is not None:
         text = f'no Revision and no annotated Service has the host "{error.host}"'
-        return _error(404, printable(text), Reason.UNKNOWN_REVISION, response_texts.NAME_IT)
-    text = response_texts.not_found(error.name)
-    return _error(
-        404, text, Reason.UNKNOWN_REVISION, "" if error.namespace else response_texts.NAME_IT
-    )
+        return _error(404, printable(text), Reason.UNKNOWN_REVISION, words.NAME_IT)
+    text = words.not_found(error.name)
+    return _error(404, text, Reason.UNKNOWN_REVISION, "" if error.namespace else words.NAME_IT)
 
 
 def queue_full(bound: str, retry_after: int | None = None) -> OwnResponse:
@@ -174,7 +171,7 @@ def queue_full(bound: str, retry_after: int | None = None) -> OwnResponse:
         bound: the limit, as in throttler.errors.RequestQueueFull.
         retry_after: seconds, as in ``OwnResponse``.
     """
-    return _error(503, response_texts.QUEUE_FULL, Reason.QUEUE_FULL, bound, retry_after)
+    return _error(503, words.QUEUE_FULL, Reason.QUEUE_FULL, bound, retry_after)
 
 
 def tenant_full(error: FlowFull, retry_after: int | None = None) -> OwnResponse:

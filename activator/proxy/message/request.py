@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from activator.knative.control_fields import ORIGINAL_HOST, ORIGINAL_HOST_START
-from activator.proxy.message.body import Body, ChunkedBody, LengthBody
+from activator.knative.words import ORIGINAL_HOST, ORIGINAL_HOST_START
 from activator.proxy.message.fields import (
     HTTP_1_0,
     HTTP_1_1,
@@ -20,8 +19,16 @@ from activator.proxy.message.fields import (
     values_in,
     without_named,
 )
-from activator.proxy.message.grammar import FramingError, check_request, is_good_part
-from activator.proxy.message.head import REQUEST_LINES, Head
+from activator.proxy.message.grammar import (
+    REQUEST_LINES,
+    Body,
+    ChunkedBody,
+    FramingError,
+    LengthBody,
+    MessageHead,
+    check_request,
+    is_good_part,
+)
 
 # Parses a request head in HTTP/1, and defines the record of a request for both versions. Pure.
 #
@@ -220,14 +227,25 @@ def read_request(head: bytes, limits: RequestLimits) -> Request:
     most = limits.max_fields
     if len(head) > _SHORTEST_FIELD * most and head.count(b"\n") - 2 > most:
         raise FramingError("too many header fields", 431)
-    parts = Head(REQUEST_LINES, head)
+    parts = MessageHead(REQUEST_LINES, head)
     fields, block, length = parts.fields, parts.block, parts.length
-    method, target, version, line = _start_line(parts.start, limits, block)
+    line = parts.start
+    try:
+        method, target, spoken = line.split(b" ")
+    except ValueError:
+        raise FramingError("malformed request line") from None
+    version = HTTP_1_1
+    if spoken != b"HTTP/1.1" or method not in _CHECKED_AS_IS or len(target) > limits.max_target:
+        version, line = _odd_start(line, limits, block)
+    if _HASH in target:
+        raise FramingError("a fragment in the request target")
     if parts.is_odd or not is_good_part(line, parts.unchecked, ends=version is HTTP_1_1):
         check_request(line + head[len(parts.start) :])
     if parts.new:
         REQUEST_LINES.remember(parts.new)
-    host = _host(parts.single, parts.singles, version)
+    host = parts.single
+    if parts.singles != 1 or host not in plain_hosts:
+        host = _host(host, parts.singles, version)
     if target[:1] != b"/":
         target, host = _other_form(method, target, host)
     has_body = length > 0
@@ -275,25 +293,22 @@ def body_of(request: Request) -> Body:
     return ChunkedBody() if request.length < 0 else LengthBody(request.length)
 
 
-def _start_line(
-    line: bytes, limits: RequestLimits, block: bytes
-) -> tuple[bytes, bytes, Version, bytes]:
-    """Return method, target, version, and the line that llhttp checks.
+def _odd_start(line: bytes, limits: RequestLimits, block: bytes) -> tuple[Version, bytes]:
+    """Return the version of an unusual start line, and the line that llhttp checks.
 
     llhttp gets a line with a method and a version that it knows.
+
+    Raises:
+        FramingError: the version, the method or the target is not supported.
     """
-    try:
-        method, target, version = line.split(b" ")
-    except ValueError:
-        raise FramingError("malformed request line") from None
-    spoken = HTTP_1_1
-    if version != b"HTTP/1.1":
-        if version == b"HTTP/1.0":
-            spoken = HTTP_1_0
-        elif _NEWER.fullmatch(version):
-            line = b"%b %b HTTP/1.1" % (method, target)
-        else:
-            raise _bad_version(version)
+    method, target, spoken = line.split(b" ")
+    version = HTTP_1_1
+    if spoken == b"HTTP/1.0":
+        version = HTTP_1_0
+    elif _NEWER.fullmatch(spoken):
+        line = b"%b %b HTTP/1.1" % (method, target)
+    elif spoken != b"HTTP/1.1":
+        raise _bad_version(spoken)
     if len(target) > limits.max_target:
         raise FramingError("the request target is too long", 414)
     if method not in _CHECKED_AS_IS:
@@ -302,9 +317,7 @@ def _start_line(
         if method == b"CONNECT":
             raise FramingError("CONNECT is not supported", 405, block)
         line = b"POST" + line[len(method) :]
-    if _HASH in target:
-        raise FramingError("a fragment in the request target")
-    return method, target, spoken, line
+    return version, line
 
 
 def _bad_version(version: bytes) -> FramingError:
@@ -324,8 +337,6 @@ def _host(host: bytes, count: int, version: Version) -> bytes:
         if count or version is not HTTP_1_0:
             raise FramingError("more than one Host header" if count else "missing Host header")
         return b""
-    if host in plain_hosts:
-        return host
     if host and not host.translate(None, _HOST_CHARACTERS):
         _remember_plain(host)
         return host  # a plain name, in a tenth of the time that the expression takes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from activator.proxy.message.body import Body, CloseBody, LengthBody, PodChunkedBody, chunk
 from activator.proxy.message.fields import (
     HTTP_1_0,
     HTTP_1_1,
@@ -15,8 +14,18 @@ from activator.proxy.message.fields import (
     values_in,
     without_named,
 )
-from activator.proxy.message.grammar import FramingError, check_response, is_good_part
-from activator.proxy.message.head import RESPONSE_LINES, Head
+from activator.proxy.message.grammar import (
+    RESPONSE_LINES,
+    Body,
+    CloseBody,
+    FramingError,
+    LengthBody,
+    MessageHead,
+    PodChunkedBody,
+    check_response,
+    chunk,
+    is_good_part,
+)
 
 # Parses a response head of a pod in HTTP/1. Pure.
 #
@@ -145,7 +154,7 @@ def read_response(head: bytes, *, to_head: bool) -> Response:
     Raises:
         FramingError: the head is malformed, or its transfer coding is not supported.
     """
-    parts = Head(RESPONSE_LINES, head)
+    parts = MessageHead(RESPONSE_LINES, head)
     line = status_lines.get(parts.start)
     if line is None or parts.is_odd or not _has_good_fields(parts):
         check_response(head)
@@ -174,7 +183,7 @@ def read_response(head: bytes, *, to_head: bool) -> Response:
     return response
 
 
-def _has_good_fields(parts: Head) -> bool:
+def _has_good_fields(parts: MessageHead) -> bool:
     """Return whether the fields are well-formed. No new one frames the response."""
     return len(parts.unchecked) == 1 or is_good_part(_ANY_START, parts.unchecked, ends=True)
 

@@ -118,7 +118,7 @@ class _Checker(HTMLParser):
         self._text: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """See HTMLParser."""
+        """Check the attributes of an element, and record that it begins."""
         for name, value in attrs:
             external = name in _DATA_ONLY or (tag == "link" and name == "href")
             if external and not (value or "").lower().startswith("data:"):
@@ -129,12 +129,12 @@ class _Checker(HTMLParser):
             self._inside = tag
 
     def handle_data(self, data: str) -> None:
-        """See HTMLParser."""
+        """Record the text of an inline element."""
         if self._inside:
             self._text.append(data)
 
     def handle_endtag(self, tag: str) -> None:
-        """See HTMLParser."""
+        """Check and record the content of an inline element."""
         if tag != self._inside:
             return
         text = "".join(self._text)

@@ -171,7 +171,7 @@ def connect_error(error: OSError) -> str:
 
 
 def connect_cause(error: OSError) -> str:
-    """Return the kind of failure; see probe_pool.Dialer."""
+    """Return the kind of failure; see Probe.on_dial_failed."""
     if isinstance(error, TimeoutError):
         return "connect-timeout"
     return "tls-failed" if isinstance(error, TlsError) else "connect-failed"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from math import inf
-from typing import Final, cast, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 from activator.proxy.exchange.pod_side import Requester
 from activator.proxy.message.fields import HTTP_1_1, HTTP_2
@@ -21,11 +21,11 @@ from activator.proxy.pods.dial import (
     connect_error,
 )
 from activator.proxy.pods.http1 import Http1Pod
-from activator.proxy.pods.http2 import NOT_HTTP2, Http2Pod
-from activator.proxy.pods.owning_pool import OwningPool
-from activator.proxy.pods.states import Http2State
-from activator.proxy.pods.stream import PodStream
+from activator.proxy.pods.http2 import NOT_HTTP2, Http2Pod, Http2PodState, PodStream
 from activator.proxy.transport.files import Waiter
+
+if TYPE_CHECKING:
+    from activator.proxy.pods.pool import Pool
 
 #: Most seconds to wait for a pod's settings. They are its first frame (RFC 9113 section 3.4), so
 #: nearly always one round trip is enough. gRPC servers fail requests beyond their limit of streams,
@@ -35,7 +35,7 @@ _SETTLE_SECONDS: Final = 1.0
 NO_STREAMS: Final = "the pod accepts no HTTP/2 streams on a new connection"
 
 
-async def _open(pool: OwningPool, waiter: Waiter, within: float, *, http2: bool) -> object:
+async def _open(pool: Pool, waiter: Waiter, within: float, *, http2: bool) -> object:
     """Open a connection; during a shortage on this machine, retry while it is needed.
 
     Arguments:
@@ -66,7 +66,7 @@ async def _open(pool: OwningPool, waiter: Waiter, within: float, *, http2: bool)
                 raise
         finally:
             if not pod.is_made():
-                files.release()  # else ``OwningPool.closed`` does
+                files.release()  # else ``Pool.closed`` does
                 if isinstance(pod, Http2Pod):
                     pod.link.release()
         await asyncio.sleep(SHORTAGE_PAUSE)
@@ -82,18 +82,16 @@ class Dial:
 
     __slots__ = ("_pool", "_requester", "_within")
 
-    def __init__(self, pool: OwningPool, requester: Requester, within: float) -> None:
+    def __init__(self, pool: Pool, requester: Requester, within: float) -> None:
         self._pool = pool
         self._requester = requester
         self._within = within
 
     @property
     def wants_connection(self) -> bool:
-        """See files.Waiter."""
         return self._requester.wants_connection
 
     def take_idle(self) -> object | None:
-        """See files.Waiter."""
         return self._pool.take_idle(http2=False)
 
     async def run(self) -> None:
@@ -107,7 +105,7 @@ class Dial:
             )
             return
         if not pod.transport.is_closing():
-            pool.dialed()
+            pool.reachable = True
             requester.on_connected(pod)
         elif pool.known_as is HTTP_2:
             requester.on_other_protocol("the pod speaks only HTTP/2")
@@ -125,17 +123,16 @@ class SharedDial:
 
     __slots__ = ("_pool", "requesters")
 
-    def __init__(self, pool: OwningPool) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self.requesters: list[Requester] = []
 
     @property
     def wants_connection(self) -> bool:
-        """See files.Waiter."""
         return any(requester.wants_connection for requester in self.requesters)
 
     def take_idle(self) -> object | None:
-        """See files.Waiter: return a connection that has room since a request on it ended."""
+        """Return a connection that has room since a request on it ended."""
         return self._pool.take_idle(http2=True)
 
     async def run(self) -> None:
@@ -156,9 +153,9 @@ class SharedDial:
         with suppress(TimeoutError):
             async with asyncio.timeout(_SETTLE_SECONDS):
                 await pod.settled.wait()
-        if pod.state is Http2State.OTHER_PROTOCOL:
+        if pod.state is Http2PodState.OTHER_PROTOCOL:
             self._refuse()
-        elif pod.state is Http2State.CLOSED_EARLY:
+        elif pod.state is Http2PodState.CLOSED_EARLY:
             pool.closed_early()
             self._fail(CLOSED_AT_ONCE, "connect-failed")
         else:
@@ -181,7 +178,7 @@ class SharedDial:
     def _share_room(self, pod: Http2Pod) -> None:
         for requester in self.requesters:
             if pod.has_room():
-                requester.on_connected(PodStream(pod.carrier))
+                requester.on_connected(PodStream(pod))
             elif requester.wants_connection:
                 self._pool.dial_shared(requester)
 

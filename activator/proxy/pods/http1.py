@@ -1,32 +1,238 @@
-"""A connection to a pod in HTTP/1, which carries one request at a time.
+"""A connection to a pod in HTTP/1, which carries one request at a time; the reader of responses.
 
 Pods are not trusted: a malformed response, or bytes without a request, end the connection
-(response-queue poisoning).
+(response-queue poisoning). ``ResponseReader`` reads responses from pieces of any size. It is pure:
+no transport, no pool.
 """
 
 from __future__ import annotations
 
 import asyncio
 import select
-from typing import Final, cast, final
+from enum import Enum
+from typing import TYPE_CHECKING, Final, cast, final
 
 from activator.process.keepalive import SocketKind, limit_unacknowledged
 from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.observers import Trace, lines_to_send
 from activator.proxy.exchange.pod_side import PodSide, Requester
 from activator.proxy.exchange.request_body import RequestBody
-from activator.proxy.exchange.switching_side import SwitchingSide
 from activator.proxy.exchange.translation import as_lines
-from activator.proxy.message.body import chunk
+from activator.proxy.exchange.tunnel import SwitchingSide
+from activator.proxy.http2.frames import HEAD_BYTES
 from activator.proxy.message.fields import HTTP_2, clean_trailers
-from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.grammar import Body, CloseBody, FramingError, chunk
 from activator.proxy.message.request import Request, pod_head, wants_trailers
-from activator.proxy.message.response import Response
-from activator.proxy.pods.owning_pool import OwningPool
-from activator.proxy.pods.response_reader import ResponseReader, is_http2
-from activator.proxy.pods.states import BODY, CLOSED, HEAD, IDLE, OPENING, SENT, TUNNEL, Http1State
+from activator.proxy.message.response import Response, read_response, with_crlf
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.peer_socket import BUFFER, SMALL_BUFFER, Peer, UnreadBytes, read_left
+
+if TYPE_CHECKING:
+    from activator.proxy.pods.pool import Pool
+
+
+class Http1PodState(Enum):
+    """The state of a connection in HTTP/1.
+
+    OPENING: it is not connected yet. IDLE: it has no request. SENT: the pod has a request, and no
+    byte of a response has arrived. HEAD: part of the head, or an interim response, has arrived.
+    BODY: the head has arrived, and the body follows. TUNNEL: another protocol uses the connection.
+    CLOSED: it carries no more requests.
+    """
+
+    OPENING = "opening"
+    IDLE = "idle"
+    SENT = "sent"
+    HEAD = "head"
+    BODY = "body"
+    TUNNEL = "tunnel"
+    CLOSED = "closed"
+
+
+#: The members as plain names: an attribute of an enum class costs a function call.
+OPENING: Final = Http1PodState.OPENING
+IDLE: Final = Http1PodState.IDLE
+SENT: Final = Http1PodState.SENT
+HEAD: Final = Http1PodState.HEAD
+BODY: Final = Http1PodState.BODY
+TUNNEL: Final = Http1PodState.TUNNEL
+CLOSED: Final = Http1PodState.CLOSED
+
+#: The states that may follow each state in HTTP/1. A response may end with its head.
+HTTP1_FOLLOWS: Final[dict[Http1PodState, frozenset[Http1PodState]]] = {
+    OPENING: frozenset((IDLE,)),
+    IDLE: frozenset((SENT, CLOSED)),
+    SENT: frozenset((HEAD, BODY, IDLE, CLOSED)),
+    HEAD: frozenset((HEAD, BODY, IDLE, TUNNEL, CLOSED)),
+    BODY: frozenset((IDLE, CLOSED)),
+    TUNNEL: frozenset((CLOSED,)),
+    CLOSED: frozenset((CLOSED,)),
+}
+
+
+#: Most bytes of a response head (Go's transport: 10 MiB by default, Envoy 60 KiB).
+MAX_HEAD: Final = 1 << 20
+#: Most interim (1xx) responses to one request (Go: 5, then by bytes).
+MAX_INTERIM: Final = 16
+#: An HTTP/2 server responds to an HTTP/1 request with SETTINGS or GOAWAY (RFC 9113 section 3.4).
+#: The first byte of such a frame is 0, and no HTTP/1 response begins with 0.
+_HTTP2_TYPES: Final = (b"\x04", b"\x07")
+
+
+def is_http2(data: bytes) -> bool:
+    """Return whether the bytes begin with a frame that an HTTP/2 server sends first."""
+    return data[:1] == b"\x00" and data[3:4] in _HTTP2_TYPES and data[5:9] == bytes(4)
+
+
+@final
+class ResponseReader:
+    """Reads the response to one request after the other, on one connection.
+
+    It keeps no bytes of a response that has ended, because connections are idle for long.
+
+    Arguments:
+        most_head: most bytes of a head that arrives in pieces.
+
+    Attributes:
+        to_head: whether the request is a HEAD, whose response has no body.
+        interim: number of interim responses so far; the caller sets 0 with each request.
+        raw: head and payload in one piece as received, if no other bytes arrived with them.
+        rest: the bytes after an interim head.
+        ended: whether the response has ended.
+        keeps: whether the connection may carry another request.
+    """
+
+    __slots__ = (
+        *("_body", "_most_head", "_part", "ended", "interim", "keeps", "raw", "rest", "to_head"),
+    )
+
+    def __init__(self, most_head: int = MAX_HEAD) -> None:
+        self._most_head: Final = most_head
+        self.to_head = False
+        self.interim = 0
+        self.raw: bytes | None = None
+        self.rest = b""
+        self.ended = False
+        self.keeps = False
+        self._body: Body | None = None
+        self._part: bytearray | None = None
+
+    def read_head(self, data: bytes, payload: list[bytes]) -> Response | None:
+        """Read a head, and the payload after it; return None while the head is incomplete.
+
+        Arguments:
+            data: the bytes of one read.
+            payload: the method appends pieces of the body to it.
+
+        Raises:
+            FramingError: the head is malformed, or there are too many interim responses.
+        """
+        end = data.find(b"\r\n\r\n") + 4
+        if end < 4:
+            return self._read_odd_head(data, payload)
+        whole = end == len(data)
+        try:
+            response = read_response(data if whole else data[:end], to_head=self.to_head)
+        except FramingError:
+            # The parser rejects bare LF line ends. Change them to CRLF, and read the head again.
+            changed = with_crlf(data)
+            if changed is None:
+                raise
+            return self._read_changed(changed, payload)
+        if response.status < 200:
+            self._count_interim(response, data[end:])
+            return response
+        body = self._body = response.body
+        if body is None:
+            left: bytes | None = b"" if whole else data[end:]
+        else:
+            left = None if whole else body.feed(data[end:], payload)
+        self.ended = left is not None
+        self.keeps = response.keep_alive and not left
+        self.raw = None if left else data
+        return response
+
+    def _read_changed(self, changed: bytes, payload: list[bytes]) -> Response | None:
+        """Read a head whose line ends were changed."""
+        response = self.read_head(changed, payload)
+        self.raw = None
+        return response
+
+    def _read_odd_head(self, data: bytes, payload: list[bytes]) -> Response | None:
+        """Read a head without CRLF CRLF: it is incomplete, or has bare LF line ends."""
+        changed = with_crlf(data)
+        if changed is not None:
+            return self._read_changed(changed, payload)
+        if len(data) > self._most_head:
+            raise FramingError("the head is too large", 502)
+        if data[:1] == b"\x00" and len(data) >= HEAD_BYTES:
+            raise FramingError("not HTTP/1", 502)
+        self._part = bytearray(data)
+        return None
+
+    def _count_interim(self, response: Response, rest: bytes) -> None:
+        self.interim += 1
+        if self.interim > MAX_INTERIM:
+            raise FramingError("too many interim responses", 502)
+        if response.status == 101:
+            self._part = bytearray(rest)
+        else:
+            self.rest = rest
+
+    def read_more_head(self, data: bytes, payload: list[bytes]) -> Response | None:
+        """Continue with an incomplete head, or after an interim one; see ``read_head``.
+
+        It searches only the new bytes, so small pieces cost no more than large ones.
+
+        Raises:
+            FramingError: see ``read_head``.
+        """
+        part = self._part
+        if part is None:
+            return self.read_head(data, payload)
+        known = max(0, len(part) - 3)
+        part += data
+        ends = part.find(b"\n\r\n", known) >= 0 or part.find(b"\n\n", known) >= 0
+        ends = ends or (part[:1] == b"\x00" and len(part) >= HEAD_BYTES)
+        if not ends and len(part) <= self._most_head:
+            return None
+        self._part = None
+        try:
+            return self.read_head(bytes(part), payload)
+        except FramingError:
+            self._part = part  # for is_http2
+            raise
+
+    def read_body(self, data: bytes, payload: list[bytes]) -> bytes:
+        """Read more of the body; return its trailers, as lines, at its end.
+
+        Raises:
+            FramingError: the body is malformed.
+        """
+        body = self._body
+        assert body is not None
+        left = body.feed(data, payload)
+        if left is None:
+            return b""
+        self.ended = True
+        if left:
+            self.keeps = False
+        return body.trailers
+
+    def ends_by_close(self) -> bool:
+        """Return whether the end of the connection is the end of the body."""
+        return isinstance(self._body, CloseBody)
+
+    def is_http2(self, data: bytes) -> bool:
+        """Return whether a malformed head is HTTP/2, and the first bytes of the response."""
+        part = self._part
+        return not self.interim and is_http2(data if part is None else bytes(part))
+
+    def take_early(self) -> bytes:
+        """Return the bytes after a 101."""
+        early, self._part = self._part, None
+        return b"" if early is None else bytes(early)
+
 
 #: The event for the end of the pod's side. Only Linux has it; elsewhere the end is readable.
 _PEER_CLOSED = getattr(select, "POLLRDHUP", 0)
@@ -47,7 +253,7 @@ class Http1Pod(PodSide):
     """One connection to one pod.
 
     Attributes:
-        state: see ``states``. The byte path assigns it; the tests compare it with the table.
+        state: see Http1PodState. The byte path assigns it; the tests compare it with the table.
         requester: handles the response to the present request; None while there is none.
         full: whether the transport accepts no more of the request.
         reads_slowly: whether the pod may leave much of its request unread for long.
@@ -71,9 +277,9 @@ class Http1Pod(PodSide):
         "transport",
     )
 
-    def __init__(self, pool: OwningPool) -> None:
+    def __init__(self, pool: Pool) -> None:
         # For the connection.
-        self.state: Http1State = OPENING
+        self.state: Http1PodState = OPENING
         self.pool = pool
         self._unread = pool.resources.unread
         self.full = False
@@ -93,15 +299,12 @@ class Http1Pod(PodSide):
     # -- the request ----------------------------------------------------------------------------
 
     def is_reused(self) -> bool:
-        """See PodSide."""
         return self.reused
 
     def is_understood(self) -> bool:
-        """See PodSide."""
         return self.pool.speaks_http1
 
     def is_full(self) -> bool:
-        """See PodSide."""
         return self.full
 
     def send(self, requester: Requester, data: bytes) -> None:
@@ -120,7 +323,6 @@ class Http1Pod(PodSide):
         body: RequestBody,
         trace: Trace | None,
     ) -> bool:
-        """See PodSide."""
         target = self.pool.target
         if trace is None:
             start, rest = pod_head(request, client.address(), None, target.host_start)
@@ -146,7 +348,6 @@ class Http1Pod(PodSide):
         return False
 
     def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
-        """See PodSide."""
         data = self._framed(payload, ended, trailers)
         self._incomplete = not ended
         if data:
@@ -172,7 +373,6 @@ class Http1Pod(PodSide):
             limit_unacknowledged(sock, SocketKind.POD_SLOW if on else SocketKind.POD)
 
     def pause(self, on: bool) -> None:
-        """See PodSide."""
         if self.requester is None:
             return  # the response is complete, and the connection is in its pool
         if on:
@@ -181,19 +381,17 @@ class Http1Pod(PodSide):
             self.transport.resume_reading()
 
     def took(self, size: int) -> None:
-        """See PodSide: do nothing, because back-pressure pauses the transport."""
+        """Do nothing, because back-pressure pauses the transport."""
 
     def detach(self, complete: bool) -> None:
-        """See PodSide: abort, or the pod would read the next request as the rest of this one."""
+        """Abort, or the pod would read the next request as the rest of this one."""
         if not complete:
             self.transport.abort()
 
     def cancel(self) -> None:
-        """See PodSide."""
         self._close(abort=True)
 
     def release(self) -> None:
-        """See PodSide."""
         self.pool.put(self)
 
     def alive(self) -> bool:
@@ -221,7 +419,6 @@ class Http1Pod(PodSide):
         return self.state is not OPENING
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
         self.transport = cast(asyncio.Transport, transport)
         self.state = IDLE
         self.pool.opened(transport)
@@ -229,15 +426,13 @@ class Http1Pod(PodSide):
     # -- the response ---------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """See asyncio.BufferedProtocol."""
         return SMALL_BUFFER if self._unread.scarce else BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
-        """See asyncio.BufferedProtocol."""
         self._read(BUFFER[:nbytes].tobytes())
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol: for loops that do not read into this buffer."""
+        """Read, for loops that do not read into this buffer."""
         self._read(data)
 
     def _read(self, data: bytes) -> None:
@@ -346,7 +541,7 @@ class Http1Pod(PodSide):
             requester.on_lost(error, responded)
 
     def eof_received(self) -> None:
-        """See asyncio.Protocol; the transport closes itself."""
+        """Let the transport close itself."""
         requester = self.requester
         if requester is not None and self.state is BODY and self._reader.ends_by_close():
             self._close(abort=self.full)
@@ -355,7 +550,6 @@ class Http1Pod(PodSide):
             self._on_end(lost_error(None))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
         self._unread.hold(self, 0)
         if exc is not None and self.requester is not None:
             self._read_left()
@@ -379,35 +573,31 @@ class Http1Pod(PodSide):
     # -- a pod that does not read ---------------------------------------------------------------
 
     def pause_writing(self) -> None:
-        """See asyncio.Protocol."""
         self.full = True
         self._unread.hold(self, peer_socket.count_held(self.transport))
         if self.requester is not None:
             self.requester.pause_sending()
 
     def resume_writing(self) -> None:
-        """See asyncio.Protocol."""
         self.full = False
         self._unread.hold(self, 0)
         if self.requester is not None:
             self.requester.resume_sending()
 
     def end_unread(self) -> tuple[Peer, str]:
-        """See unread.Reader. Fail the request: at another pod, as many bytes would wait."""
+        """Fail the request: at another pod, as many bytes would wait."""
         self._fail("the pod did not read the request")
         return Peer.POD, self.pool.target.address
 
     # -- another protocol -----------------------------------------------------------------------
 
     def switching(self) -> SwitchingSide | None:
-        """See PodSide."""
         return self
 
     def switch(self, response: Response, added_lines: bytes) -> None:
-        """See SwitchingSide: the pod itself has sent the 101."""
+        """Do nothing: the pod itself has sent the 101."""
 
     def take_over(self) -> tuple[asyncio.Transport, bytes]:
-        """See SwitchingSide."""
         self.expect_slow_reading(True)
         self.state = TUNNEL
         self.requester = None
@@ -415,13 +605,10 @@ class Http1Pod(PodSide):
         return self.transport, self._reader.take_early()
 
     def is_stopped(self) -> bool:
-        """See SwitchingSide."""
         return self.full
 
     def unread_bytes(self) -> UnreadBytes:
-        """See SwitchingSide."""
         return self._unread
 
     def who(self) -> tuple[Peer, str]:
-        """See SwitchingSide."""
         return Peer.POD, self.pool.target.address

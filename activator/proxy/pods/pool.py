@@ -1,44 +1,158 @@
-"""The connections to one pod, in both versions of HTTP.
+"""The connections to all pods, in both versions of HTTP, and their limits.
 
 In HTTP/1 one connection carries one request at a time. Connections without a request are idle, and
 the pool uses the newest first. In HTTP/2 one connection carries many requests, and the pool uses
 the first with room. All work per request is O(1).
+
+Probes use the connections of requests. So the connection that passed a pod's probe carries its
+first request. If requests go over TLS, see ``probes``. Knative's counterpart: the transport of
+knative.dev/pkg/network/transports.go.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
 from math import inf
-from typing import final
+from typing import Final, final
 
 from activator.process.keepalive import SocketKind, find_dead
 from activator.proxy.exchange.pod_side import PodSide, Requester
-from activator.proxy.exchange.retry import may_be_lost
 from activator.proxy.message.fields import HTTP_1_1, HTTP_2, Version
 from activator.proxy.message.grpc import is_grpc
-from activator.proxy.message.request import Request
-from activator.proxy.pods.capacity import Capacity
+from activator.proxy.message.request import IDEMPOTENT, Request
 from activator.proxy.pods.dialing import Dial, SharedDial
 from activator.proxy.pods.http1 import Http1Pod
-from activator.proxy.pods.http2 import OPEN, Http2Pod
-from activator.proxy.pods.owning_pool import OwningPool
-from activator.proxy.pods.resources import Resources
-from activator.proxy.pods.stream import PodStream
-from activator.proxy.pods.target import Target
-from throttler.model import AppProtocol
+from activator.proxy.pods.http2 import OPEN, Capacity, Http2Pod, PodStream
+from activator.proxy.pods.target import PodTarget
+from activator.proxy.transport.files import FileBudget
+from activator.proxy.transport.peer_socket import UnreadBytes
+from activator.tls.internal_encryption import PodTls
+from activator.tls.unverified import UnverifiedTls
+from throttler.model import AppProtocol, Revision
+from throttler.pod import PodTracker
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLimits:
+    """Limits of idle connections, and of the time to open one.
+
+    Attributes:
+        max_idle: idle connections to all pods (Knative: 1,000).
+        kept_per_pod: idle connections to one pod that stay although requests did not need them
+            lately (Knative keeps at most 100).
+        connect_timeout: seconds.
+    """
+
+    max_idle: int = 1000
+    kept_per_pod: int = 100
+    connect_timeout: float = 1.0
 
 
 @final
-class Pool(OwningPool):
+class Resources:
+    """Limits, budgets and counts that the pools of all pods share.
+
+    Arguments:
+        limits: the limits of idle connections.
+        start: runs a coroutine, and keeps a reference to its task.
+        clock: returns the time in seconds, monotonic.
+        unread: the budget of bytes that pods and clients do not read.
+
+    Attributes:
+        files: the budget of open files.
+        idle: number of idle connections in HTTP/1; connections: number of all connections.
+        closing: idle connections that close because files are short.
+        now: the time of the last search for expired connections, exact enough for idle times.
+    """
+
+    __slots__ = (
+        "_with_idle",
+        "clock",
+        "closing",
+        "connections",
+        "files",
+        "idle",
+        "limits",
+        "now",
+        "start",
+        "unread",
+    )
+
+    def __init__(
+        self,
+        limits: PoolLimits,
+        start: Callable[[Coroutine[None, None, None]], object],
+        clock: Callable[[], float],
+        unread: UnreadBytes,
+    ) -> None:
+        self.limits = limits
+        self.start = start
+        self.clock = clock
+        self.now = clock()
+        self.unread = unread
+        self.files = FileBudget()
+        self.files.idle.append((self.close_one_idle, self._count_closing))
+        self.idle = 0
+        self.connections = 0
+        self.closing: set[object] = set()
+        self._with_idle: dict[Pool, None] = {}
+
+    def _count_closing(self) -> int:
+        return len(self.closing)
+
+    def closed(self, connection: object) -> None:
+        """Count a connection that has closed, and release its file."""
+        self.connections -= 1
+        self.closing.discard(connection)
+        self.files.release()
+
+    def with_idle(self, pool: Pool) -> None:
+        """Search a pool for idle connections from now on, until a search finds none."""
+        pool.may_have_idle = True
+        self._with_idle[pool] = None
+
+    def remove(self, pool: Pool) -> None:
+        """Search a pool no longer, because it keeps no connections."""
+        pool.may_have_idle = False
+        self._with_idle.pop(pool, None)
+
+    def close_one_idle(self) -> bool:
+        """Close an idle connection, each time to another pod; return whether there was one.
+
+        This costs O(1) in pods, because no pool without idle connections is searched twice.
+        """
+        while self._with_idle:
+            pool = next(iter(self._with_idle))
+            del self._with_idle[pool]
+            connection = pool.close_oldest_idle()
+            if connection is not None:
+                self._with_idle[pool] = None
+                self.closing.add(connection)
+                return True
+            pool.may_have_idle = False
+        return False
+
+
+@final
+class Pool:
     """The connections to one pod, all of them plain or all of them over TLS.
 
     A request goes out in its client's version of HTTP, unless the pod speaks only the other one.
 
     Attributes:
+        resources: limits and budgets that the pools of all pods share.
+        target: the pod's address; capacity: how many HTTP/2 streams the pod accepts.
         idle: connections in HTTP/1 without a request, the newest last.
         shared: connections in HTTP/2.
+        may_have_idle: whether ``resources`` searches this pool for idle connections.
+        known_as: the only version of HTTP that the pod speaks; None if unknown.
+        speaks_http1: whether the pod has responded in HTTP/1, to a request or to a probe.
+        gone: whether the pool keeps no connections, because its pod is gone or no longer trusted.
         reachable: whether the last attempt to open a connection succeeded.
-        made_for: see ``pools``; None until the pool is in use.
+        made_for: see ``_form_of``; None until the pool is in use.
     """
 
     __slots__ = (
@@ -57,7 +171,7 @@ class Pool(OwningPool):
         "target",
     )
 
-    def __init__(self, resources: Resources, target: Target) -> None:
+    def __init__(self, resources: Resources, target: PodTarget) -> None:
         self.resources = resources
         self.target = target
         self.capacity = Capacity()
@@ -75,12 +189,17 @@ class Pool(OwningPool):
     # -- for exchanges --------------------------------------------------------------------------
 
     def side_for(self, request: Request, *, fresh: bool) -> PodSide | None:
-        """See PodPool."""
+        """Return an idle connection or a stream for a request; None without one.
+
+        Arguments:
+            request: the request.
+            fresh: whether no idle HTTP/1 connection may be used.
+        """
         known = self.known_as
         if request.version is HTTP_2 if known is None else self._goes_in_http2(request):
             for connection in self.shared:
                 if connection.has_room():
-                    return PodStream(connection.carrier)
+                    return PodStream(connection)
             return None
         if fresh:
             return None
@@ -88,7 +207,7 @@ class Pool(OwningPool):
         return self.take() if may_be_lost(request) else self.take_alive()
 
     def dial_for(self, requester: Requester, request: Request) -> None:
-        """See PodPool."""
+        """Open a connection for a request. ``on_connected`` or ``on_dial_failed`` follows."""
         if self._goes_in_http2(request):
             self.dial_shared(requester)
         else:
@@ -100,10 +219,6 @@ class Pool(OwningPool):
             return request.version is HTTP_2
         # gRPC has no other version, so each call tries HTTP/2.
         return known is HTTP_2 or (request.version is HTTP_2 and is_grpc(request.fields))
-
-    def count_responses(self) -> int:
-        """See PodPool."""
-        return self.capacity.responses
 
     # -- connections in HTTP/1 ------------------------------------------------------------------
 
@@ -125,9 +240,8 @@ class Pool(OwningPool):
             pod.cancel()
         return None
 
-    def put(self, side: PodSide) -> None:
-        """See OwningPool."""
-        assert isinstance(side, Http1Pod)
+    def put(self, side: Http1Pod) -> None:
+        """Keep a connection in HTTP/1 for the next request; close it if there are enough."""
         resources = self.resources
         if self.gone or resources.idle >= resources.limits.max_idle:
             side.transport.close()
@@ -151,24 +265,24 @@ class Pool(OwningPool):
         """
         self.resources.start(Dial(self, requester, within).run())
 
-    def dialed(self) -> None:
-        """See OwningPool."""
-        self.reachable = True
-
     # -- connections in HTTP/2 ------------------------------------------------------------------
 
     def dial_shared(self, requester: Requester) -> None:
-        """See OwningPool."""
+        """Open a connection in HTTP/2; all requesters that call this meanwhile share it."""
         dial = self._dial
         if dial is None:
             dial = self._dial = SharedDial(self)
             self.resources.start(dial.run())
         dial.requesters.append(requester)
 
-    def end_dial(self, connection: object | None) -> None:
-        """See OwningPool."""
+    def end_dial(self, connection: Http2Pod | None) -> None:
+        """Record the end of an attempt to open a connection in HTTP/2.
+
+        Arguments:
+            connection: the open connection; None if the attempt failed.
+        """
         self._dial = None
-        if not isinstance(connection, Http2Pod):
+        if connection is None:
             return
         self.reachable = True
         self._assume_nothing()
@@ -179,14 +293,17 @@ class Pool(OwningPool):
                 self.became_idle()
 
     def became_idle(self) -> None:
-        """See OwningPool. A pool that is gone closes its idle connections."""
+        """Record that a connection in HTTP/2 has no request left.
+
+        A pool that is gone closes its idle connections.
+        """
         if not self.gone:
             self.resources.with_idle(self)
 
     # -- both -----------------------------------------------------------------------------------
 
     def take_idle(self, *, http2: bool) -> object | None:
-        """See OwningPool."""
+        """Return a connection that can carry a request now; None without one."""
         if not http2:
             return self.take_alive()
         for connection in self.shared:
@@ -195,7 +312,7 @@ class Pool(OwningPool):
         return None
 
     def speaks(self, version: Version) -> None:
-        """See OwningPool."""
+        """Record that the pod speaks only this version of HTTP."""
         self.known_as = version
         self._assumed = False
 
@@ -205,26 +322,34 @@ class Pool(OwningPool):
             self._assumed = False
 
     def closed_early(self) -> None:
-        """See OwningPool. An HTTP/1 server may close silently on the preface of HTTP/2. So may any
-        server that ends. The pool assumes the first until a connection shows otherwise."""
+        """Record that the pod closed a connection in HTTP/2 before it sent its settings.
+
+        An HTTP/1 server may close silently on the preface of HTTP/2. So may any server that ends.
+        The pool assumes the first until a connection shows otherwise.
+        """
         if self.known_as is None and not any(each.state is OPEN for each in self.shared):
             self.known_as = HTTP_1_1
             self._assumed = True
 
     def failed(self, error: str, version: Version) -> str:
-        """See OwningPool."""
+        """Record that a connection failed to open; return the error for people.
+
+        Arguments:
+            error: the cause.
+            version: the version of HTTP of the connection.
+        """
         self.reachable = False
         if version is self.known_as:
             self._assume_nothing()
         return self.target.describe(error)
 
     def opened(self, transport: asyncio.BaseTransport) -> None:
-        """See OwningPool."""
+        """Count a new connection."""
         self.resources.connections += 1
         find_dead(transport.get_extra_info("socket"), SocketKind.POD)
 
     def closed(self, connection: object) -> None:
-        """See OwningPool."""
+        """Remove a connection that has closed."""
         if isinstance(connection, Http2Pod):
             if connection in self.shared:
                 self.shared.remove(connection)
@@ -234,7 +359,7 @@ class Pool(OwningPool):
         self.resources.closed(connection)
 
     def close_oldest_idle(self) -> object | None:
-        """See resources.IdlePool."""
+        """Close the connection that has been idle for longest, and return it; None without one."""
         if self.idle:
             pod = self.idle.pop(0)
             self.resources.idle -= 1
@@ -278,3 +403,163 @@ class Pool(OwningPool):
 
 def _idle_since(connection: Http2Pod) -> float:
     return connection.idle_since
+
+
+__all__ = ["IDLE_TIMEOUT", "ConnectionPools", "PoolLimits"]
+
+#: Seconds until an idle connection closes (Knative and Go: 90).
+IDLE_TIMEOUT: Final = 90.0
+#: The same for a connection above ``PoolLimits.kept_per_pod``, at the first look after it.
+SPARE_TIMEOUT: Final = 20.0
+#: The TLS of all pods of plain Services.
+UNVERIFIED: Final = UnverifiedTls()
+
+
+@final
+class ConnectionPools:
+    """The pools of all pods (activator.driver.Pools).
+
+    Arguments:
+        limits: the limits of idle connections.
+        start: runs a coroutine, and keeps a reference to its task.
+        clock: returns the time in seconds, monotonic.
+        unread: the budget of bytes that pods and clients do not read.
+
+    Attributes:
+        resources: limits and budgets that all pools share.
+        tls: the check of the certificates of pods with queue-proxy; None if requests go out plain.
+    """
+
+    def __init__(
+        self,
+        limits: PoolLimits,
+        start: Callable[[Coroutine[None, None, None]], object],
+        clock: Callable[[], float],
+        unread: UnreadBytes | None = None,
+    ) -> None:
+        self.unread = UnreadBytes() if unread is None else unread
+        self.resources = Resources(limits, start, clock, self.unread)
+        self.files = self.resources.files
+        self.tls: PodTls | None = None
+        self._passthrough = False
+        self._pools: dict[PodTracker, Pool] = {}
+        self._of_probes: dict[PodTracker, Pool] = {}
+
+    @property
+    def idle(self) -> int:
+        """The number of idle connections."""
+        return self.resources.idle
+
+    @property
+    def connections(self) -> int:
+        """The number of connections."""
+        return self.resources.connections
+
+    def of(self, pod: PodTracker) -> Pool:
+        """Return the connections to a pod for requests."""
+        pool = self._pools.get(pod)
+        if pool is None:
+            pool = self._pools[pod] = self._new(pod, self._tls_of(pod.config.revision))
+        return pool
+
+    def for_probes(self, pod: PodTracker) -> Pool:
+        """Return the connections to a pod for probes.
+
+        Probes of queue-proxy are always plain, whatever requests use.
+        """
+        revision = pod.config.revision
+        tls = self._tls_of(revision)
+        wanted = None
+        if not revision.behind_queue_proxy and revision.probe.tls:
+            wanted = UNVERIFIED
+        if wanted is tls:
+            return self.of(pod)
+        pool = self._of_probes.get(pod)
+        if pool is None:
+            pool = self._of_probes[pod] = self._new(pod, wanted)
+        return pool
+
+    def _tls_of(self, revision: Revision) -> PodTls | UnverifiedTls | None:
+        """Return the TLS of requests to a revision's pods; None for plain connections."""
+        if revision.behind_queue_proxy:
+            return self.tls
+        return UNVERIFIED if revision.tls else None
+
+    def _new(self, pod: PodTracker, tls: PodTls | UnverifiedTls | None) -> Pool:
+        revision = pod.config.revision
+        pool = Pool(self.resources, PodTarget(pod, tls, passthrough=self._passthrough))
+        pool.made_for = _form_of(revision)
+        if not revision.behind_queue_proxy:
+            pool.speaks(HTTP_2 if revision.protocol is AppProtocol.H2C else HTTP_1_1)
+        return pool
+
+    def use_tls(self, tls: PodTls) -> None:
+        """Send all later requests over TLS. There is no way back to plain connections."""
+        self.tls = tls
+        for pool in self._pools.values():
+            pool.drain_shared()
+        self._of_probes, self._pools = self._pools, {}
+
+    def distrust(self) -> None:
+        """Close all connections for requests, because the trusted roots have changed.
+
+        Idle connections close now, others after their last response.
+        """
+        for pod in list(self._pools):
+            self._pools.pop(pod).drain()
+
+    def set_passthrough(self, on: bool) -> None:
+        """Record whether a mesh has to deliver each request to the pod with its address.
+
+        If so, requests name the revision's private Service and have a field that demands this.
+        That begins with the next request.
+        """
+        self._passthrough = on
+        for pool in self._all():
+            pool.target.set_passthrough(on)
+
+    def follow(self, pods: Iterable[PodTracker]) -> None:
+        """Replace connections to pods of a plain Service whose protocol or TLS has changed.
+
+        Idle connections close now, others after their last response.
+        """
+        for pod in pods:
+            pool = self._pools.get(pod)
+            if pool is not None and pool.made_for != _form_of(pod.config.revision):
+                self.forget(pod)
+
+    def forget(self, pod: PodTracker) -> None:
+        """Close the connections to a removed pod: idle ones now, others after their response."""
+        for pools in (self._pools, self._of_probes):
+            pool = pools.pop(pod, None)
+            if pool is not None:
+                pool.drain()
+
+    def close_expired(self) -> None:
+        """Close connections that were idle for their time; the caller repeats this."""
+        resources = self.resources
+        resources.now = resources.clock()
+        for pool in self._all():
+            pool.close_idle(resources.now - IDLE_TIMEOUT)
+            pool.close_spare(resources.now - SPARE_TIMEOUT, resources.limits.kept_per_pod)
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        for pool in self._all():
+            pool.close_idle()
+
+    def _all(self) -> Iterator[Pool]:
+        return chain(self._pools.values(), self._of_probes.values())
+
+
+def may_be_lost(request: Request) -> bool:
+    """Return whether a request may use an idle connection without a check that it is open.
+
+    It may if its method allows a retry, and no body or change of protocol can prevent it.
+    """
+    return request.method in IDEMPOTENT and not request.has_body and not request.upgrade
+
+
+def _form_of(revision: Revision) -> tuple[AppProtocol, bool, bool]:
+    """Return the properties of a revision on which connections to its pods depend."""
+    return revision.protocol, revision.tls, revision.probe.tls

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import cast, final
 
-from activator.knative.control_fields import ORIGINAL_HOST_START, PASSTHROUGH_LINE, PROXY_LINE
-from activator.knative.names import private_service
+from activator.knative.words import (
+    ORIGINAL_HOST_START,
+    PASSTHROUGH_LINE,
+    PROXY_LINE,
+    private_service,
+)
 from activator.proxy.http2.hpack import line
 from activator.proxy.message.request import PLAIN_HOST_START
 from activator.proxy.pods.dial import HANDSHAKE_TIMEOUT, Proof, connect, connect_tls
@@ -16,7 +20,7 @@ from throttler.pod import PodTracker
 
 
 @final
-class Target:
+class PodTarget:
     """One pod, for the connections to it.
 
     A pod without queue-proxy has one port, with or without TLS, and gets its requests with the
@@ -81,7 +85,6 @@ class Target:
         self.set_passthrough(passthrough)
 
     def set_passthrough(self, on: bool) -> None:
-        """See pools.ConnectionPools.set_passthrough."""
         if on and not self.is_plain:
             name = f"{private_service(self._revision.name)}.{self._revision.namespace}"
             self.probe_lines = b"Host: %b\r\n%b" % (name.encode(), PASSTHROUGH_LINE)

@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeVar, final
 
-from activator.discovery.api_server import ApiServer
-from activator.discovery.credentials import ClusterConfigError
+from activator.discovery.api_server import ApiServer, ClusterConfigError
 from activator.discovery.wire import ConnectionLostError
 
 #: The Content-Type of a PATCH: a JSON merge patch (RFC 7396).

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.listing import Resource
-from activator.discovery.reflector import Objects, Reflector
-from activator.discovery.rejections import Effect, Rejection, log_rejection
+from activator.discovery.object_warnings import Effect, Rejection, log_rejection
+from activator.discovery.reflector import ObjectStore, Reflector
+from activator.discovery.wire import WatchedResource
 from activator.objects.fields import ManifestError, ObjectKey, identify, root
 
 
@@ -159,15 +159,17 @@ AUTOSCALERS: Final = "/apis/autoscaling/v2/horizontalpodautoscalers"
 
 #: The kinds without which nothing can be decided.
 NEEDED: Final = (
-    Resource("Service", "/api/v1/services"),
-    Resource("EndpointSlice", "/apis/discovery.k8s.io/v1/endpointslices"),
-    Resource("Deployment", "/apis/apps/v1/deployments"),
-    Resource("StatefulSet", "/apis/apps/v1/statefulsets"),
+    WatchedResource("Service", "/api/v1/services"),
+    WatchedResource("EndpointSlice", "/apis/discovery.k8s.io/v1/endpointslices"),
+    WatchedResource("Deployment", "/apis/apps/v1/deployments"),
+    WatchedResource("StatefulSet", "/apis/apps/v1/statefulsets"),
 )
 #: The kinds of other components that scale workloads.
 OTHERS: Final = (
-    Resource("HorizontalPodAutoscaler", AUTOSCALERS, optional=True),
-    Resource("ScaledObject", SCALED_OBJECTS, optional=True, if_missing="KEDA is not installed"),
+    WatchedResource("HorizontalPodAutoscaler", AUTOSCALERS, optional=True),
+    WatchedResource(
+        "ScaledObject", SCALED_OBJECTS, optional=True, if_missing="KEDA is not installed"
+    ),
 )
 
 
@@ -188,7 +190,7 @@ class ClusterWatch:
     def __init__(
         self,
         server: ApiServer,
-        objects: Objects,
+        objects: ObjectStore,
         timings: Timings,
         requests_wait: Callable[[], bool] = lambda: False,
     ) -> None:

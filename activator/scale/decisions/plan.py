@@ -11,8 +11,7 @@ from enum import Enum
 from typing import Final, NamedTuple, final
 
 from activator.kpa.decision import Autoscaler, Observation, Why
-from activator.plain.annotation_values import Owner
-from activator.plain.annotations import Annotations
+from activator.plain.annotations import Annotations, Owner
 from activator.scale.reasons import ScaleReason
 
 #: Seconds until every proxy of a cluster has a changed slice: kube-proxy collects changes for 1 s.

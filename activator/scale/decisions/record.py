@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from activator.kpa.decision import SENTENCES as RULES
 from activator.kpa.decision import Why
-from activator.plain.annotation_values import Route
+from activator.plain.annotations import Route
 from activator.plain.service import PlainService
 from activator.records.counters import Histogram
 from activator.scale import reasons

@@ -23,7 +23,7 @@ from websockets.http11 import Request, Response
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.token import bearers
 from activator.autoscaler.wire import decoding
-from activator.knative.probes import KUBELET_AGENT
+from activator.knative.words import KUBELET_AGENT
 from activator.scale.reports.load import Loads, Name, Report
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, final
 
 from activator.objects.fields import ObjectKey
-from activator.plain.annotation_values import Route
+from activator.plain.annotations import Route
 from activator.scale.cluster.api import Api, ApiResponse, ApiUnreachable, Meaning, Start, Writer
 from activator.scale.decisions.plan import Plan, WorkloadPhase
 from activator.scale.decisions.record import Decided

@@ -12,9 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from sys import intern
 from typing import Any, Final, NamedTuple, final
 
-from activator.objects.addresses import ip_of
-from activator.objects.fields import Field, ObjectKey, root
-from activator.plain.index import Index
+from activator.objects.fields import Field, ObjectKey, ip_of, root
+from activator.plain.matches import Index
 from activator.plain.problems import several
 from activator.plain.service import PlainService
 from activator.plain.slices import MANAGED_BY_LABEL, OURS, SERVICE_LABEL, Condition, condition_of

@@ -8,16 +8,13 @@ from functools import lru_cache
 from sys import intern
 from typing import Final, NamedTuple, TypeVar, final
 
-from activator.discovery.rejections import Effect
+from activator.discovery.object_warnings import Effect
 from activator.objects.fields import ManifestError, ObjectKey, root
-from activator.plain import pods_service
 from activator.plain import service as services
-from activator.plain.annotation_values import Route
-from activator.plain.annotation_values import Target as Wanted
-from activator.plain.annotations import Annotations
-from activator.plain.index import Index
-from activator.plain.pods_service import Fronts, Selecting
-from activator.plain.service import PlainService
+from activator.plain.annotations import Annotations, Route
+from activator.plain.annotations import Target as Wanted
+from activator.plain.matches import Index
+from activator.plain.service import Fronts, PlainService, Selecting
 from activator.plain.slices import SERVICE_LABEL, count_ready, is_takeover
 from activator.plain.workloads import KINDS
 from activator.scale.cluster.watch import ObjectView
@@ -305,7 +302,7 @@ class EnabledServices:
 
     def put(self, key: ObjectKey, obj: object) -> None:
         """An invalid Service is known as well, so that people see the reason."""
-        self._select(key, _shared(pods_service.parse(obj)))
+        self._select(key, _shared(services.parse_pods_service(obj)))
         try:
             found = services.parse(obj)
         except ManifestError as error:

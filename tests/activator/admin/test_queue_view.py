@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from activator.admin.queue_view import flow_name, queue_order_view
-from activator.proxy.exchange.request_key import bounded
+from activator.proxy.exchange.placement import bounded
 from tests.throttler.world import OWNER, One, revision
 from throttler.model import FlowKey, Policies, QueueOrder
 from throttler.request_policies import HIGH, LOW

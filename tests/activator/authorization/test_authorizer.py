@@ -7,7 +7,7 @@ import pytest
 from activator.authorization import authorizer as limits
 from activator.authorization import server as module
 from activator.authorization.authorizer import Authorizer
-from activator.proxy.exchange.authorizing import TOO_LATE
+from activator.proxy.exchange.permission import TOO_LATE
 from tests.activator.authorization.servers import (
     ALLOW,
     UNAUTHORIZED,

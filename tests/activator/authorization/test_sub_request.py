@@ -7,12 +7,13 @@ import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
 
 from activator.authorization.authorizer import Authorizer
-from activator.proxy.exchange.authorizing import TOO_LATE as LATE
+from activator.proxy.exchange.permission import TOO_LATE as LATE
 from tests.activator.authorization.servers import (
     ALLOW,
     FORBIDDEN,
@@ -31,7 +32,7 @@ HELLO = RevisionID("default", "hello")
 _BROKEN = Verdict(0, error="the authorization server broke the connection")
 
 
-class Asking:
+class Asking(Any):  # it stands for an exchange
     """A request that waits for its decision."""
 
     def __init__(self) -> None:

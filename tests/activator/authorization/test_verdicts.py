@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activator.authorization.verdicts import MOST_VERDICTS, Key, Verdicts, key_of
+from activator.authorization.authorizer import MOST_VERDICTS, VerdictKey, Verdicts, key_of
 from throttler.model import RevisionID
 from throttler.request_policies import Authorization, Verdict
 
@@ -14,7 +14,7 @@ def policy(seconds: float = 10, url: str = "http://auth/check", *names: bytes) -
     return Authorization(url, cache_seconds=seconds, cache_key=names)
 
 
-def key(*fields: tuple[bytes, bytes], names: tuple[bytes, ...] = ()) -> Key:
+def key(*fields: tuple[bytes, bytes], names: tuple[bytes, ...] = ()) -> VerdictKey:
     return key_of(HELLO, policy(10, "http://auth/check", *names), fields)
 
 

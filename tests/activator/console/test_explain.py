@@ -14,7 +14,7 @@ from activator.admin.api import detail_view
 from activator.console import explain, scaler
 from activator.console.responses import parse
 from activator.console.screen import Fact, plain
-from activator.plain.annotation_values import Owner
+from activator.plain.annotations import Owner
 from activator.scale import reasons
 from activator.scale.reasons import ScaleReason
 from tests.activator.console.explained import OTHER, POD, shown, view

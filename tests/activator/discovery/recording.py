@@ -7,16 +7,18 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from activator.knative.system_objects import SystemObjects
 from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID, Route
 
 A = RevisionID("default", "a")
 B = RevisionID("default", "b")
 
 
-class RecordingSink:
+class RecordingSink(SystemObjects):
     """Keep every call in order, and the state after all calls."""
 
     def __init__(self) -> None:
+        super().__init__({}, {}, lambda pems: None)
         self.calls: list[tuple[Any, ...]] = []
         self._told = asyncio.Event()
         self.revisions: dict[RevisionID, Revision] = {}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from activator.discovery.destinations import EndpointsSource, Family
 from activator.discovery.dialect import Scope
+from activator.discovery.endpoints import AddressFamily, EndpointsSource
 from activator.discovery.inventory import Inventory
-from activator.discovery.rejections import Rejection
+from activator.discovery.object_warnings import Rejection
 from tests.activator.discovery.recording import (
     A,
     RecordingSink,
@@ -54,7 +54,7 @@ class Cluster:
     ) -> None:
         self.sink = RecordingSink()
         self.rejections: list[Rejection] = []
-        family = Family.IPV6 if ":" in own_ip else Family.IPV4
+        family = AddressFamily.IPV6 if ":" in own_ip else AddressFamily.IPV4
         self.inventory = Inventory(
             self.sink,
             self.sink,

@@ -7,10 +7,10 @@ from itertools import permutations
 
 import pytest
 
-from activator.discovery.destinations import EndpointsSource, Family
 from activator.discovery.dialect import Scope
+from activator.discovery.endpoints import AddressFamily, EndpointsSource
 from activator.discovery.inventory import Inventory
-from activator.knative.names import private_service
+from activator.knative.words import private_service
 from tests.activator.discovery.recording import (
     A,
     B,
@@ -107,7 +107,7 @@ class TestSlices:
         assert addresses(sink) == activators
 
     def test_the_own_family_is_used_of_two(self, sink: RecordingSink) -> None:
-        inventory = Inventory(sink, sink, scope=Scope(family=Family.IPV6))
+        inventory = Inventory(sink, sink, scope=Scope(family=AddressFamily.IPV6))
         inventory.apply(slice_of("10.0.0.1", name="x"))
         inventory.apply(slice_of("fd00::1", name="y", addressType="IPv6"))
         assert sink.ready() == ["[fd00::1]:8012"]

@@ -7,9 +7,8 @@ import certifi
 import pytest
 
 from activator.discovery import kubernetes_package
-from activator.discovery.api_server import ApiServer
+from activator.discovery.api_server import ApiServer, ClusterConfigError
 from activator.discovery.backoff import Timings
-from activator.discovery.credentials import ClusterConfigError
 from tests.activator.discovery.fake_api_server import FakeApiServer
 from tests.conftest import both_loops
 

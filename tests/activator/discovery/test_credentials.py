@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from activator.discovery import credentials
-from activator.discovery.credentials import ClusterConfigError
+from activator.discovery import api_server
+from activator.discovery.api_server import ClusterConfigError
 
 
 @pytest.mark.parametrize(
@@ -28,14 +28,14 @@ async def test_a_kubeconfig_that_cannot_be_used_is_one_clear_error(
     if content is not None:
         path.write_text(content)
     with pytest.raises(ClusterConfigError, match=message) as caught:
-        await credentials.load(str(path), {})
+        await api_server.load(str(path), {})
     assert str(path) in str(caught.value)
 
 
 async def test_a_folder_instead_of_a_kubeconfig_is_called_one(tmp_path: Path) -> None:
     paths = f"{tmp_path / 'nothing'}{os.pathsep}{tmp_path}"
     with pytest.raises(ClusterConfigError) as caught:
-        await credentials.load(paths, {})
+        await api_server.load(paths, {})
     assert str(caught.value) == (
         f"KUBECONFIG names {tmp_path}, a folder: set it to a kubeconfig file"
     )
@@ -59,7 +59,7 @@ async def test_no_cluster_is_one_clear_error(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(ClusterConfigError, match=message):
-        await credentials.load(None, environ)
+        await api_server.load(None, environ)
 
 
 PLUGIN = {
@@ -100,7 +100,7 @@ async def test_a_token_is_found_wherever_the_kubeconfig_has_it(
     }
     path = tmp_path / "kubeconfig"
     path.write_text(json.dumps(config))
-    configuration = await credentials.load(str(path), {})
+    configuration = await api_server.load(str(path), {})
     assert configuration.host == "https://127.0.0.1:9"
-    found = await credentials.authorization(configuration)
+    found = await api_server.authorization(configuration)
     assert found == {"Authorization": f"Bearer {token}"}

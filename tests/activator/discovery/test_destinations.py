@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from activator.discovery.destinations import (
+from activator.discovery.endpoints import (
+    AddressFamily,
     EndpointsSource,
-    Family,
     PrivateEndpoints,
     choose,
     join_addresses,
@@ -22,14 +22,16 @@ def endpoints(*ready: str, not_ready: tuple[str, ...] = ()) -> dict[AppProtocol,
     return {HTTP1: found, H2C: ListedEndpoints()}
 
 
-def part(*ready: str, truncated: bool = False, family: Family = Family.IPV4) -> PrivateEndpoints:
+def part(
+    *ready: str, truncated: bool = False, family: AddressFamily = AddressFamily.IPV4
+) -> PrivateEndpoints:
     return PrivateEndpoints(A, endpoints(*ready), truncated, family)
 
 
 WHOLE, CUT, EMPTY = part("e"), part("e", truncated=True), part()
 CUT_FOUR = part("s4", truncated=True)
-FOUR, SIX = part("s4"), part("s6", family=Family.IPV6)
-NO_FOUR, NO_SIX = part(), part(family=Family.IPV6)
+FOUR, SIX = part("s4"), part("s6", family=AddressFamily.IPV6)
+NO_FOUR, NO_SIX = part(), part(family=AddressFamily.IPV6)
 
 
 @pytest.mark.parametrize(
@@ -56,23 +58,23 @@ def test_which_objects_count(
     slices: list[PrivateEndpoints],
     chosen: list[PrivateEndpoints],
 ) -> None:
-    assert choose(endpoints, slices, source, Family.IPV4) == chosen
+    assert choose(endpoints, slices, source, AddressFamily.IPV4) == chosen
 
 
 @pytest.mark.parametrize(
     ("family", "slices", "chosen"),
     [
-        (Family.IPV4, [FOUR, SIX], [FOUR]),
-        (Family.IPV6, [FOUR, SIX], [SIX]),
-        (Family.IPV6, [FOUR], [FOUR]),
-        (Family.IPV4, [SIX], [SIX]),
+        (AddressFamily.IPV4, [FOUR, SIX], [FOUR]),
+        (AddressFamily.IPV6, [FOUR, SIX], [SIX]),
+        (AddressFamily.IPV6, [FOUR], [FOUR]),
+        (AddressFamily.IPV4, [SIX], [SIX]),
         # Kubernetes keeps an empty slice where a Service has no pods of a family.
-        (Family.IPV4, [NO_FOUR, SIX], [NO_FOUR, SIX]),
-        (Family.IPV6, [FOUR, NO_SIX], [FOUR, NO_SIX]),
+        (AddressFamily.IPV4, [NO_FOUR, SIX], [NO_FOUR, SIX]),
+        (AddressFamily.IPV6, [FOUR, NO_SIX], [FOUR, NO_SIX]),
     ],
 )
 def test_no_pod_counts_twice_for_its_two_addresses(
-    family: Family, slices: list[PrivateEndpoints], chosen: list[PrivateEndpoints]
+    family: AddressFamily, slices: list[PrivateEndpoints], chosen: list[PrivateEndpoints]
 ) -> None:
     assert choose([], slices, SLICES, family) == chosen
 

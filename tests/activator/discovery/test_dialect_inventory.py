@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from activator.discovery.dialect import Scope
-from activator.discovery.dialect_inventory import DialectInventory, not_newer
-from activator.discovery.rejections import Effect, Rejection
+from activator.discovery.inventory import DialectInventory, not_newer
+from activator.discovery.object_warnings import Effect, Rejection
 from activator.discovery.service_kinds import SERVICES
 from activator.objects.fields import ObjectKey
 from tests.activator.discovery.recording import RecordingSink

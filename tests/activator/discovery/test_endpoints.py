@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activator.discovery import endpoints
-from activator.discovery.destinations import PrivateEndpoints, PublicEndpoints
+from activator.discovery.endpoints import PrivateEndpoints, PublicEndpoints
 from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import A, private, public
 from tests.activator.objects.test_fields import json_values

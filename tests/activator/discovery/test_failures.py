@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from logging import DEBUG, INFO, WARNING
 
-from activator.discovery.failures import RELIST_AFTER_FAILURES, Failures
+from activator.discovery.reflector import RELIST_AFTER_FAILURES, WatchFailures
 
 
 def test_the_first_failure_is_no_warning_and_a_repeated_one_is_one_every_ten_seconds() -> None:
-    failures = Failures()
+    failures = WatchFailures()
     found = [failures.add("refused", now, suspect=False) for now in (0.0, 1.0, 2.0, 10.9, 11.0)]
     assert found == [INFO, WARNING, DEBUG, DEBUG, WARNING]
     assert failures.add("reset", 11.1, suspect=False) == WARNING
@@ -18,7 +18,7 @@ def test_the_first_failure_is_no_warning_and_a_repeated_one_is_one_every_ten_sec
 
 
 def test_only_suspect_failures_in_a_row_make_the_version_suspect() -> None:
-    failures = Failures()
+    failures = WatchFailures()
     for _ in range(RELIST_AFTER_FAILURES):
         failures.add("refused", 0.0, suspect=False)
     for _ in range(RELIST_AFTER_FAILURES - 1):

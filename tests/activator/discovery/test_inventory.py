@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activator.discovery.aggregate import Aggregates
 from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import DIALECTS, GROUPS
-from activator.discovery.knative_kinds import KNATIVE
-from activator.discovery.rejections import Effect, Rejection
-from activator.discovery.system_kinds import SYSTEM
+from activator.discovery.kinds import DIALECTS, GROUPS, SYSTEM
+from activator.discovery.knative_kinds import KNATIVE, KnativeState
+from activator.discovery.object_warnings import Effect, Rejection
 from activator.objects.fields import ObjectKey
 from tests.activator.discovery.recording import (
     A,
@@ -383,7 +381,7 @@ def test_after_any_history_the_sink_knows_what_the_objects_add_up_to(
         expected = {ip for of, ips in good.values() if of == revision_id.name for ip in ips}
         told = sink.ready(revision_id) if revision_id in sink.endpoints else []
         assert told == sorted(f"{ip}:8012" for ip in expected)
-    sums = cast(Aggregates, inventory._parts[0].state).endpoints._private
+    sums = cast(KnativeState, inventory._parts[0].state)._private
     assert not sums._parts.keys() - {A, B}
     assert len(sums._published) == len({of for of, _ in good.values()})
 

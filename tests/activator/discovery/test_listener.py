@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from activator.discovery.listener import Listener
+from activator.discovery.listener import FolderListener
 from tests.conftest import on_uvloop
 from tests.process import PATIENCE
 
@@ -42,7 +42,7 @@ async def told():
 async def listening(tmp_path, told):
     folder = tmp_path / "manifests"
     folder.mkdir()
-    listener = Listener(folder, 0.01, told)
+    listener = FolderListener(folder, 0.01, told)
     task = asyncio.ensure_future(listener.run())
     await told.wait()
     yield folder, listener
@@ -73,7 +73,7 @@ async def test_a_folder_that_takes_the_name_of_another_is_watched(listening, tol
 
 async def test_a_folder_that_is_missing_is_tried_again_until_it_is_there(tmp_path: Path, told):
     folder = tmp_path / "later"
-    task = asyncio.ensure_future(Listener(folder, 0.001, told).run())
+    task = asyncio.ensure_future(FolderListener(folder, 0.001, told).run())
     for _ in range(20):
         await asyncio.sleep(0)
     assert not told.event.is_set()

@@ -8,12 +8,11 @@ import pytest
 
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.listing import Resource, pages
-from activator.discovery.wire import ServerResponseError
+from activator.discovery.wire import ServerResponseError, WatchedResource, pages
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer
 from tests.activator.discovery.recording import private
 
-ENDPOINTS = Resource("Endpoints", "/api/v1/endpoints", {"labelSelector": "x"})
+ENDPOINTS = WatchedResource("Endpoints", "/api/v1/endpoints", {"labelSelector": "x"})
 
 
 NEWER = {"resourceVersion": "101", "resourceVersionMatch": "NotOlderThan"}
@@ -58,6 +57,6 @@ async def test_a_refusal_is_raised(server: FakeApiServer, tmp_path: Path) -> Non
     ],
 )
 def test_a_refused_request_has_a_hint(status: int, text: str) -> None:
-    resource = Resource("Service", "/api/v1/services", if_missing="needs Kubernetes 1.33")
+    resource = WatchedResource("Service", "/api/v1/services", if_missing="needs Kubernetes 1.33")
     assert text in resource.advice(status)
     assert bool(resource.advice(status)) is bool(text)

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from activator.discovery.manifest_file import Reading, read
-from activator.discovery.manifest_files import ManifestFiles
+from activator.discovery.manifest_file import ManifestFiles, Reading, read
 from tests.activator.discovery.recording import revision
 
 

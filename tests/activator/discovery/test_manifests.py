@@ -14,14 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from activator.discovery import manifest_file, manifest_files, manifests
+from activator.discovery import manifest_file, manifests
 from activator.discovery.inventory import Inventory
 from activator.discovery.manifest_file import MAX_FILE_BYTES
-from activator.discovery.manifests import (
-    ManifestFolder,
-    ManifestFolderError,
-    Timings,
-)
+from activator.discovery.manifests import FolderTimings, ManifestFolder, ManifestFolderError
 from activator.discovery.service_kinds import SERVICES
 from activator.records.source_status import FilesStatus
 from tests.activator.discovery.recording import (
@@ -345,7 +341,7 @@ async def test_an_editor_that_replaces_the_file_causes_no_gap(
 async def test_a_file_that_is_emptied_and_then_written_causes_no_gap(
     tmp_path: Path, inventory: Inventory, sink: RecordingSink
 ) -> None:
-    folder = ManifestFolder(tmp_path, inventory, Timings(settle=0.3))
+    folder = ManifestFolder(tmp_path, inventory, FolderTimings(settle=0.3))
     write(tmp_path / "a.yaml", private("10.0.0.1"), private("10.0.0.5", of="b"))
     async with running(folder):
         (tmp_path / "a.yaml").write_text("")
@@ -469,7 +465,7 @@ async def test_other_tasks_run_while_many_files_change_at_once(
         write(tmp_path / f"{n}.yaml", revision(f"app-{n}"))
     async with running(folder):
         counting = asyncio.ensure_future(count_turns())
-        monkeypatch.setattr(manifest_files, "read", noted_read)
+        monkeypatch.setattr(manifest_file, "read", noted_read)
         monkeypatch.setattr(sink, "set_revision", noted_set)
         monkeypatch.setattr(manifests, "_PIECE", 0.0, raising=False)
         for n in range(count):
@@ -501,7 +497,7 @@ async def test_a_folder_that_comes_back_is_watched_long_before_the_next_regular_
     path, aside = tmp_path / "manifests", tmp_path / "aside"
     path.mkdir()
     write(path / "a.yaml", private("10.0.0.1"))
-    folder = ManifestFolder(path, inventory, Timings(rescan=3600.0))
+    folder = ManifestFolder(path, inventory, FolderTimings(rescan=3600.0))
     async with running(folder):
         path.rename(aside)
         await until(lambda: folder.errors)
@@ -535,7 +531,7 @@ async def test_a_folder_that_goes_away_keeps_its_state_and_is_followed_when_it_i
     path = tmp_path / "manifests"
     path.mkdir()
     write(path / "a.yaml", private("10.0.0.1"))
-    folder = ManifestFolder(path, inventory, Timings(rescan=0.02))
+    folder = ManifestFolder(path, inventory, FolderTimings(rescan=0.02))
     async with running(folder):
         path.rename(tmp_path / "elsewhere")
         await until(lambda: str(path) in folder.errors)
@@ -620,12 +616,12 @@ async def test_a_file_that_changed_under_the_same_date_and_size_is_found(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    for module in (manifest_files, manifest_file):  # as on a file system without time stamps
-        monkeypatch.setattr(module, "signature_of", lambda status: (status.st_size, 0, 0, 0, 0))
+    # as on a file system without time stamps
+    monkeypatch.setattr(manifest_file, "signature_of", lambda status: (status.st_size, 0, 0, 0, 0))
     monkeypatch.setattr(manifest_file, "_RACY_NS", 0)
     write(tmp_path / "a.yaml", private("10.0.0.1"))
     write(tmp_path / "b.yaml", private("10.0.0.9", of="b"))
-    timings = Timings(settle=0.001, rescan=0.01)
+    timings = FolderTimings(settle=0.001, rescan=0.01)
     unchecked = ManifestFolder(tmp_path, inventory, timings)
     unchecked.load()
     write(tmp_path / "a.yaml", private("10.0.0.2"))
@@ -669,4 +665,4 @@ def test_a_folder_tells_how_long_ago_it_was_looked_at_and_changed(
     ],
 )
 def test_a_folder_is_scanned_less_often_the_more_a_scan_costs(cost: float, seconds: float) -> None:
-    assert Timings(rescan=5.0).next_scan(cost) == seconds
+    assert FolderTimings(rescan=5.0).next_scan(cost) == seconds

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from activator.discovery.dialect_inventory import Version
-from activator.discovery.inventory import Inventory
-from activator.discovery.missed_events import (
+from activator.discovery.inventory import Inventory, ObjectVersion
+from activator.discovery.self_check import (
     Comparison,
     Difference,
     MissedEventCounters,
@@ -18,7 +17,7 @@ from activator.records.source_status import MissedEvents
 from tests.activator.discovery.recording import private, revision
 
 KEY = ObjectKey("Endpoints", "default", "a-private")
-ONE, TWO = Version("u", "1"), Version("u", "2")
+ONE, TWO = ObjectVersion("u", "1"), ObjectVersion("u", "2")
 
 
 def listed(name: str | None = "a-private", uid: str = "u", version: str = "1") -> ListedMetadata:
@@ -39,14 +38,18 @@ def differences(inventory: Inventory, *objects: ListedMetadata) -> dict[ObjectKe
     [
         ([listed()], None, ""),
         ([listed(version="2")], (ONE, TWO), "known in version 1, the cluster has 2"),
-        ([listed(uid="v")], (ONE, Version("v", "1")), "another object has its name in the cluster"),
+        (
+            [listed(uid="v")],
+            (ONE, ObjectVersion("v", "1")),
+            "another object has its name in the cluster",
+        ),
         ([], (ONE, None), "it is not in the cluster any more"),
     ],
 )
 def test_an_object_that_is_known_is_compared_with_what_is_listed(
     inventory: Inventory,
     objects: list[ListedMetadata],
-    found: tuple[Version, Version | None] | None,
+    found: tuple[ObjectVersion, ObjectVersion | None] | None,
     words: str,
 ) -> None:
     inventory.apply(private("10.0.0.1", uid="u", version="1"))
@@ -70,17 +73,19 @@ def test_an_object_that_is_not_known_is_a_difference_unless_it_cannot_be_used(
     ("first", "second", "lasts"),
     [
         ((ONE, TWO), (ONE, TWO), True),
-        ((ONE, TWO), (ONE, Version("u", "3")), True),
+        ((ONE, TWO), (ONE, ObjectVersion("u", "3")), True),
         ((ONE, None), (ONE, None), True),
         ((None, ONE), (None, TWO), True),
         # It changes all the time, and its events arrive.
-        ((ONE, TWO), (TWO, Version("u", "3")), False),
+        ((ONE, TWO), (TWO, ObjectVersion("u", "3")), False),
         (None, (ONE, TWO), False),
         ((ONE, TWO), None, False),
     ],
 )
 def test_only_differences_that_occur_twice_without_an_event_last(
-    first: tuple[Version, Version] | None, second: tuple[Version, Version] | None, lasts: bool
+    first: tuple[ObjectVersion, ObjectVersion] | None,
+    second: tuple[ObjectVersion, ObjectVersion] | None,
+    lasts: bool,
 ) -> None:
     one, two = ({KEY: Difference(*each)} if each else {} for each in (first, second))
     assert bool(persistent(one, two)) is lasts

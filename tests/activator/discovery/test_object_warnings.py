@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from activator.discovery.inventory import Inventory
-from activator.discovery.object_warnings import ANNOTATIONS
+from activator.discovery.knative_kinds import ANNOTATIONS
 from activator.knative import revisions
-from activator.objects import policies, queue_order, request_policies
+from activator.objects import policies
 from activator.records.source_status import ObjectWarning
 from tests.activator.discovery.recording import private, public, revision, slice_of
 from throttler.model import RevisionKind
@@ -167,7 +167,7 @@ def test_an_object_that_names_no_revision_has_a_warning_without_one(inventory: I
 def test_each_annotation_that_the_activator_reads_is_known() -> None:
     found = {
         value
-        for module in (policies, queue_order, request_policies, revisions)
+        for module in (policies, revisions)
         for value in vars(module).values()
         if isinstance(value, str) and value.startswith("activator.dev/")
     }

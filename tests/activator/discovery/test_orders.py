@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from activator.discovery.inventory import Inventory
-from activator.discovery.rejections import Rejection
+from activator.discovery.object_warnings import Rejection
 from activator.driver import Driver
 from activator.knative.system_objects import SystemObjects
 from tests.activator.discovery.recording import A, private, public, revision, service, slice_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from activator.discovery.backoff import Pause, Timings
-from activator.discovery.pauses import Pauses
+from activator.discovery.backoff import Pause, Pauses, Timings
 
 TIMINGS = Timings()
 

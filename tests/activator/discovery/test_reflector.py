@@ -16,10 +16,9 @@ import pytest
 from activator.discovery import reflector as reflector_module
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.failures import RELIST_AFTER_FAILURES
 from activator.discovery.inventory import Inventory
-from activator.discovery.listing import Resource
-from activator.discovery.reflector import Reflector
+from activator.discovery.reflector import RELIST_AFTER_FAILURES, Reflector
+from activator.discovery.wire import WatchedResource
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event, expired
 from tests.activator.discovery.recording import A, B, RecordingSink, private
 from tests.conftest import both_loops, in_virtual_time
@@ -50,7 +49,7 @@ async def following(
 ) -> AsyncIterator[Reflector]:
     api = ApiServer(server.kubeconfig(folder), timings, {})
     await api.connect()
-    resource = Resource("Endpoints", "/api/v1/endpoints", optional=optional)
+    resource = WatchedResource("Endpoints", "/api/v1/endpoints", optional=optional)
     reflector = Reflector(resource, api, inventory, timings, requests_wait)
     task = asyncio.get_running_loop().create_task(reflector.run())
     try:

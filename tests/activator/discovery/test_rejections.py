@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.discovery.rejections import Effect, Rejection, log_rejection
+from activator.discovery.object_warnings import Effect, Rejection, log_rejection
 
 
 def test_a_rejection_is_logged_with_its_parts(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,11 +13,11 @@ import pytest
 
 from activator.discovery import self_check as module
 from activator.discovery.backoff import Timings
-from activator.discovery.destinations import EndpointsSource
 from activator.discovery.dialect import Scope
+from activator.discovery.endpoints import EndpointsSource
 from activator.discovery.inventory import Inventory
 from activator.discovery.kubernetes import KubernetesWatch
-from activator.discovery.missed_events import Comparison
+from activator.discovery.self_check import Comparison
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event
 from tests.activator.discovery.recording import RecordingSink, private, revision
 

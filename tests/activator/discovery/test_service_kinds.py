@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
 from activator.discovery.kinds import DIALECTS
-from activator.discovery.rejections import Effect, Rejection
+from activator.discovery.object_warnings import Effect, Rejection
 from activator.discovery.service_kinds import SERVICES
 from activator.driver import Driver
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey
-from activator.plain.hosts import Hosts
+from activator.plain.hosts import HostClaims
 from tests.activator.discovery.recording import RecordingSink, private, revision
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import (
@@ -48,7 +48,7 @@ class World:
 
     def __init__(self, *dialects: str) -> None:
         throttler = Throttler(Limits(), random=lambda: 0.0)
-        self.driver = Driver(throttler, lambda _: self, clock=lambda: 0.0, hosts=Hosts())
+        self.driver = Driver(throttler, lambda _: self, clock=lambda: 0.0, hosts=HostClaims())
         self.driver.prober = self.driver.pools = self
         self.rejections: list[Rejection] = []
         self.inventory = Inventory(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from activator.discovery.services import parse
+from activator.discovery.endpoints import parse_private_service as parse
 from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import service
 from tests.activator.objects.test_fields import json_values

@@ -2,17 +2,13 @@ from __future__ import annotations
 
 import inspect
 
-import pytest
-
-from activator.discovery.sink import Sink, SystemSink
+from activator.discovery.source import Sink
 from activator.driver import Driver
-from activator.knative.system_objects import SystemObjects
 
 
-@pytest.mark.parametrize(("sink", "taker"), [(Sink, Driver), (SystemSink, SystemObjects)])
-def test_each_call_has_its_taker(sink: type, taker: type) -> None:
-    calls = [name for name in vars(sink) if name.startswith(("set_", "delete_"))]
+def test_each_call_has_its_taker() -> None:
+    calls = [name for name in vars(Sink) if name.startswith(("set_", "delete_"))]
     assert calls
     for name in calls:
-        expected = inspect.signature(getattr(sink, name)).parameters
-        assert len(inspect.signature(getattr(taker, name)).parameters) == len(expected)
+        expected = inspect.signature(getattr(Sink, name)).parameters
+        assert len(inspect.signature(getattr(Driver, name)).parameters) == len(expected)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from activator.discovery.credentials import ClusterConfigError
+from activator.discovery.api_server import ClusterConfigError
+from activator.discovery.kubernetes import ClusterVersionError
 from activator.discovery.manifests import ManifestFolderError
 from activator.discovery.source import SourceError
-from activator.discovery.version import ClusterVersionError
 
 
 @pytest.mark.parametrize("error", [ClusterConfigError, ClusterVersionError, ManifestFolderError])

@@ -5,7 +5,7 @@ import socket
 import aiohttp
 import pytest
 
-from activator.discovery.transport import describe, environment_proxy
+from activator.discovery.api_server import describe, environment_proxy
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer
 from tests.conftest import both_loops
 from tests.ports import hold, port_of
@@ -64,13 +64,13 @@ async def test_the_kernel_is_asked_to_find_dead_peers(
 ) -> None:
     import aiohttp
 
-    from activator.discovery import transport
+    from activator.discovery import api_server
 
     async with FakeApiServer() as server, aiohttp.ClientSession() as session:
         server.script["endpoints", "list"].append(Answer())
         server.always["Endpoints", "watch"] = Answer(end="hold")
         async with session.get(f"http://127.0.0.1:{server.port}/endpoints?watch=1") as response:
-            transport.keep_alive(response)
+            api_server.keep_alive(response)
             assert response.connection is not None
             assert response.connection.transport is not None
             sock = response.connection.transport.get_extra_info("socket")

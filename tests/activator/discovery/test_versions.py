@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.discovery.versions import Versions
+from activator.discovery.reflector import Versions
 from activator.discovery.wire import ConnectionLostError
 
 

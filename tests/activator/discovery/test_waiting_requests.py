@@ -46,7 +46,7 @@ async def test_a_request_that_begins_to_wait_has_all_kinds_tried_within_two_seco
         began, before = loop.time(), len(server.requests)
         throttler = runtime.driver.throttler.find("default", "a")
         ticket = Ticket(Owner(), began + 300)
-        assert runtime.driver.admit(throttler, ticket, began) is None
+        assert throttler.admit(ticket, began) is None
         runtime.driver.began_waiting(throttler)
         await asyncio.sleep(2.1)
         assert {request.kind for request in server.requests[before:]} == set(KINDS)

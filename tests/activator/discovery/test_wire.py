@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activator.discovery import wire
-from activator.discovery.wire import GarbledError, Lines
+from activator.discovery.wire import GarbledError, LineSplitter
 from tests.activator.discovery.fake_api_server import event, expired
 from tests.activator.objects.test_fields import json_values
 
@@ -69,7 +69,7 @@ def test_deep_nesting_is_the_typed_error() -> None:
 @given(st.lists(st.binary(max_size=8).map(lambda b: b.replace(b"\n", b"."))), st.integers(1, 5))
 def test_lines_come_out_whole_however_the_stream_is_cut(parts: list[bytes], size: int) -> None:
     stream = b"".join(part + b"\n" for part in parts) + b"rest"
-    lines = Lines()
+    lines = LineSplitter()
     found: list[bytes] = []
     for start in range(0, len(stream), size):
         found += lines.feed(stream[start : start + size])

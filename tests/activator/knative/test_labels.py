@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.knative.labels import is_private, is_public, revision_of
+from activator.knative.words import is_private, is_public, revision_of
 from activator.objects.fields import ManifestError, root
 from tests.activator.discovery.recording import A, private, public
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.knative.names import http_version, names_private_service, private_service
+from activator.knative.words import http_version, names_private_service, private_service
 
 
 @pytest.mark.parametrize(

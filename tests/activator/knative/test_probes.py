@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activator.knative.probes import QUEUE_PROXY
+from activator.knative.words import QUEUE_PROXY
 
 
 def test_only_200_with_its_word_means_ready() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from activator.knative import response_texts
+from activator.knative import words
 
 
 def test_a_missing_revision_is_named() -> None:
     text = 'Error getting active endpoint: revision.serving.knative.dev "rev" not found'
-    assert response_texts.not_found("rev") == text
+    assert words.not_found("rev") == text
 
 
 @pytest.mark.parametrize(
@@ -24,4 +24,4 @@ def test_a_missing_revision_is_named() -> None:
     ],
 )
 def test_the_value_of_a_probe_is_quoted_as_by_go(value: bytes, shown: str) -> None:
-    assert response_texts.unexpected_probe(value) == f'unexpected probe header value: "{shown}"'
+    assert words.unexpected_probe(value) == f'unexpected probe header value: "{shown}"'

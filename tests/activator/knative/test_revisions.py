@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activator.knative import revisions
-from activator.knative.probes import QUEUE_PROXY
+from activator.knative.words import QUEUE_PROXY
 from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import A, revision
 from tests.activator.discovery.test_endpoints import places, put

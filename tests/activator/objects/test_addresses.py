@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from activator.objects.addresses import host, ip_of, port_named
-from activator.objects.fields import Field, ManifestError
+from activator.objects.fields import Field, ManifestError, host, ip_of, port_named
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,16 @@ from activator.kpa.rules import Rules
 from activator.objects.fields import Field, ManifestError, Problems, root
 from activator.objects.policies import without_readers
 from activator.plain import annotations as plain
-from activator.plain.annotation_values import (
+from activator.plain.annotations import (
+    TABLE,
+    Annotations,
     ChosenProbe,
     Owner,
-    ProbeWord,
     ReadinessPolicy,
     Route,
     Target,
 )
-from activator.plain.annotations import TABLE, Annotations
+from throttler.model import ProbeKind
 
 
 def metadata(**texts: object) -> Field:
@@ -71,11 +72,11 @@ def test_everything_but_enabled_has_a_default() -> None:
         ({"response_start_timeout_seconds": "5"}, {"response_start_timeout": 5.0}),
         ({"idle_timeout_seconds": "6"}, {"idle_timeout": 6.0}),
         ({"readiness_policy": "kubernetes"}, {"readiness": ReadinessPolicy.KUBERNETES}),
-        ({"probe": "tcp"}, {"probe": ChosenProbe(ProbeWord.TCP)}),
-        ({"probe": "none"}, {"probe": ChosenProbe(ProbeWord.NONE)}),
-        ({"probe": "grpc"}, {"probe": ChosenProbe(ProbeWord.GRPC)}),
-        ({"probe": "grpc:my.Svc"}, {"probe": ChosenProbe(ProbeWord.GRPC, "my.Svc")}),
-        ({"probe": "http:/up?x=1"}, {"probe": ChosenProbe(ProbeWord.HTTP, "/up?x=1")}),
+        ({"probe": "tcp"}, {"probe": ChosenProbe(ProbeKind.TCP)}),
+        ({"probe": "none"}, {"probe": ChosenProbe(ProbeKind.NONE)}),
+        ({"probe": "grpc"}, {"probe": ChosenProbe(ProbeKind.GRPC)}),
+        ({"probe": "grpc:my.Svc"}, {"probe": ChosenProbe(ProbeKind.GRPC, "my.Svc")}),
+        ({"probe": "http:/up?x=1"}, {"probe": ChosenProbe(ProbeKind.HTTP, "/up?x=1")}),
         ({"route": "takeover"}, {"route": Route.TAKEOVER}),
         ({"owner": "keda"}, {"owner": Owner.KEDA}),
         (

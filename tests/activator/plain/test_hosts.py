@@ -6,16 +6,16 @@ import random
 
 import pytest
 
-from activator.plain.hosts import Claim, Hosts
+from activator.plain.hosts import HostClaim, HostClaims
 
-OLD, NEW = Claim("2026-01-01T00:00:00Z", "a/old"), Claim("2026-01-02T00:00:00Z", "a/new")
+OLD, NEW = HostClaim("2026-01-01T00:00:00Z", "a/old"), HostClaim("2026-01-02T00:00:00Z", "a/new")
 
 
-def hosts(**claims: str) -> Hosts[str]:
+def hosts(**claims: str) -> HostClaims[str]:
     """Return a table of Services by name, each with its hosts separated by blanks."""
-    table = Hosts[str]()
+    table = HostClaims[str]()
     for name, text in claims.items():
-        table.put(Claim("", name), text.split(), name)
+        table.put(HostClaim("", name), text.split(), name)
     return table
 
 
@@ -43,8 +43,8 @@ def test_the_best_host_wins(host: str, service: str | None) -> None:
 
 
 @pytest.mark.parametrize("order", [(OLD, NEW), (NEW, OLD)])
-def test_the_older_of_two_services_has_the_host(order: tuple[Claim, Claim]) -> None:
-    table = Hosts[str]()
+def test_the_older_of_two_services_has_the_host(order: tuple[HostClaim, HostClaim]) -> None:
+    table = HostClaims[str]()
     for claim in order:
         table.put(claim, ["both.com", f"{claim.name[2:]}.com"], claim.name)
     assert table.find("both.com") == "a/old"
@@ -59,7 +59,7 @@ def test_the_older_of_two_services_has_the_host(order: tuple[Claim, Claim]) -> N
 @pytest.mark.parametrize("host", ["new.a", "new.a.svc", "new.a.svc.cluster.local"])
 def test_a_name_in_the_cluster_belongs_to_its_own_service(host: str) -> None:
     """An older Service must not take the requests of another one, perhaps of another namespace."""
-    table = Hosts[str]()
+    table = HostClaims[str]()
     table.put(OLD, [host, "*.a.svc.cluster.local"], "a/old")
     assert table.find(host) == "a/old"  # as long as there is no such Service
     table.put(NEW, [host], "a/new")
@@ -72,7 +72,7 @@ def test_a_name_in_the_cluster_belongs_to_its_own_service(host: str) -> None:
 
 def test_changed_hosts_replace_the_earlier_ones() -> None:
     table = hosts(a="one.com two.com")
-    table.put(Claim("", "a"), ["two.com", "three.com"], "a")
+    table.put(HostClaim("", "a"), ["two.com", "three.com"], "a")
     found = [table.find(host) for host in ("one.com", "two.com", "three.com")]
     assert found == [None, "a", "a"]
 
@@ -81,16 +81,16 @@ def test_changed_hosts_replace_the_earlier_ones() -> None:
 def test_any_changes_leave_the_table_of_a_new_one(seed: int) -> None:
     chance = random.Random(seed)
     names = ["a.com", "*.a.com", "b.a.com", "*.b.a.com", "c.b.a.com"]
-    table, model = Hosts[str](), dict[Claim, list[str]]()
+    table, model = HostClaims[str](), dict[HostClaim, list[str]]()
     for _ in range(300):
-        claim = Claim(str(chance.randrange(3)), chance.choice("xyz"))
+        claim = HostClaim(str(chance.randrange(3)), chance.choice("xyz"))
         if chance.random() < 0.3:
             table.remove(claim)
             model.pop(claim, None)
         else:
             model[claim] = chance.sample(names, chance.randrange(4))
             table.put(claim, model[claim], claim.name)
-        fresh = Hosts[str]()
+        fresh = HostClaims[str]()
         for each, of in model.items():
             fresh.put(each, of, each.name)
         asked = [*names, "x.c.b.a.com", "com"]

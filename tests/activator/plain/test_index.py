@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from activator.plain.index import Index
+from activator.plain.matches import Index
 
 
 def test_a_key_has_no_value_one_or_several() -> None:

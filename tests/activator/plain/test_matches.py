@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activator.objects.fields import ObjectKey
-from activator.plain.annotation_values import Target
+from activator.plain.annotations import Target
 from activator.plain.matches import Matches, known_target
 from activator.plain.workloads import Workload, matches
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.plain.own_listeners import OwnListener, OwnListeners
+from activator.plain.allotments import OwnListener, OwnListeners
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from activator.plain import pods_service
-from activator.plain.pods_service import Fronts
-from activator.plain.service import PlainService
+from activator.plain.service import Fronts, PlainService, parse_pods_service
 from activator.plain.service import parse as parse_service
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import front, named, service
@@ -21,7 +19,7 @@ def resolved(behind: Any, **spec: Any) -> PlainService:
     fronts = Fronts()
     fronts.move(found.key, None, found)
     if behind is not None:
-        assert found.key in fronts.select(found.pods, pods_service.parse(behind))
+        assert found.key in fronts.select(found.pods, parse_pods_service(behind))
     return fronts.resolve(found)
 
 
@@ -85,7 +83,7 @@ def test_only_a_change_of_the_pods_service_concerns_its_fronts() -> None:
     fronts, found = Fronts(), parse_service(front())
     assert found is not None
     fronts.move(found.key, None, found)
-    selecting = pods_service.parse(behind())
+    selecting = parse_pods_service(behind())
     assert fronts.select(found.pods, selecting) == (found.key,)
     assert fronts.select(found.pods, selecting) == ()
     assert fronts.select(found.key, selecting) == ()
@@ -97,4 +95,4 @@ def test_only_a_change_of_the_pods_service_concerns_its_fronts() -> None:
 @given(json_values)
 def test_any_service_is_read(value: Any) -> None:
     for spec in ({"ports": value}, {"ports": [value]}, {"selector": value}, {"type": value}):
-        assert isinstance(pods_service.parse(service({"enabled": "false"}, **spec)).unfit, str)
+        assert isinstance(parse_pods_service(service({"enabled": "false"}, **spec)).unfit, str)

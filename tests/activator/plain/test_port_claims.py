@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from activator.plain.port_claims import PortClaims
+from activator.plain.allotments import PortClaims
 
 
 def test_the_older_slice_has_the_port() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from activator.objects.fields import ObjectKey
 from activator.plain import problems
-from activator.plain.service import Port, parse
+from activator.plain.service import BufferedPort, parse
 from activator.plain.slices import Slice
 from activator.plain.workloads import Workload
 from tests.activator.plain.objects import service
@@ -21,7 +21,7 @@ def test_a_sentence_lists_a_few_of_many_candidates() -> None:
 
 
 def test_slices_without_pods_or_with_the_port_are_no_problem() -> None:
-    port = Port("web", 80, 8080, AppProtocol.HTTP1, tls=False)
+    port = BufferedPort("web", 80, 8080, AppProtocol.HTTP1, tls=False)
     empty = Slice("hello", False, {"x": 1}, ())
     assert list(problems.of_slices(port, [empty])) == []
     with_port = Slice("hello", False, {"web": 1}, ())

@@ -11,7 +11,7 @@ from hypothesis import given
 from activator.objects.fields import ManifestError, ObjectKey
 from activator.plain.annotations import Annotations
 from activator.plain.problems import of_service
-from activator.plain.service import PlainService, Port, parse
+from activator.plain.service import BufferedPort, PlainService, parse
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import service
 from throttler.model import AppProtocol
@@ -39,7 +39,7 @@ def test_a_service_that_opts_in() -> None:
         "2026-01-01T00:00:00Z",
         {"app": "hello"},
         Annotations(),
-        Port("", 80, 8080, HTTP1, tls=False),
+        BufferedPort("", 80, 8080, HTTP1, tls=False),
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from activator.objects.fields import ManifestError
-from activator.plain.slices import Condition, Endpoint, Slice, join, parse
+from activator.plain.slices import Condition, ListedPod, Slice, join, parse
 from tests.activator.objects.test_fields import json_values
 
 
@@ -46,7 +46,7 @@ def endpoint(ip: str = "10.0.0.1", uid: str = "u1", **conditions: bool) -> Any:
 )
 def test_conditions(conditions: dict[str, Any], expected: Condition) -> None:
     found = parse(obj(endpoint(**conditions)))
-    assert found == Slice("hello", False, {"http": 8080}, (Endpoint("10.0.0.1", "u1", expected),))
+    assert found == Slice("hello", False, {"http": 8080}, (ListedPod("10.0.0.1", "u1", expected),))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_loopback_address_is_that_of_a_local_pod() -> None:
         assert [each.ip for each in found.endpoints] == [ip]
 
 
-def slice_of(*endpoints: Endpoint, ipv6: bool = False, port: int = 8080) -> Slice:
+def slice_of(*endpoints: ListedPod, ipv6: bool = False, port: int = 8080) -> Slice:
     return Slice("hello", ipv6, {"http": port}, endpoints)
 
 
@@ -120,31 +120,31 @@ READY, NOT_READY = Condition.READY, Condition.NOT_READY
 
 
 def test_named_ports_differ_between_slices() -> None:
-    old = slice_of(Endpoint("10.0.0.1", "a", READY), port=8080)
-    new = slice_of(Endpoint("10.0.0.2", "b", READY), port=9090)
+    old = slice_of(ListedPod("10.0.0.1", "a", READY), port=8080)
+    new = slice_of(ListedPod("10.0.0.2", "b", READY), port=9090)
     assert list(join([old, new], "http", ipv6=False)) == ["10.0.0.1:8080", "10.0.0.2:9090"]
     assert join([old, new], "grpc", ipv6=False) == {}
 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_pod_that_moves_between_slices_counts_once_with_the_better_condition(order: int) -> None:
-    both = [slice_of(Endpoint("10.0.0.1", "a", each)) for each in (NOT_READY, READY)]
+    both = [slice_of(ListedPod("10.0.0.1", "a", each)) for each in (NOT_READY, READY)]
     assert join(both[::order], "http", ipv6=False) == {
-        "10.0.0.1:8080": Endpoint("10.0.0.1", "a", READY)
+        "10.0.0.1:8080": ListedPod("10.0.0.1", "a", READY)
     }
 
 
 @pytest.mark.parametrize("ipv6", [True, False])
 def test_a_pod_with_two_addresses_is_one_pod(ipv6: bool) -> None:
-    four = slice_of(Endpoint("10.0.0.1", "a", READY), Endpoint("10.0.0.2", "b", READY))
-    six = slice_of(Endpoint("fd00::1", "a", READY), Endpoint("fd00::3", "c", READY), ipv6=True)
+    four = slice_of(ListedPod("10.0.0.1", "a", READY), ListedPod("10.0.0.2", "b", READY))
+    six = slice_of(ListedPod("fd00::1", "a", READY), ListedPod("fd00::3", "c", READY), ipv6=True)
     found = join([four, six], "http", ipv6=ipv6)
     assert sorted(each.uid for each in found.values()) == ["a", "b", "c"]
     assert ("[fd00::1]:8080" in found) is ipv6
 
 
 def test_the_other_family_serves_where_there_is_no_address_of_the_own() -> None:
-    six = slice_of(Endpoint("fd00::1", "", READY), ipv6=True)
+    six = slice_of(ListedPod("fd00::1", "", READY), ipv6=True)
     assert list(join([six], "http", ipv6=False)) == ["[fd00::1]:8080"]
 
 

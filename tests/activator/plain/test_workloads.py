@@ -9,10 +9,16 @@ import pytest
 from hypothesis import given
 
 from activator.objects.fields import ManifestError, ObjectKey
-from activator.plain.probes import ContainerProbe, Handler
-from activator.plain.workloads import Container, Workload, matches, parse
+from activator.plain.workloads import (
+    ContainerProbe,
+    PodContainer,
+    Workload,
+    matches,
+    parse,
+)
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import container, deployment
+from throttler.model import ProbeKind
 
 
 def test_a_deployment() -> None:
@@ -21,7 +27,7 @@ def test_a_deployment() -> None:
         "d1",
         0,
         {"app": "hello", "tier": "web"},
-        (Container("app", {"http": 8080}, None),),
+        (PodContainer("app", {"http": 8080}, None),),
     )
 
 
@@ -67,7 +73,7 @@ def test_a_sidecar_is_a_container_and_an_init_container_is_not() -> None:
 @pytest.mark.parametrize(
     ("probe", "expected"),
     [
-        ({"httpGet": {"port": 8080}}, ContainerProbe(Handler.HTTP, 8080)),
+        ({"httpGet": {"port": 8080}}, ContainerProbe(ProbeKind.HTTP, 8080)),
         (
             {
                 "httpGet": {
@@ -82,7 +88,7 @@ def test_a_sidecar_is_a_container_and_an_init_container_is_not() -> None:
                 "successThreshold": 5,
             },
             ContainerProbe(
-                Handler.HTTP,
+                ProbeKind.HTTP,
                 "http",
                 "example.com",
                 "/up?x=1",
@@ -91,10 +97,10 @@ def test_a_sidecar_is_a_container_and_an_init_container_is_not() -> None:
                 timeout=3.0,
             ),
         ),
-        ({"tcpSocket": {"port": 1}}, ContainerProbe(Handler.TCP, 1)),
-        ({"grpc": {"port": 1, "service": "a.B"}}, ContainerProbe(Handler.GRPC, 1, service="a.B")),
-        ({"exec": {"command": ["true"]}}, ContainerProbe(Handler.EXEC)),
-        ({"tcpSocket": {"port": 1}, "timeoutSeconds": 0}, ContainerProbe(Handler.TCP, 1)),
+        ({"tcpSocket": {"port": 1}}, ContainerProbe(ProbeKind.TCP, 1)),
+        ({"grpc": {"port": 1, "service": "a.B"}}, ContainerProbe(ProbeKind.GRPC, 1, service="a.B")),
+        ({"exec": {"command": ["true"]}}, ContainerProbe(ProbeKind.NONE)),
+        ({"tcpSocket": {"port": 1}, "timeoutSeconds": 0}, ContainerProbe(ProbeKind.TCP, 1)),
         (None, None),
     ],
 )

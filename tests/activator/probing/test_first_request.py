@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from activator.driver import Driver
-from activator.knative.probes import QUEUE_PROXY
+from activator.knative.words import QUEUE_PROXY
 from activator.probing.prober import PodProber
 from activator.process.tasks import Tasks
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.message.request import RequestLimits
-from activator.proxy.pods.pools import ConnectionPools, PoolLimits
-from activator.proxy.pods.probe_pool import ProbePools
+from activator.proxy.pods.pool import ConnectionPools, PoolLimits
+from activator.proxy.pods.probes import ProbePools
 from tests.activator.probing.world import APP, Nobody
 from tests.activator.proxy.world import protocol
 from tests.conftest import both_loops

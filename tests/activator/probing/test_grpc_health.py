@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from activator.probing.grpc_health import check, problem_of
+from activator.probing.probe import check, problem_of
 
 
 def _messages() -> tuple[Any, Any]:

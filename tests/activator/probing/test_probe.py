@@ -11,11 +11,11 @@ from typing import NamedTuple
 import pytest
 import trustme
 
-from activator.knative.probes import QUEUE_PROXY
+from activator.knative.words import QUEUE_PROXY
 from activator.probing.probe import MAX_BODY, Probe
 from activator.process.tasks import Tasks
-from activator.proxy.pods.pools import ConnectionPools, PoolLimits
-from activator.proxy.pods.probe_pool import ProbePools
+from activator.proxy.pods.pool import ConnectionPools, PoolLimits
+from activator.proxy.pods.probes import ProbePools
 from tests.activator.probing.world import until
 from tests.conftest import both_loops
 from throttler.model import Endpoint, ProbeKind, ProbeSpec, Revision, RevisionID

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from activator.knative.probes import QUEUE_PROXY
+from activator.knative.words import QUEUE_PROXY
 from activator.probing.prober import BURST, MAX_RATE
 from tests.activator.probing.world import APP, Response, World, until
 from throttler.model import (

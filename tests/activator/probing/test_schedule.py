@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from activator.probing.schedule import MAX_TIMEOUT, MIN_TIMEOUT_BUSY, ROUND_TRIPS, Schedule
+from activator.probing.prober import MAX_TIMEOUT, MIN_TIMEOUT_BUSY, ROUND_TRIPS, Schedule
 from tests.activator.telemetry.world import World
 from throttler.pod import PodTracker, delay_after_not_ready, delay_after_tls
 

@@ -7,11 +7,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
+from typing import Any, cast
 
 from activator.driver import Driver
-from activator.knative.probes import QUEUE_PROXY
-from activator.probing.probe import Connection, Probe
+from activator.knative.words import QUEUE_PROXY
+from activator.probing.probe import Probe
 from activator.probing.prober import PodProber
+from activator.proxy.pods.probes import ProbePools
 from throttler.model import (
     AppProtocol,
     Endpoint,
@@ -65,21 +67,21 @@ class FakePod:
         self.silent = False
         self.untrusted = False
         self.round_trip = 0.0
-        self.idle: list[Connection] = []
+        self.idle: list[FakeConnection] = []
         self.at: list[float] = []
         self.asked: list[bytes] = []
         self.dialed = 0
         self.abandoned = 0
 
-    # -- activator.probing.probe.Pool -----------------------------------------------------------
+    # -- as activator.proxy.pods.probes.ProbePool -----------------------------------------------
 
-    def take(self) -> Connection | None:
+    def take(self) -> FakeConnection | None:
         if not self.idle:
             return None
         self._came()
         return self.idle.pop()
 
-    def dial(self, dialer: Probe, within: float) -> None:
+    def dial(self, dialer: Any, within: float) -> None:
         self._came()
         self.dialed += 1
         loop = asyncio.get_running_loop()
@@ -95,7 +97,7 @@ class FakePod:
         else:
             loop.call_later(self.round_trip, dialer.on_dialed, FakeConnection(self))
 
-    def open_stream(self, dialer: Probe) -> None:
+    def open_stream(self, dialer: Any) -> None:
         self._came()
         self.dialed += 1
         loop = asyncio.get_running_loop()
@@ -130,7 +132,7 @@ class FakeConnection:
         assert response is not None
         self.reused = True
         self._pod.idle.append(self)
-        owner.on_response(response, None, [response.body], True)
+        owner.on_response(response.status, [response.body], True)
 
     def cancel(self) -> None:
         self._pod.abandoned += 1
@@ -188,7 +190,7 @@ class World:
         self.clock = asyncio.get_running_loop().time
         self.pods: dict[str, FakePod] = defaultdict(FakePod)
         self.driver = Driver(Throttler(Limits(), random), lambda _: Nobody(), self.clock)
-        self.prober = PodProber(self.driver, self, timeout, max_in_flight, random)
+        self.prober = PodProber(self.driver, cast(ProbePools, self), timeout, max_in_flight, random)
         self.driver.prober = self.prober
         self.driver.pools = self
         self.driver.set_revision(

@@ -6,7 +6,7 @@ import asyncio
 from typing import cast
 
 from activator.proxy.client.http1 import Http1Client
-from activator.proxy.exchange.port import Port
+from activator.proxy.exchange.lookup import ClientPort
 from tests.activator.proxy.http2.peers import Peer
 from tests.activator.proxy.world import Client, World
 
@@ -14,7 +14,7 @@ from tests.activator.proxy.world import Client, World
 class Bound:
     """A port and its clients."""
 
-    def __init__(self, world: World, port: Port) -> None:
+    def __init__(self, world: World, port: ClientPort) -> None:
         self.world = world
         self.port = port
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from types import MemberDescriptorType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hpack.huffman import HuffmanEncoder
 from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
 
 from activator.build import Build, running
-from activator.proxy.client import states as client_states
-from activator.proxy.client.http1_reader import Http1Reader
+from activator.proxy.client import http1 as client
 from activator.proxy.exchange import states as exchange_states
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.record import ExchangeRecord
-from activator.proxy.pods.http1 import Http1Pod
-from activator.proxy.pods.states import HTTP1_FOLLOWS
+from activator.proxy.pods.http1 import HTTP1_FOLLOWS, Http1Pod
+from activator.telemetry.request_log import RequestLog
+from activator.telemetry.tracing import RequestTracer
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.observers import Records, Traces
 from tests.activator.proxy.world import World
@@ -50,14 +49,15 @@ async def world(new_world: Callable[..., Awaitable[World]]) -> World:
 def traces(world: World) -> Traces:
     """Return the events that the proxy's traces got."""
     traces = Traces()
-    world.proxy.services.tracer = traces  # a trace of its own
+    world.proxy.services.tracer = cast(RequestTracer, traces)  # a trace of its own
     return traces
 
 
 @pytest.fixture
 def records(world: World) -> Records:
     """Return the records that the proxy's request log got."""
-    world.proxy.services.request_log = records = Records()
+    records = Records()
+    world.proxy.services.request_log = cast(RequestLog, records)
     return records
 
 
@@ -107,11 +107,11 @@ class _CheckedState:
         self._plain.__set__(owner, state)
 
 
-_EXCHANGE = _CheckedState(vars(ExchangeRecord)["state"], exchange_states.FOLLOWS)
-_READER = _CheckedState(
-    vars(Http1Reader)["state"],
-    {before: {*after, before} for before, after in client_states.FOLLOWS.items()},
-    client_states.CLOSED,
+_EXCHANGE = _CheckedState(vars(Exchange)["state"], exchange_states.FOLLOWS)
+_CLIENT = _CheckedState(
+    vars(client.Http1Client)["state"],
+    {before: {*after, before} for before, after in client.FOLLOWS.items()},
+    client.CLOSED,
 )
 _POD = _CheckedState(vars(Http1Pod)["state"], HTTP1_FOLLOWS)
 
@@ -124,12 +124,12 @@ def each_change_of_state_is_in_its_table(monkeypatch: pytest.MonkeyPatch) -> Ite
     """
     if running() is Build.PURE:
         monkeypatch.setattr(Exchange, "state", _EXCHANGE)
-        monkeypatch.setattr(Http1Reader, "state", _READER)
+        monkeypatch.setattr(client.Http1Client, "state", _CLIENT)
         monkeypatch.setattr(Http1Pod, "state", _POD)
     _EXCHANGE.wrong.clear()
-    _READER.wrong.clear()
+    _CLIENT.wrong.clear()
     _POD.wrong.clear()
     yield
     assert not _EXCHANGE.wrong
-    assert not _READER.wrong
+    assert not _CLIENT.wrong
     assert not _POD.wrong

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from activator.proxy.exchange.port import Port
-from activator.proxy.exchange.request_key import ClientAddresses
+from activator.proxy.exchange.lookup import ClientPort
+from activator.proxy.exchange.placement import ClientAddresses
 from activator.settings.values import NETWORKS
 from tests.activator.proxy.bound import Bound
 from tests.activator.proxy.http2.peers import Http2Pod, Http2World, Peer
@@ -338,7 +338,7 @@ async def test_the_field_counts_however_its_bytes_arrive(world: World, size: int
 
 @pytest.fixture
 async def bound(world: World) -> AsyncIterator[Bound]:
-    bound = Bound(world, Port(b"ns/rev"))
+    bound = Bound(world, ClientPort(b"ns/rev"))
     await bound.open()
     yield bound
     bound.close()

@@ -7,24 +7,24 @@ from typing import Any
 
 import pytest
 
-from activator.proxy.client import states as client
+from activator.proxy.client import http1 as client
 from activator.proxy.exchange import states as exchange
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.record import ExchangeRecord
 from activator.proxy.http2 import connection as http2
-from activator.proxy.pods import states as pods
+from activator.proxy.pods import http1 as pods
+from activator.proxy.pods import http2 as pods_http2
 
 #: States, the states that may follow each, the first and the last.
 TABLES: dict[str, tuple[Any, Any, Any, Any]] = {
-    "client": (client.Http1State, client.FOLLOWS, None, client.CLOSED),
-    "exchange": (exchange.State, exchange.FOLLOWS, exchange.NEW, exchange.DONE),
+    "client": (client.Http1ClientState, client.FOLLOWS, None, client.CLOSED),
+    "exchange": (exchange.ExchangeState, exchange.FOLLOWS, exchange.NEW, exchange.DONE),
     "http2": (http2.ConnectionState, http2.FOLLOWS, None, http2.CLOSED),
-    "pod": (pods.Http1State, pods.HTTP1_FOLLOWS, pods.OPENING, pods.CLOSED),
+    "pod": (pods.Http1PodState, pods.HTTP1_FOLLOWS, pods.OPENING, pods.CLOSED),
     "pod-http2": (
-        pods.Http2State,
-        pods.HTTP2_FOLLOWS,
-        pods.Http2State.OPENING,
-        pods.Http2State.CLOSED,
+        pods_http2.Http2PodState,
+        pods_http2.HTTP2_FOLLOWS,
+        pods_http2.Http2PodState.OPENING,
+        pods_http2.Http2PodState.CLOSED,
     ),
 }
 
@@ -61,14 +61,14 @@ def test_no_request_is_sent_again_once_its_response_has_begun():
 
 
 @pytest.mark.skipif(
-    isinstance(ExchangeRecord.__dict__["state"], GetSetDescriptorType),
+    isinstance(Exchange.__dict__["state"], GetSetDescriptorType),
     reason="a compiled exchange has no attributes that Python could watch",
 )
 def test_the_tests_check_each_change_of_an_exchange_against_the_table():
     watched = Exchange.__new__(Exchange)
     watched.state = exchange.NEW
     watched.state = exchange.DONE
-    with pytest.raises(AssertionError, match=r"from State\.DONE to State\.SENT"):
+    with pytest.raises(AssertionError, match=r"from ExchangeState\.DONE to ExchangeState\.SENT"):
         watched.state = exchange.SENT
     assert watched.state is exchange.DONE
     vars(Exchange)["state"].wrong.clear()  # else this test fails as any other would
@@ -89,5 +89,5 @@ def test_no_head_follows_a_body_on_a_connection_to_a_pod():
 
 
 def test_a_connection_to_a_pod_that_has_ended_in_http2_stays_so():
-    for state in (pods.Http2State.OTHER_PROTOCOL, pods.Http2State.CLOSED_EARLY):
-        assert not pods.HTTP2_FOLLOWS[state]
+    for state in (pods_http2.Http2PodState.OTHER_PROTOCOL, pods_http2.Http2PodState.CLOSED_EARLY):
+        assert not pods_http2.HTTP2_FOLLOWS[state]

@@ -163,7 +163,7 @@ async def test_a_client_that_does_not_read_stops_the_pod(world):
         last = sent
         await turns(200)
     (downstream,) = world.proxy.connections
-    assert downstream.handler.full
+    assert downstream.handler.is_full()
     assert downstream.transport.get_write_buffer_size() < 96 << 10
     assert 0 < world.proxy.unread.bytes < 256 << 10  # also encrypted, unseen bytes
     client.abort()

@@ -14,9 +14,8 @@ from typing import Any
 
 import trustme
 
-from activator.knative.names import DATA_PLANE
-from activator.proxy.client.listener import listen
-from activator.proxy.client.tls_listener import Listener
+from activator.knative.words import DATA_PLANE
+from activator.proxy.client.listener import PausingListener, listen
 from activator.settings.tls_parameters import TlsParameters
 from activator.tls.internal_encryption import POD_PORT, InternalTls
 from tests.activator.proxy.world import (
@@ -150,7 +149,7 @@ class TlsWorld(World):
         self.pools.use_tls(self.tls.pods)
         sock = listen("127.0.0.1", 0, "--https-port")
         self.port = sock.getsockname()[1]
-        self._server = Listener(  # type: ignore[assignment] # closed in the same way
+        self._server = PausingListener(  # type: ignore[assignment] # closed in the same way
             sock,
             lambda: protocol(self.proxy),
             self.proxy,

@@ -21,14 +21,14 @@ import pytest
 from h11._state import MIGHT_SWITCH_PROTOCOL
 
 from activator.driver import Driver
-from activator.knative.probes import QUEUE_PROXY
-from activator.plain.hosts import Hosts
+from activator.knative.words import QUEUE_PROXY
+from activator.plain.hosts import HostClaims
 from activator.process.tasks import Tasks
+from activator.proxy.client.connection import MAX_SECONDS
 from activator.proxy.client.http1 import Http1Client
-from activator.proxy.client.linger import MAX_SECONDS
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.message.request import RequestLimits
-from activator.proxy.pods.pools import ConnectionPools, PoolLimits
+from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.transport.peer_socket import UnreadBytes
 from tests.ports import hold, port_of
 from tests.rows import naming
@@ -602,7 +602,7 @@ class World:
         self._started = loop.time()
         self.tasks = Tasks()
         throttler = Throttler(queue or Limits(), lambda: 0.0)
-        hosts = Hosts[RevisionID]()
+        hosts = HostClaims[RevisionID]()
         self.driver = Driver(throttler, self._load, clock=loop.time, hosts=hosts, knative=knative)
         self.driver.prober = self.prober = _Prober(self)
         unread = UnreadBytes(unread_bytes)

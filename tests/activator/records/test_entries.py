@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.plain.hosts import Hosts
+from activator.plain.hosts import HostClaims
 from activator.records.entries import Entries
 from throttler.errors import RevisionNotFound
 from throttler.model import Revision, RevisionID, RevisionKind, Route
@@ -120,7 +120,9 @@ class Plain(World):
 
     def __init__(self) -> None:
         super().__init__()
-        self.entries = Entries(self.throttler, self._load, "cluster.local", Hosts[RevisionID]())
+        self.entries = Entries(
+            self.throttler, self._load, "cluster.local", HostClaims[RevisionID]()
+        )
 
     def serve(self, *hosts: str, id: RevisionID = SERVICE, created: str = "2026-01-01") -> None:
         self.throttler.set_revision(Revision(id, behind_queue_proxy=False), 0.0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activator.objects.fields import ManifestError, ObjectKey
-from activator.plain.annotation_values import Owner, Route
+from activator.plain.annotations import Owner, Route
 from activator.scale.owners import (
     HPA,
     SCALED_OBJECT,

@@ -14,10 +14,10 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.wire import encode
-from activator.lab.control_plane.plane import Call
+from activator.lab.control_plane.plane import PlaneCall
 from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS
-from activator.lab.control_plane.server import Server
-from activator.lab.control_plane.status import Response
+from activator.lab.control_plane.server import PlaneServer
+from activator.lab.control_plane.status import PlaneResponse
 from activator.scale import scaler as scalers
 from activator.scale.election.leader import LABEL
 from activator.scale.keda.part import KedaPart
@@ -57,7 +57,7 @@ class Cluster:
 
     def __init__(self, folder: Path, *, keda: bool = True) -> None:
         self.plane = Recorder((*BUILT_IN, *((SCALED_OBJECTS,) if keda else ())))
-        self.server = Server(self.plane)
+        self.server = PlaneServer(self.plane)
         self.folder = folder
         self.kubeconfig = ""
 
@@ -66,7 +66,7 @@ class Cluster:
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         data = b"" if body is None else json.dumps(body).encode()
         response = await self.plane.send(method, path, data, kind, "test")
-        assert isinstance(response, Response)
+        assert isinstance(response, PlaneResponse)
         assert response.status < 300, response.body
         return json.loads(response.body)
 
@@ -156,7 +156,7 @@ class Cluster:
         found = self.plane.store.get(place.resource, NAMESPACE, "activator-scale")
         return (found["spec"].get("holderIdentity") or "").rpartition("_")[0] if found else ""
 
-    def calls(self, verb: str, resource: str, subresource: str = "") -> list[Call]:
+    def calls(self, verb: str, resource: str, subresource: str = "") -> list[PlaneCall]:
         """Return the requests of one kind so far."""
         return [
             call

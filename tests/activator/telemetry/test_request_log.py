@@ -13,7 +13,7 @@ from activator.knative.configmaps.observability import (
     DEFAULT_TEMPLATE,
     ObservabilityConfig,
     RequestLogConfig,
-    reader_of,
+    observability_reader,
 )
 from activator.telemetry.request_log import LONGEST, RequestLog, compiled
 from tests.activator.telemetry.records import record
@@ -67,7 +67,7 @@ def test_update_request_log_from_config_map(log, lines) -> None:
     """TestUpdateRequestLogFromConfigMap of cmd/activator/request_log_test.go."""
     followed = Followed(
         "config-observability",
-        reader_of(compiled),
+        observability_reader(compiled),
         ObservabilityConfig(),
         lambda config: log.configure(config.request_log),
     )
@@ -92,7 +92,9 @@ def test_update_request_log_from_config_map(log, lines) -> None:
 
 
 def test_a_wrong_template_is_reported_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
-    followed = Followed("config-observability", reader_of(compiled), ObservabilityConfig())
+    followed = Followed(
+        "config-observability", observability_reader(compiled), ObservabilityConfig()
+    )
     followed.update({ENABLE: "true", TEMPLATE: "{{.Request.Method}} {{.Request.Body}}"})
     assert caplog.messages == [
         "ConfigMap config-observability, key logging.request-log-template: "

@@ -6,13 +6,16 @@ import logging
 
 import pytest
 
-from activator.knative.configmaps.following import ConfigMapError, Followed, Reader, strictly
+from activator.knative.configmaps.following import (
+    ConfigMapReader,
+    Followed,
+)
 from activator.settings.values import BOOLEAN, TEXT, choice
 
 COLOUR = choice("red", "green")
 
 
-def read(reader: Reader, last_good: tuple[str, bool, str]) -> tuple[str, bool, str]:
+def read(reader: ConfigMapReader, last_good: tuple[str, bool, str]) -> tuple[str, bool, str]:
     """Read one key that stands alone, and two that belong together."""
     colour = reader.settle(reader.read("colour", COLOUR, "red"), last_good[0])
     on, where = reader.read("on", BOOLEAN, False), reader.read("where", TEXT, "")
@@ -109,10 +112,3 @@ def test_whether_it_was_ever_there_is_known(followed) -> None:
     assert not followed.seen
     followed.update({})
     assert followed.seen
-
-
-def test_read_strictly_all_problems_are_named_at_once() -> None:
-    with pytest.raises(ConfigMapError, match=r"colour: 'blue' .*; on: 'yes' ") as caught:
-        strictly(read, {"colour": "blue", "on": "yes"}, DEFAULT)
-    assert list(caught.value.problems) == ["colour", "on"]
-    assert strictly(read, {"colour": "green"}, DEFAULT) == ("green", False, "")

@@ -6,9 +6,7 @@ import logging
 
 import pytest
 
-from activator.knative.configmaps.log_changes import LogChanges
-from activator.knative.configmaps.process_log import LoggingConfig
-from activator.knative.configmaps.zap import ZapConfig
+from activator.knative.configmaps.process_log import LogChanges, LoggingConfig, ZapConfig
 from activator.process import logs
 
 

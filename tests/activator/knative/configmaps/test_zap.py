@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from activator.knative.configmaps.zap import ZapConfig, parse
+from activator.knative.configmaps.process_log import ZapConfig, parse
 from activator.process.log_lines import LineShape
 
 #: The example in Knative's config-logging.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from activator.proxy.client.blocked import BlockedStreams
-from activator.proxy.client.linger import MAX_SECONDS
+from activator.proxy.client.connection import MAX_SECONDS
 from activator.proxy.http2.stream import Flow, SendQueue, Stream
 from activator.proxy.transport.peer_socket import Peer, UnreadBytes
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from activator.proxy.client.eviction import Evictable, EvictableQueue, Eviction
+import asyncio
+import socket
+from math import inf
+from typing import cast
+
+from activator.proxy.client.connection import ClientConnection
+from activator.proxy.client.eviction import Eviction
+from activator.proxy.exchange.lookup import SHARED
 from activator.proxy.http2 import frames
 from activator.proxy.http2.frames import ErrorCode
 from tests.activator.proxy.client.test_http2 import BEGIN, goaways
@@ -10,17 +17,18 @@ from tests.activator.proxy.world import Client, World, request, turns, until
 
 
 class Named:
-    """A connection that closes where it is evicted."""
+    """The handler of a connection that closes where it is evicted."""
 
-    def __init__(self, name: str, since: float, *, busy: bool = False, unread: bool = False):
+    def __init__(
+        self, world: World, name: str, since: float, *, busy: bool = False, unread: bool = False
+    ):
         self.name = name
-        self.idle_since = since
         self.busy = busy
         self.unread = unread
         self.gone = False
-        self.queue: EvictableQueue | None = None
-        self.before: Evictable | None = None
-        self.after: Evictable | None = None
+        self.connection = ClientConnection(world.proxy, self, SHARED)
+        self.connection.idle_since = since
+        self.connection.transport = cast(asyncio.Transport, Silent())
 
     def may_be_evicted(self) -> bool:
         return not self.busy
@@ -28,6 +36,9 @@ class Named:
     def evict(self) -> bool:
         self.gone = not self.unread
         return self.gone
+
+    def on_time(self, now: float) -> float:
+        return inf
 
     def drain(self) -> None:
         """Do nothing: no request is queued."""
@@ -38,6 +49,18 @@ class Named:
     def shutdown(self) -> None:
         """Do nothing: eviction alone is tested."""
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Do nothing: eviction alone is tested."""
+
+
+class Silent:
+    """The transport of a client that has sent nothing."""
+
+    _socket, _peer = socket.socketpair()
+
+    def get_extra_info(self, name: str) -> socket.socket:
+        return self._socket
+
 
 def evicted(eviction: Eviction, guests: list[Named], now: float = 100.0) -> str:
     """Return the name of the next connection to evict; empty for none."""
@@ -46,51 +69,53 @@ def evicted(eviction: Eviction, guests: list[Named], now: float = 100.0) -> str:
     return "".join(guest.name for guest in before if guest.gone)
 
 
-def test_silent_ones_go_first_then_http2_then_the_longest_idle() -> None:
+async def test_silent_ones_go_first_then_http2_then_the_longest_idle(world):
     eviction = Eviction()
-    old, young = Named("old", 1.0), Named("young", 50.0)
-    http2, silent = Named("http2", 60.0), Named("silent", 70.0)
+    old, young = Named(world, "old", 1.0), Named(world, "young", 50.0)
+    http2, silent = Named(world, "http2", 60.0), Named(world, "silent", 70.0)
     guests = [young, old, http2, silent]
     for guest in (young, old):
-        eviction.add(guest)
-        eviction.on_first_request(guest)
-    eviction.add(http2, http2=True)
-    eviction.add(silent)
+        eviction.add(guest.connection)
+        eviction.on_first_request(guest.connection)
+    eviction.add(http2.connection, http2=True)
+    eviction.add(silent.connection)
     found = [evicted(eviction, guests) for _ in range(5)]
     assert found == ["silent", "http2", "old", "young", ""]
 
 
-def test_who_is_busy_or_has_just_been_or_has_something_unread_stays() -> None:
+async def test_who_is_busy_or_has_just_been_or_has_something_unread_stays(world):
     eviction = Eviction()
     guests = [
-        Named("busy", 1.0, busy=True),
-        Named("just", 99.5),
-        Named("unread", 1.0, unread=True),
+        Named(world, "busy", 1.0, busy=True),
+        Named(world, "just", 99.5),
+        Named(world, "unread", 1.0, unread=True),
     ]
     for guest in guests:
-        eviction.add(guest)
+        eviction.add(guest.connection)
     assert evicted(eviction, guests) == ""
     assert evicted(eviction, guests, now=101.0) == "just"
 
 
-def test_one_behind_many_that_are_busy_is_found_in_time() -> None:
+async def test_one_behind_many_that_are_busy_is_found_in_time(world):
     eviction = Eviction()
-    guests = [Named("busy", 1.0, busy=True) for _ in range(100)] + [Named("idle", 2.0)]
+    guests = [Named(world, "busy", 1.0, busy=True) for _ in range(100)] + [
+        Named(world, "idle", 2.0)
+    ]
     for guest in guests:
-        eviction.add(guest)
+        eviction.add(guest.connection)
     looks = [evicted(eviction, guests) for _ in range(7)]
     assert looks == [""] * 6 + ["idle"]
 
 
-def test_only_so_many_are_on_their_way_out_at_a_time() -> None:
+async def test_only_so_many_are_on_their_way_out_at_a_time(world):
     eviction = Eviction()
-    guests = [Named(str(n), 1.0) for n in range(5)]
+    guests = [Named(world, str(n), 1.0) for n in range(5)]
     for guest in guests:
-        eviction.add(guest)
+        eviction.add(guest.connection)
     assert [eviction.make_room(100.0, 2) for _ in range(3)] == [True, True, False]
     for guest in guests:
         if guest.gone:
-            eviction.remove(guest)
+            eviction.remove(guest.connection)
     assert eviction.evicted == 0
     assert eviction.make_room(100.0, 2)
 

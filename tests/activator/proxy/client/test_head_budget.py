@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activator.proxy.client.head_budget import SMALL, HeadBudget
+from activator.proxy.client.heads_in_progress import SMALL, HeadBudget
 from activator.proxy.http2.hpack import line
 from tests.activator.proxy.client.test_http2 import BEGIN, frame, goaways, raw
 from tests.activator.proxy.http2.peers import Http2World

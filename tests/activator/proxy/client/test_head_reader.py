@@ -6,8 +6,7 @@ from collections import deque
 
 import pytest
 
-from activator.proxy.client.head_budget import HeadBudget
-from activator.proxy.client.head_reader import HeadInProgress
+from activator.proxy.client.heads_in_progress import HeadBudget, HeadInProgress
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import RequestLimits
 from tests.rows import naming

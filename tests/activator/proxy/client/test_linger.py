@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activator.proxy.client.linger import LONGEST_SECONDS, MAX_BYTES, MAX_SECONDS
+from activator.proxy.client.connection import LONGEST_SECONDS, MAX_BYTES, MAX_SECONDS
 from tests.activator.proxy.world import about, turns, until
 from tests.conftest import both_loops, in_virtual_time
 

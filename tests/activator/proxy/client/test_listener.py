@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from activator.proxy.client import connection as client_connection
-from activator.proxy.client.listener import ListenError, data_server, listen
+from activator.proxy.client.listener import BindError, data_server, listen
 from tests.activator.proxy.tls_world import ByHand, TlsWorld
 from tests.activator.proxy.world import Client, ok, request, until
 from tests.conftest import both_loops, in_virtual_time
@@ -74,7 +74,7 @@ def test_listening_on_a_taken_port_says_which():
     port = sock.getsockname()[1]
     try:
         with pytest.raises(
-            ListenError, match=f"cannot listen on 127.0.0.1:{port} \\(--http-port\\): "
+            BindError, match=f"cannot listen on 127.0.0.1:{port} \\(--http-port\\): "
         ):
             listen("127.0.0.1", port, "--http-port")
     finally:
@@ -234,9 +234,7 @@ async def test_a_request_in_progress_when_the_server_stops_gets_its_response(wor
     begin, end = request()[:20], request()[20:]
     client.send(begin)
     late.send(begin)
-    await until(
-        lambda: sum(c.handler._reader.head is not None for c in world.proxy.connections) == 2
-    )
+    await until(lambda: sum(c.handler.head is not None for c in world.proxy.connections) == 2)
 
     world.proxy.services.draining = server.should_exit = True
     await asyncio.wait([task], timeout=0.5)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from activator.proxy.client import tls_listener as listener
+from activator.proxy.client import listener as listener
 from tests.activator.proxy.tls_world import ByHand, TlsWorld
 from tests.activator.proxy.world import Client, protocol, request, turns, until
 from tests.conftest import both_loops, in_virtual_time

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from activator.proxy.exchange.port import Admission, Port
+from activator.authorization.authorizer import Authorizer
+from activator.proxy.exchange.lookup import Admission, ClientPort
 from tests.activator.proxy.bound import Bound
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.observers import Records, Traces
@@ -43,7 +44,7 @@ class Desk(Bound):
     """The admission port of a world."""
 
     def __init__(self, world: World, prefix: bytes = b"") -> None:
-        super().__init__(world, Port(admission=Admission(prefix, 4096)))
+        super().__init__(world, ClientPort(admission=Admission(prefix, 4096)))
 
     async def ask(self, data: bytes | None = None, method: bytes = b"GET") -> Answer:
         """Ask on a new connection; return the response."""
@@ -436,7 +437,8 @@ class Judge:
 
 
 async def test_the_described_request_is_authorized(world: World, desk: Desk) -> None:
-    world.proxy.services.authorizer = judge = Judge()
+    judge = Judge()
+    world.proxy.services.authorizer = cast(Authorizer, judge)
     server = Authorization("http://a/", response_headers=(b"x-user",))
     policies = Policies(requests=RequestPolicies(authorization=server))
     world.serve(hosts=[HOST.decode()], policies=policies)
@@ -453,7 +455,8 @@ async def test_the_described_request_is_authorized(world: World, desk: Desk) -> 
 
 
 async def test_a_proxy_gets_the_fields_of_the_server(world: World, desk: Desk) -> None:
-    world.proxy.services.authorizer = judge = Judge()
+    judge = Judge()
+    world.proxy.services.authorizer = cast(Authorizer, judge)
     judge.verdict = Verdict(200, b"\r\nx-user: ann")
     server = Authorization("http://a/", always=True, response_headers=(b"x-user",))
     pod = await served(world, policies=Policies(requests=RequestPolicies(authorization=server)))

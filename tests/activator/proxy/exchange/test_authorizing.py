@@ -9,7 +9,7 @@ import pytest
 
 from activator.authorization import authorizer as limits
 from activator.authorization.authorizer import Authorizer
-from activator.proxy.exchange.authorizing import fields_of
+from activator.proxy.exchange.permission import fields_of
 from activator.proxy.message.fields import HTTP_2
 from activator.proxy.message.request import Request, RequestLimits, read_request
 from tests.activator.authorization.servers import (

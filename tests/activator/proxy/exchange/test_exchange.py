@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.proxy.pods.pools import PoolLimits
+from activator.proxy.pods.pool import PoolLimits
 from tests.activator.proxy.world import (
     PodConnection,
     World,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from activator.telemetry.request_log import RequestLog
 from tests.activator.proxy.exchange.test_translation import http1_pod
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer
 from tests.activator.proxy.observers import Records, Traces
@@ -312,7 +313,8 @@ async def test_errors_become_the_last_event() -> None:
     }
     for name, (happens, code, text, ended) in rows.items():
         async with own_world(name) as world:
-            records = world.proxy.services.request_log = Records()
+            records = Records()
+            world.proxy.services.request_log = cast(RequestLog, records)
             client = await beating(world)
             await happens(world)
             answer = await client.answer()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activator.proxy.exchange.outcome import of_pod
+from activator.proxy.exchange.end import of_pod
 from tests.activator.proxy.world import PodConnection, request, until
 from tests.conftest import in_virtual_time
 from throttler.reason import Reason

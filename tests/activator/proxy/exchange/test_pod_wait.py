@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from activator.proxy.exchange.pod_wait import WARM
+from activator.proxy.exchange.wait import WARM
 from tests.activator.proxy.world import (
     NAME,
     NAMESPACE,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.proxy.exchange.port import Port
-from activator.proxy.exchange.probe_responses import probe_response
+from activator.proxy.exchange.lookup import ClientPort, probe_response
 from activator.proxy.message import own_responses
 from activator.proxy.message.request import RequestLimits, read_request
 
@@ -13,7 +12,7 @@ from activator.proxy.message.request import RequestLimits, read_request
 def asked(fields: bytes, unhealthy: str = ""):
     head = b"GET /any HTTP/1.1\r\nHost: example.com\r\n" + fields + b"\r\n"
     request = read_request(head, RequestLimits())
-    return probe_response(request, Port(), lambda: unhealthy), request
+    return probe_response(request, ClientPort(), lambda: unhealthy), request
 
 
 def test_ordinary_requests_are_not_probes():

@@ -6,8 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from activator.proxy.exchange.queue_place import flow_of, priority_of
-from activator.proxy.exchange.request_key import ClientAddresses
+from activator.proxy.exchange.placement import ClientAddresses, flow_of, priority_of
 from activator.proxy.message.request import Request, RequestLimits, read_request
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.world import Pod, World, ok, request, until

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activator.proxy.client.stream import request_of
+from activator.proxy.client.http2 import request_of
 from activator.proxy.exchange.request_copies import with_identity_coding
 from activator.proxy.http2.fields import read_request
 from activator.proxy.http2.hpack import Decoder

@@ -7,12 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from activator.proxy.exchange.request_key import (
-    ClientAddresses,
-    cookie_line,
-    key_of,
-    token_in,
-)
+from activator.proxy.exchange.placement import ClientAddresses, cookie_line, key_of, token_in
 from activator.proxy.message.request import Request, RequestLimits, read_request
 from throttler.lb_policy import FirstAvailable
 from throttler.model import HashKey, KeyKind, Overflow

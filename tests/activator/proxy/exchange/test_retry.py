@@ -16,12 +16,12 @@ from activator.proxy.exchange.retry import (
     Then,
     judge,
     lost,
-    may_be_lost,
     may_repeat,
     refused,
 )
 from activator.proxy.message.fields import HTTP_1_1
 from activator.proxy.message.request import Request
+from activator.proxy.pods.pool import may_be_lost
 
 F, T, B = Failure, Then, Blame
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activator.proxy.exchange.revision_start import phase_of, start_of
+from activator.proxy.exchange.peek import phase_of, start_of
 from activator.proxy.message.waiting_page import Phase
 from tests.activator.proxy.world import World, answer_whole, request, until
 

@@ -11,7 +11,7 @@ import pytest
 
 from activator.plain.revisions import revision_of
 from activator.plain.service import parse
-from activator.proxy.exchange.time_limits import TimeLimits, name_of, seconds_to_response
+from activator.proxy.exchange.limits import TimeLimits, name_of, seconds_to_response
 from tests.activator.plain.objects import service
 from tests.activator.proxy.world import TO_REVISION, about, ok, request, until
 from tests.conftest import in_virtual_time
@@ -228,7 +228,7 @@ async def test_a_client_that_does_not_read_is_not_the_pods_silence(world):
     client = await world.client(4096)
     client.transport.pause_reading()
     client.send(request())
-    await until(lambda: any(downstream.handler.full for downstream in world.proxy.connections))
+    await until(lambda: any(downstream.handler.is_full() for downstream in world.proxy.connections))
     await world.clock_moves(0.5)
     client.widen()
     client.transport.resume_reading()

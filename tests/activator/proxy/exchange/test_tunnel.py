@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from activator.proxy.exchange.tunnel import tunnel  # noqa: F401 # what is tested, through a proxy
 from tests.activator.proxy.world import (
     Client,
     Pod,

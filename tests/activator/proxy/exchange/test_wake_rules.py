@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.proxy.exchange.wake_rules import may_wake
+from activator.proxy.exchange.permission import may_wake
 from activator.proxy.message.fields import HTTP_2
 from activator.proxy.message.request import Request, RequestLimits, read_request
 from throttler.request_policies import WakeRules

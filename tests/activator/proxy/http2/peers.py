@@ -15,7 +15,7 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
-from activator.knative.probes import QUEUE_PROXY
+from activator.knative.words import QUEUE_PROXY
 from tests.activator.proxy.world import NAME, NAMESPACE, World, until
 from throttler.model import AppProtocol, Endpoint, ListedEndpoints, Revision, RevisionID
 

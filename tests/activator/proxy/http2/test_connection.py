@@ -7,7 +7,7 @@ import gc
 import h2.settings
 import pytest
 
-from activator.proxy.client.stream import ClientStream
+from activator.proxy.client.http2 import ClientStream
 from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.http2 import frames
 from activator.proxy.http2.frame_reader import Setting, write_settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activator.proxy.exchange.queue_place import with_priority
+from activator.proxy.exchange.request_copies import with_priority
 from activator.proxy.http2.hpack import Decoder, line
 from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.http2.section import block_of, forwarded, traced_section, without_context

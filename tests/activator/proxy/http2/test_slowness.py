@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from activator.proxy.client.linger import LONGEST_SECONDS, MAX_BYTES, MAX_SECONDS
+from activator.proxy.client.connection import LONGEST_SECONDS, MAX_BYTES, MAX_SECONDS
 from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import MAX_BACKLOG
 from activator.proxy.http2.frames import ErrorCode, FrameType

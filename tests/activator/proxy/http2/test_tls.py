@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trustme
 
-from activator.knative.names import DATA_PLANE
+from activator.knative.words import DATA_PLANE
 from activator.proxy.http2 import frames
 from activator.proxy.http2.frames import ErrorCode
 from activator.tls.internal_encryption import POD_PORT

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activator.proxy.message.body import (
+from activator.proxy.message.grammar import (
     MAX_EXTENSION_BYTES,
     MAX_TRAILER_BYTES,
     Body,
     ChunkedBody,
     CloseBody,
+    FramingError,
     LengthBody,
     PodChunkedBody,
     chunk,
 )
-from activator.proxy.message.grammar import FramingError
 from tests.rows import naming
 
 

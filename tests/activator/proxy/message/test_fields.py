@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from activator.proxy.message.fields import clean_trailers, tokens, without_named
-from activator.proxy.message.head import REQUEST_LINES, RESPONSE_LINES, Head, KnownLines
+from activator.proxy.message.grammar import REQUEST_LINES, RESPONSE_LINES, KnownLines, MessageHead
 from tests.rows import naming
 
 READ = (
@@ -23,7 +23,7 @@ def split(
     *lines: bytes, start: bytes = b"GET / HTTP/1.1", known: KnownLines = REQUEST_LINES
 ) -> tuple[bytes, dict[bytes, bytes], bytes]:
     """Return start line, fields and block of a head, and the fields with a place of their own."""
-    head = Head(known, b"\r\n".join((start, *lines, b"", b"")))
+    head = MessageHead(known, b"\r\n".join((start, *lines, b"", b"")))
     fields = dict(head.fields)
     if head.singles:
         fields[b"host" if known is REQUEST_LINES else b"date"] = head.single

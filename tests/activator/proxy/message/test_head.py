@@ -14,12 +14,12 @@ from activator.proxy.message.fields import (
     REQUEST_FIELDS,
     RESPONSE_FIELDS,
 )
-from activator.proxy.message.grammar import FramingError
-from activator.proxy.message.head import (
+from activator.proxy.message.grammar import (
     REQUEST_LINES,
     RESPONSE_LINES,
-    Head,
+    FramingError,
     KnownLines,
+    MessageHead,
 )
 from activator.proxy.message.request import RequestLimits, read_request
 
@@ -50,7 +50,7 @@ def split(
     known: KnownLines, start: bytes, lines: Sequence[bytes]
 ) -> tuple[bytes, dict[bytes, bytes], bytes]:
     """Return the start line, all fields that the proxy reads, and the other lines."""
-    head = Head(known, b"\r\n".join((start, *lines, b"", b"")))
+    head = MessageHead(known, b"\r\n".join((start, *lines, b"", b"")))
     return head.start, dict(head.fields), head.block
 
 
@@ -114,10 +114,10 @@ def has_its_place(line: bytes) -> bool:
 def test_a_remembered_line_says_what_it_said_first(heads):
     for lines in heads:
         data = b"\r\n".join((b"GET / HTTP/1.1", *lines, b"", b""))
-        fresh = Head(KnownLines(REQUEST_FIELDS, bars_lookalikes=True), data)
+        fresh = MessageHead(KnownLines(REQUEST_FIELDS, bars_lookalikes=True), data)
         known = KnownLines(REQUEST_FIELDS, bars_lookalikes=True)
-        known.remember(Head(known, data).new)
-        again = Head(known, data)
+        known.remember(MessageHead(known, data).new)
+        again = MessageHead(known, data)
         assert not [line for line in again.unchecked[1:] if name_of(line) in RECURRING]
         assert (again.fields, again.block) == (fresh.fields, fresh.block)
         assert (again.length, again.single, again.singles) == (
@@ -144,7 +144,7 @@ def name_of(line: bytes) -> bytes:
 )
 def test_a_length_is_read_and_what_is_none_is_left_to_the_parser(lines, length):
     for _ in range(2):
-        head = Head(REQUEST_LINES, b"\r\n".join((b"POST / HTTP/1.1", *lines, b"", b"")))
+        head = MessageHead(REQUEST_LINES, b"\r\n".join((b"POST / HTTP/1.1", *lines, b"", b"")))
         assert head.length == length
         assert head.is_odd == (lines[0][:15] in (b"Content-Length:",) and len(lines) + length != 6)
 

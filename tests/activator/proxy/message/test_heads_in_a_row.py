@@ -14,10 +14,11 @@ from activator.proxy.message import response as responses
 from activator.proxy.message.fields import (
     FRAMING,
 )
-from activator.proxy.message.grammar import FramingError, check_request
-from activator.proxy.message.head import (
+from activator.proxy.message.grammar import (
     REQUEST_LINES,
     RESPONSE_LINES,
+    FramingError,
+    check_request,
 )
 from activator.proxy.message.request import Request, RequestLimits, read_request
 from activator.proxy.message.response import Response, read_response

@@ -11,16 +11,16 @@ from activator.proxy.message import response as responses
 from activator.proxy.message.fields import (
     REQUEST_FIELDS,
 )
-from activator.proxy.message.grammar import FramingError
-from activator.proxy.message.head import (
+from activator.proxy.message.grammar import (
     MEMO_LINE_BYTES,
     MEMO_LINES,
     MEMO_NAME_BYTES,
     MEMO_NAMES,
     REQUEST_LINES,
     RESPONSE_LINES,
-    Head,
+    FramingError,
     KnownLines,
+    MessageHead,
 )
 from activator.proxy.message.request import RequestLimits, read_request
 from activator.proxy.message.response import read_response
@@ -32,7 +32,7 @@ def split(
     known: KnownLines, start: bytes, lines: Sequence[bytes]
 ) -> tuple[bytes, dict[bytes, bytes], bytes]:
     """Return the start line, all fields that the proxy reads, and the other lines."""
-    head = Head(known, b"\r\n".join((start, *lines, b"", b"")))
+    head = MessageHead(known, b"\r\n".join((start, *lines, b"", b"")))
     return head.start, dict(head.fields), head.block
 
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activator.proxy.message.body import ChunkedBody, LengthBody
 from activator.proxy.message.fields import HTTP_1_1
-from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.grammar import ChunkedBody, FramingError, LengthBody
 from activator.proxy.message.request import (
     Request,
     RequestLimits,

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activator.proxy.message.body import ChunkedBody, CloseBody, LengthBody
 from activator.proxy.message.fields import HTTP_1_1
-from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.grammar import ChunkedBody, CloseBody, FramingError, LengthBody
 from activator.proxy.message.response import Response, client_head, read_response
 
 DATE = b"Thu, 01 Jan 1970 00:00:00 GMT"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.knative.names import http_version
+from activator.knative.words import http_version
 from activator.proxy.message.fields import HTTP_2, Version
 from activator.proxy.message.request import RequestLimits, read_request
 

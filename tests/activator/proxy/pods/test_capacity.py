@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from activator.proxy.pods.capacity import FIRST_STREAMS, Capacity
+from activator.proxy.pods.http2 import FIRST_STREAMS, Capacity
 
 
 def test_a_pod_that_takes_no_streams_now_may_take_as_many_as_before_later() -> None:

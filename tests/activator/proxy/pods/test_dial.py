@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import trustme
 
-from activator.knative.names import DATA_PLANE
+from activator.knative.words import DATA_PLANE
 from activator.process.tasks import Tasks
-from activator.proxy.pods.pools import ConnectionPools, PoolLimits
-from activator.proxy.pods.probe_pool import ProbePool
+from activator.proxy.pods.pool import ConnectionPools, PoolLimits
+from activator.proxy.pods.probes import ProbePool
 from activator.settings.tls_parameters import TlsParameters
 from activator.tls.internal_encryption import InternalTls
 from tests.activator.proxy.tls_world import USER, TlsPod, free_address, pod_context, secret
@@ -48,7 +48,7 @@ class Dialer:
         return self.upstream or self.failures
 
 
-def secure(pools: ConnectionPools, tracker: PodTracker) -> ProbePool:
+def secure(pools: ConnectionPools, tracker: PodTracker) -> Any:
     """Connections for requests, in the form that a probe gets."""
     return ProbePool(pools.of(tracker), None)
 

@@ -17,7 +17,7 @@ from activator.proxy.http2.frames import ErrorCode
 from activator.proxy.pods import target
 from activator.proxy.pods.dial import connect
 from activator.proxy.pods.http1 import Http1Pod
-from activator.proxy.pods.resources import PoolLimits
+from activator.proxy.pods.pool import PoolLimits
 from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
 from tests.activator.proxy.pods.test_pools import Dialer, probes_of
 from tests.activator.proxy.world import until

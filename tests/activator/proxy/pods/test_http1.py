@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
-from activator.proxy.pods.http1 import lost_error
-from activator.proxy.pods.probe_pool import ProbePools
-from activator.proxy.pods.response_reader import MAX_HEAD, MAX_INTERIM
+from activator.proxy.pods.http1 import MAX_HEAD, MAX_INTERIM, lost_error
+from activator.proxy.pods.probes import ProbePools
 from tests.activator.proxy.world import (
     PodConnection,
     answer_whole,
@@ -113,7 +113,7 @@ def _feed(upstream, data):
 
 async def _upstream(world):
     (tracker,) = world.revision().pods()
-    dialer = _Dialer()
+    dialer: Any = _Dialer()
     ProbePools(world.pools).of(tracker).dial(dialer, 5.0)
     await until(lambda: dialer.upstream)
     return dialer.upstream
@@ -139,7 +139,7 @@ class _Owner:
     def on_lost(self, error: str, answered: bool) -> None:
         self.lost.append((error, answered))
 
-    def on_response(self, response, raw, payload, complete) -> None:
+    def on_response(self, status, payload, complete) -> None:
         self.complete = complete
 
 

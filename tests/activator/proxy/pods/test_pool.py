@@ -6,7 +6,7 @@ import socket
 
 from h2.settings import SettingCodes
 
-from activator.proxy.pods.pools import IDLE_TIMEOUT
+from activator.proxy.pods.pool import IDLE_TIMEOUT
 from tests.activator.proxy.world import until
 from tests.conftest import both_loops
 

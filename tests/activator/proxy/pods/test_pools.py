@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from activator.proxy.pods.pools import IDLE_TIMEOUT, PoolLimits
-from activator.proxy.pods.probe_pool import ProbePools
+from activator.proxy.pods.pool import IDLE_TIMEOUT, PoolLimits
+from activator.proxy.pods.probes import ProbePools
 from tests.activator.proxy.world import (
     NAME,
     NAMESPACE,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import trustme
 
-from activator.proxy.pods.probe_pool import ProbePools
+from activator.proxy.pods.probes import ProbePools
 from tests.activator.proxy.pods.test_dial import Bench, Dialer, secure
 from tests.activator.proxy.tls_world import pod_context
 from tests.activator.proxy.world import until
@@ -32,7 +33,8 @@ class Probed(Bench):
 
     async def probe(self) -> Dialer:
         """Get a connection as a probe does."""
-        dialer, pool = Dialer(), self.probing.of(self.tracked)
+        dialer = Dialer()
+        pool: Any = self.probing.of(self.tracked)
         if (connection := pool.take()) is not None:
             dialer.on_dialed(connection)
         else:

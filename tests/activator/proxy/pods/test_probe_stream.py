@@ -10,8 +10,8 @@ import pytest
 
 from activator.probing.probe import Probe
 from activator.process.tasks import Tasks
-from activator.proxy.pods.pools import ConnectionPools, PoolLimits
-from activator.proxy.pods.probe_pool import ProbePools
+from activator.proxy.pods.pool import ConnectionPools, PoolLimits
+from activator.proxy.pods.probes import ProbePools
 from tests.activator.probing.test_probe import TIMEOUT, Verdict, ok, serving, tracker
 from tests.activator.probing.world import until
 from tests.activator.proxy.http2.peers import Http2Pod, Message, Peer

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from activator.proxy.pods.pools import SPARE_TIMEOUT, PoolLimits
-from activator.proxy.pods.resources import Resources
-from activator.proxy.transport.peer_socket import UnreadBytes
+from activator.proxy.pods.pool import SPARE_TIMEOUT, PoolLimits
 from tests.activator.proxy.world import answer_whole, ok, request, turns, until
 
 
@@ -68,33 +66,37 @@ async def test_a_pod_keeps_as_many_idle_as_were_used_in_the_last_seconds(new_wor
     assert len(pod.connections) == 20
 
 
-class Idle:
-    """A pool with that many idle connections; counts its searches."""
+async def test_idle_connections_are_closed_of_one_pod_after_the_other(new_world):
+    world = await new_world()
+    pod, other = await world.serving(), await world.pod()
+    world.revise(other, name="other")
+    await until(lambda: world.revision("other").statistics().healthy == 1)
+    for target, name, count in ((pod, b"rev", 2), (other, b"other", 1)):
+        target.on_data = lambda connection: None
+        clients = [await world.client() for _ in range(count)]
+        for client in clients:
+            client.send(request().replace(b"Revision: rev", b"Revision: " + name))
+        await until(lambda t=target, n=count: len([c for c in t.open if c.requests]) == n)
+        for connection in target.open:
+            if connection.requests:
+                connection.write(ok())
+        for client in clients:
+            assert (await client.answer()).status == 200
+    pools = [world.pools.of(next(iter(world.revision(name).pods()))) for name in ("rev", "other")]
+    world.pools.close_expired()
+    left = [[len(pool.idle) for pool in pools]]
+    while world.pools.resources.close_one_idle():
+        left.append([len(pool.idle) for pool in pools])
+    assert [sum(counts) for counts in left] == list(range(sum(left[0]), -1, -1))
+    assert [min(counts) for counts in left[:3]] == [1, 1, 0], "each time of another pod"
 
-    def __init__(self, resources: Resources, count: int) -> None:
-        self.may_have_idle = False
-        self.left = list(range(count))
-        self.searches = 0
-        resources.with_idle(self)
 
-    def close_oldest_idle(self) -> object | None:
-        self.searches += 1
-        return self.left.pop(0) if self.left else None
-
-
-def test_idle_connections_are_closed_of_one_pod_after_the_other() -> None:
-    resources = Resources(PoolLimits(), lambda _: None, lambda: 0.0, UnreadBytes())
-    pools = [Idle(resources, 2), Idle(resources, 0), Idle(resources, 1)]
-    left = []
-    while resources.close_one_idle():
-        left.append([len(pool.left) for pool in pools])
-    assert left == [[1, 0, 1], [1, 0, 0], [0, 0, 0]]
-
-
-def test_a_pool_without_an_idle_connection_is_not_searched_twice() -> None:
-    resources = Resources(PoolLimits(), lambda _: None, lambda: 0.0, UnreadBytes())
-    pools = [Idle(resources, 0) for _ in range(10)]
-    for _ in range(3):
-        assert not resources.close_one_idle()
-    assert {pool.searches for pool in pools} == {1}
-    assert not any(pool.may_have_idle for pool in pools)
+async def test_a_pool_without_an_idle_connection_is_not_searched_twice(new_world):
+    world = await new_world()
+    await world.serving()
+    pool, resources = world.pools.of(next(iter(world.revision().pods()))), world.pools.resources
+    pool.close_idle()
+    resources.with_idle(pool)
+    assert pool.may_have_idle
+    assert not resources.close_one_idle()
+    assert not pool.may_have_idle

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from activator.proxy.message.grammar import FramingError
-from activator.proxy.pods.response_reader import MAX_HEAD, MAX_INTERIM, ResponseReader
+from activator.proxy.pods.http1 import MAX_HEAD, MAX_INTERIM, ResponseReader
 
 OK = b"HTTP/1.1 200 OK\r\n"
 RESPONSES = {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from activator.proxy.http2 import frames
-from activator.proxy.pods.response_reader import MAX_INTERIM
+from activator.proxy.pods.http1 import MAX_INTERIM
 from tests.activator.proxy.http2.peers import Headers, Message, Peer, answer_hello
 from tests.conftest import both_loops
 

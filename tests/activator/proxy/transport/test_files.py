@@ -12,11 +12,10 @@ from dataclasses import replace
 
 import pytest
 
-from activator.proxy.client.listener import data_server, listen
-from activator.proxy.client.tls_listener import Listener
+from activator.proxy.client.listener import PausingListener, data_server, listen
 from activator.proxy.http2 import frames
 from activator.proxy.http2.frames import ErrorCode
-from activator.proxy.pods.pools import PoolLimits
+from activator.proxy.pods.pool import PoolLimits
 from activator.proxy.transport.files import FileBudget, FileShares, file_limit, share_out
 from tests.activator.proxy.client.test_http2 import BEGIN, asked, goaways
 from tests.activator.proxy.world import Client, Pod, World, ok, request, turns, until
@@ -463,7 +462,7 @@ async def test_the_data_ports_serve_with_either_kind_of_listener(world, limit_of
     port = sock.getsockname()[1]
     task = world.tasks.start(server.serve([sock]))
     await until(lambda: server.started)
-    assert isinstance(server.servers[0], Listener) is (limit_of_files == 256)
+    assert isinstance(server.servers[0], PausingListener) is (limit_of_files == 256)
     client = await connect(port)
     client.send(request())
     assert (await client.answer()).status == 200

@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from activator.discovery.api_server import ApiServer
-from activator.discovery.credentials import ClusterConfigError
+from activator.discovery.api_server import ApiServer, ClusterConfigError
 from activator.discovery.wire import ConnectionLostError, WholeResponse
 from activator.scale.cluster.api import Api, ApiResponse, ApiUnreachable, Meaning, micro_time
 

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from activator.objects.fields import ObjectKey
-from activator.plain.annotation_values import Route
+from activator.plain.annotations import Route
 from activator.plain.service import PlainService
 from activator.scale.decisions.engine import TICK
 from activator.scale.decisions.record import Decided

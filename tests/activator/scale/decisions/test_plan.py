@@ -9,8 +9,7 @@ import pytest
 
 from activator.kpa.decision import Why
 from activator.kpa.rules import Rules
-from activator.plain.annotation_values import Owner, Route
-from activator.plain.annotations import Annotations
+from activator.plain.annotations import Annotations, Owner, Route
 from activator.scale.decisions.plan import (
     ACTIVATION_LEASE,
     OBSERVATION,

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from activator.plain.annotation_values import Owner
-from activator.plain.annotations import Annotations
+from activator.plain.annotations import Annotations, Owner
 from activator.process.tasks import Tasks
 from activator.scale.decisions.plan import ACTIVATION_LEASE, Observed, Planner
 from activator.scale.publishing.board import PEAK, Board, Workload

@@ -9,7 +9,7 @@ from copy import deepcopy
 from itertools import count
 from typing import Any
 
-from activator.lab.control_plane.merge_patch import merge
+from activator.lab.control_plane.writes import merge
 from activator.scale.cluster.api import Api, ApiResponse
 from tests.activator.scale.fake_api import Script, status
 

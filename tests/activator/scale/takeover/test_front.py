@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from activator.objects.fields import ObjectKey
-from activator.plain.pods_service import Fronts
-from activator.plain.pods_service import parse as parse_pods_service
+from activator.plain.service import Fronts, parse_pods_service
 from activator.plain.service import parse as parse_service
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name

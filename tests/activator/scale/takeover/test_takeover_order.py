@@ -16,8 +16,7 @@ import pytest
 
 from activator.kpa.rules import Rules
 from activator.objects.fields import ObjectKey
-from activator.plain.annotation_values import Route
-from activator.plain.annotations import Annotations
+from activator.plain.annotations import Annotations, Route
 from activator.plain.service import parse as parse_service
 from activator.scale.decisions.engine import NEW_LEADER
 from activator.scale.decisions.plan import PROPAGATION, Observed, Planner

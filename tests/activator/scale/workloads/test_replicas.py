@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS, Resource
+from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS, ApiKind
 from activator.objects.fields import ManifestError
-from activator.plain.annotation_values import Target as Wanted
+from activator.plain.annotations import Target as Wanted
 from activator.plain.workloads import SHORT_KINDS
 from activator.process.tasks import Tasks
 from activator.scale.cluster.api import ApiResponse, ApiUnreachable
@@ -255,7 +255,7 @@ async def test_a_workload_that_fails_does_not_hold_up_others() -> None:
     assert results[OTHER] == Result(1, changed_from=0)
 
 
-ROLLOUTS = Resource("argoproj.io", "v1alpha1", "rollouts", "Rollout", scalable=True, is_custom=True)
+ROLLOUTS = ApiKind("argoproj.io", "v1alpha1", "rollouts", "Rollout", scalable=True, is_custom=True)
 DEPLOYMENT = ScaleTarget(replicas.KNOWN["deployment"], "shop", "w")
 
 

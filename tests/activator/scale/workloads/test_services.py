@@ -8,7 +8,7 @@ import pytest
 
 from activator.objects.fields import ManifestError, ObjectKey
 from activator.plain import service as services
-from activator.plain.annotation_values import Owner
+from activator.plain.annotations import Owner
 from activator.plain.service import PlainService
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name

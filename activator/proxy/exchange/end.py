@@ -1,0 +1,283 @@
+"""Ends requests that are not served: error response or break-off, failure record and log line.
+
+A served request uses this module only while the request log is on. ``message.own_responses`` has
+the texts of the responses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from activator.proxy.exchange.observers import Trace, record_of
+from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.message import error_forms, own_responses
+from activator.proxy.message.error_forms import negotiate_for_revision, negotiate_not_found
+from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.own_responses import OwnResponse, printable
+from activator.proxy.message.request import Request
+from activator.proxy.message.response import Response
+from activator.records.failures import Failed
+from throttler.errors import (
+    ActivatorError,
+    FlowFull,
+    RequestQueueFull,
+    RevisionNotFound,
+    WaitTooLong,
+)
+from throttler.pod import PodTracker
+from throttler.reason import Reason
+from throttler.request_policies import Profile
+from throttler.revision import RevisionThrottler
+from throttler.ticket import FAILED, NEUTRAL, SERVED, Outcome
+
+if TYPE_CHECKING:
+    from activator.proxy.exchange.client_side import ClientSide
+    from activator.proxy.exchange.exchange import Exchange
+    from activator.proxy.exchange.services import ProxyServices
+    from activator.runtime import RequestLog
+
+#: The status of an event stream, also of one that ends with an error.
+OK: Final = 200
+#: The throttler's outcome for the pod, by the word of ``counters.OUTCOMES``. Other outcomes say
+#: nothing about the pod.
+_FAILURES: Final = (502, 503)
+_SWITCHED: Final = 101
+_OF_POD: Final = {"served": SERVED, "upstream-failed": FAILED}
+
+
+def of_pod(ended: str, status: int) -> Outcome:
+    """Return the outcome of a request for its pod.
+
+    Arguments:
+        ended: one of ``counters.OUTCOMES``.
+        status: the status that the client got; 502 and 503 are failures of the pod. A tunnel (101)
+            ends when one side wants, so its end says nothing about the pod.
+    """
+    if status == _SWITCHED:
+        return NEUTRAL
+    return FAILED if ended == "served" and status in _FAILURES else _OF_POD.get(ended, NEUTRAL)
+
+
+def respond_not_found(
+    services: ProxyServices,
+    client: ClientSide,
+    request: Request,
+    trace: Trace | None,
+    error: RevisionNotFound,
+) -> None:
+    """Respond to a request for an unknown revision."""
+    services.counters.unknown_revisions += 1
+    response = negotiate_not_found(error, request.lines)
+    if trace is not None:
+        trace.no_pod(Reason.UNKNOWN_REVISION.value)
+        trace.ended(response.status, "unknown-revision")
+    client.send_own_response(response)
+
+
+def respond_with_error(
+    exchange: Exchange, response: OwnResponse, ended: str, attempts: int
+) -> None:
+    """End a request with an error response of the activator.
+
+    Arguments:
+        exchange: the exchange of the request.
+        response: the error response.
+        ended: one of ``counters.OUTCOMES``.
+        attempts: how often the request was assigned to a pod.
+    """
+    services, client = exchange.services, exchange.client
+    trace, added_lines, now = exchange.trace, exchange.added_lines, services.driver.clock()
+    revision = exchange.entry.throttler.revision.id
+    if attempts > 1:
+        added_lines += attempts_line(attempts)
+    if exchange.wait is not None:
+        added_lines += exchange.wait.fields(now)
+    waited = now - exchange.ticket.arrived
+    response = in_form(exchange, response, added_lines, waited, attempts)
+    reason = response.reason
+    assert reason is not None
+    if trace is not None:
+        trace.no_pod(reason.value)
+    client.set_idle_since(now)
+    status = OK if exchange.early_stream() is not None else response.status
+    exchange.end(ended, status, len(client.body_of(response)), now, response.why)
+    record_failure(exchange, response.status, reason, response.detail)
+    services.log_own_response(revision, response)
+    client.send_own_response(response)
+
+
+def respond_to_waiting(exchange: Exchange, response: OwnResponse, ended: str, now: float) -> None:
+    """End a waiting request with a response that is no failure of its revision.
+
+    Arguments:
+        exchange: the exchange of the request.
+        response: the response, in the form for its client.
+        ended: one of ``counters.OUTCOMES``.
+        now: seconds.
+    """
+    client, trace, wait = exchange.client, exchange.trace, exchange.wait
+    if trace is not None and response.reason is not None:
+        trace.no_pod(response.reason.value)
+    if wait is not None:
+        response = replace(response, fields=response.fields + wait.fields(now))
+    client.set_idle_since(now)
+    status = OK if exchange.early_stream() is not None else response.status
+    exchange.end(ended, status, len(client.body_of(response)), now, response.why)
+    client.send_own_response(response)
+
+
+def in_form(
+    exchange: Exchange, response: OwnResponse, added_lines: bytes, waited: float, attempts: int
+) -> OwnResponse:
+    """Return an error response in the form for its client.
+
+    Arguments:
+        exchange: the exchange of the request.
+        response: the response as plain text.
+        added_lines: field lines that the activator adds, each preceded by its CRLF.
+        waited: seconds since the request arrived.
+        attempts: how often the request was assigned to a pod.
+    """
+    request, revision = exchange.request, exchange.entry.throttler.revision
+    policies = revision.policies.requests
+    if exchange.early_stream() is not None:
+        return error_forms.as_error(response, b"", revision.id.kind)
+    if (
+        policies is not None
+        and policies.profile is Profile.OPENAI
+        and error_forms.wants_json(request)
+    ):
+        return error_forms.as_error(response, added_lines, revision.id.kind)
+    return negotiate_for_revision(
+        response, request.lines, added_lines, revision.id, waited, attempts
+    )
+
+
+def break_off(
+    exchange: Exchange, response: OwnResponse, ended: str, status: int, size: int, code: int
+) -> None:
+    """End a response that has begun, so that the client detects that it is incomplete.
+
+    Arguments:
+        exchange: the exchange of the request.
+        response: the error response that the client cannot get any more; for the failure record.
+        ended: one of ``counters.OUTCOMES``.
+        status: the status of the begun response.
+        size: bytes of its body so far.
+        code: see ``ClientSide.break_off``.
+    """
+    client = exchange.client
+    if exchange.early_stream() is not None:
+        response = in_form(exchange, response, b"", 0.0, 1)
+        end_now(exchange, ended, status, size + len(client.body_of(response)))
+        client.send_own_response(response)
+    else:
+        end_now(exchange, ended, status, size)
+        client.break_off(ended, code)
+    assert response.reason is not None
+    record_failure(exchange, status, response.reason, f"{response.detail}; the response had begun")
+
+
+def end_now(exchange: Exchange, ended: str, status: int, size: int) -> None:
+    """End a request whose client gets nothing more."""
+    now = exchange.services.driver.clock()
+    exchange.client.set_idle_since(now)
+    exchange.end(ended, status, size, now)
+
+
+def record_failure(exchange: Exchange, status: int, reason: Reason, detail: str) -> None:
+    """Record why a request failed, for metrics and the admin API."""
+    driver = exchange.services.driver
+    failed = Failed(driver.clock(), status, reason, printable(detail))
+    driver.failed(exchange.entry, failed)
+
+
+def attempts_line(attempts: int) -> bytes:
+    """Return the field line with the number of attempts."""
+    return b"\r\nActivator-Attempts: %d" % attempts
+
+
+def log(
+    exchange: Exchange, request_log: RequestLog, status: int, size: int, duration: float, why: str
+) -> None:
+    """Write an ended request to the request log.
+
+    Arguments:
+        exchange: the exchange of the request.
+        request_log: the log.
+        status: the status that the client got.
+        size: bytes of the response's body.
+        duration: seconds.
+        why: the Activator-Reason of the activator's own response; empty if a pod responded.
+    """
+    trace = exchange.trace
+    trace_id = "" if trace is None else trace.trace_id
+    about = (exchange.client.peer(), exchange.entry.throttler.revision, trace_id, why)
+    request_log.ended(record_of(exchange.request, status, size, duration, *about))
+
+
+def rejected(
+    services: ProxyServices, throttler: RevisionThrottler, error: ActivatorError
+) -> tuple[OwnResponse, str]:
+    """Return the response to a request that may not wait, and its outcome (``counters.OUTCOMES``).
+
+    Arguments:
+        services: for Retry-After.
+        throttler: the throttler of the request's revision.
+        error: why the request may not wait.
+    """
+    again = services.retry_after(throttler)
+    if isinstance(error, WaitTooLong):
+        return own_responses.shed(error, again), "shed"
+    if isinstance(error, FlowFull):
+        return own_responses.tenant_full(error, again), "tenant-full"
+    assert isinstance(error, RequestQueueFull)
+    return own_responses.queue_full(error.limit, again), "queue-full"
+
+
+def expired(
+    services: ProxyServices, throttler: RevisionThrottler, reason: Reason, detail: str
+) -> OwnResponse:
+    """Return the response to an expired request; ``detail`` is for people."""
+    return own_responses.timed_out(reason, detail, services.retry_after(throttler))
+
+
+def no_event_stream(
+    pod: PodTracker, response: Response | ResponseFields, body: list[bytes], complete: bool
+) -> tuple[OwnResponse, str]:
+    """Return the error for a response that cannot follow an event stream, and its end.
+
+    Arguments:
+        pod: the pod that sent it.
+        response: its head, in the pod's version.
+        body: its body, as far as it has arrived.
+        complete: whether that is the whole body.
+    """
+    status = response.status
+    kind = response.value_of(b"content-type").partition(b";")[0].decode("latin-1")
+    coding = response.value_of(b"content-encoding").decode("latin-1")
+    what = f"{status} {kind or 'without a content type'}{f', {coding}' if coding else ''}"
+    code = Reason.NO_EVENT_STREAM.value
+    error = error_forms.error_in(b"".join(body), status, code) if complete else b""
+    ended = (
+        "served" if complete and status < HTTPStatus.INTERNAL_SERVER_ERROR else "upstream-failed"
+    )
+    return own_responses.no_event_stream(f"{pod.address}: {what}", error), ended
+
+
+def too_large(pod: PodTracker, error: FramingError) -> OwnResponse:
+    """Return the response to a request that exceeds a limit of its pod."""
+    return own_responses.refused(error.status, f"{pod.address}: {error}")
+
+
+def no_upgrade(pod: PodTracker) -> OwnResponse:
+    """Return the response to a request that changes the protocol, and whose pod cannot do that."""
+    text = f"{pod.address}: the pod speaks only HTTP/2, which has no Upgrade"
+    return own_responses.no_upgrade(text)
+
+
+def failed(pod: PodTracker, error: str) -> OwnResponse:
+    """Return the response that names a failed pod; ``error`` is for people."""
+    return own_responses.upstream_failed(f"{pod.address}: {error}")
