@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
 from activator.objects.fields import Field, ManifestError, ObjectKey, root
 from activator.plain.annotations import Owner, Route
 from activator.plain.matches import Index
-from activator.plain.service import PlainService
-from activator.scale.decisions.record import Decided
+from activator.scale.decisions.record import Decided, Facts
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.part import Part, PartContext
 from activator.scale.reasons import Finding, ScaleReason
@@ -475,18 +474,25 @@ class OwnersPart(Part):
         self._targets.clear()
         self._names = Index[TargetRef, Name]()
 
-    def other_owner(self, service: PlainService, target: ScaleTarget) -> str:
-        return self._owners.other_owner(service.asks.owner, target)
+    def complete(self, name: Name, facts: Facts) -> Facts:
+        if (target := facts.target) is None:
+            return facts
+        owner = facts.service.asks.owner
+        return facts._replace(
+            findings=facts.findings + tuple(self._about(name, facts)),
+            other_owner=facts.other_owner or self._owners.other_owner(owner, target),
+            lease=max(facts.lease, self._owners.lease(owner, target)),
+        )
 
-    def lease(self, service: PlainService, target: ScaleTarget) -> float:
-        return self._owners.lease(service.asks.owner, target)
-
-    def findings(self, name: Name) -> Iterator[Finding]:
+    def findings(self, name: Name) -> Iterable[Finding]:
         record = self._context.record(name)
-        target = record.facts.target if record is not None else None
-        if record is None or target is None:
+        return self._about(name, record.facts) if record is not None else ()
+
+    def _about(self, name: Name, facts: Facts) -> Iterator[Finding]:
+        """Yield the findings about a Service; none about one without a workload."""
+        if (target := facts.target) is None:
             return
-        asks = record.facts.service.asks
+        asks = facts.service.asks
         bypass = asks.route if asks.is_bypassed else None
         yield from self._owners.findings(asks.owner, target, name.name, bypass)
         if (found := self._flapping.finding(scaled(target))) is not None:

@@ -10,15 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import NamedTuple, final
 
-from activator.plain.service import PlainService
 from activator.scale.cluster.api import Api, Start
 from activator.scale.cluster.watch import ObjectView
-from activator.scale.decisions.plan import ACTIVATION_LEASE
 from activator.scale.decisions.record import Decided, Facts, Record
 from activator.scale.reasons import Finding
 from activator.scale.reports.load import Loads, Name
 from activator.scale.settings import ScaleSettings
-from activator.scale.workloads.replicas import ScaleTarget
 from activator.scale.workloads.services import EnabledServices
 
 
@@ -78,21 +75,14 @@ class Part:
 
     # -- what other components do -----------------------------------------------------------------
 
-    def other_owner(self, service: PlainService, target: ScaleTarget) -> str:
-        """Return which other component scales a workload, as in ``HPA shop/hello``.
-
-        Returns:
-            Empty if there is none, or if the Service's annotation names it as the owner.
-        """
-        return ""
+    def complete(self, name: Name, facts: Facts) -> Facts:
+        """Return the facts about a Service with those that this part knows."""
+        found = tuple(self.findings(name))
+        return facts._replace(findings=facts.findings + found) if found else facts
 
     def slice_since(self, name: Name, now: float) -> float | None:
         """Return since when the activators are endpoints of a Service; None if they are not."""
         return None
-
-    def lease(self, service: PlainService, target: ScaleTarget) -> float:
-        """Return the seconds for which the owner of a workload must read it as active."""
-        return 0.0
 
     def findings(self, name: Name) -> Iterable[Finding]:
         """Return what a user must know of a Service, for the API and Events."""
@@ -126,16 +116,10 @@ class Parts:
         return found
 
     def complete(self, name: Name, facts: Facts) -> Facts:
-        """Complete the facts about a Service: what other components do."""
-        facts = facts._replace(findings=tuple(self.findings(name)))
-        if (target := facts.target) is None:
-            return facts
-        service = facts.service
-        others = (part.other_owner(service, target) for part in self._parts)
-        leases = (part.lease(service, target) for part in self._parts)
-        return facts._replace(
-            other_owner=next(filter(None, others), ""), lease=max(ACTIVATION_LEASE, *leases)
-        )
+        """Return the facts about a Service with those that the parts know."""
+        for part in self._parts:
+            facts = part.complete(name, facts)
+        return facts
 
     def findings(self, name: Name) -> Sequence[Finding]:
         """Return what a user must know of a Service."""

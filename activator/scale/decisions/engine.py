@@ -22,11 +22,10 @@ from activator.scale.decisions.record import (
     EngineCounters,
     Facts,
     Record,
-    log_reason,
     read_facts,
 )
 from activator.scale.reasons import ScaleReason
-from activator.scale.reports.load import Loads, Name, ServiceLoad
+from activator.scale.reports.load import Loads, Measure, Name
 from activator.scale.workloads.replicas import (
     REFUSALS,
     Actuator,
@@ -120,11 +119,8 @@ class Sharing:
         assert facts.target is not None
         assert facts.replicas is not None
         sharing = self._services.get(facts.target, ())
-        if len(sharing) == 1:
-            eldest, load = name, self._load(self._loads.of(name), now)
-        else:
-            eldest, load = self._eldest(facts.target), self._sum(sharing, now)
-        stable, panic, current, last_busy = load
+        eldest = name if len(sharing) == 1 else self._eldest(facts.target)
+        current, stable, panic, last_busy = self._load(sharing, now)
         slice_since = None
         if facts.service.asks.route.has_slices:
             slice_since = self._parts.slice_since(name, now)
@@ -165,18 +161,13 @@ class Sharing:
             key=lambda name: (self._records[name].facts.service.created, name),
         )
 
-    def _sum(self, names: Sequence[Name], now: float) -> tuple[float, float, float, float]:
-        """Return as ``_load``, for several Services."""
-        rows = [self._load(self._loads.of(each), now) for each in names]
-        stable, panic, current = (sum(row[at] for row in rows) for at in range(3))
-        return stable, panic, current, max(row[3] for row in rows)
-
-    def _load(self, load: ServiceLoad | None, now: float) -> tuple[float, float, float, float]:
-        """Return the load of both windows and of now, and when there was a request."""
-        if load is None:
-            return 0.0, 0.0, 0.0, NEVER
-        stable, panic = load.window.averages(int(now))
-        return stable, panic, load.current(now, self._loads.lost), load.last_busy
+    def _load(self, names: Sequence[Name], now: float) -> Measure:
+        """Return the load of all Services of a workload."""
+        if len(names) == 1:
+            return self._loads.measured(names[0], now)
+        rows = [self._loads.measured(each, now) for each in names]
+        current, stable, panic = (sum(row[at] for row in rows) for at in range(3))
+        return Measure(current, stable, panic, max(row.last_busy for row in rows))
 
 
 #: Most Services of one turn, which take about 5 ms. One event may change thousands of them.
@@ -442,17 +433,21 @@ class Engine:
         """Make a plan for a Service, and carry it out."""
         if now >= record.renew_at:
             self._renew(name, now)
+        self._conclude(name, record, self._plan(name, record, now, frozen), now)
+
+    def _plan(
+        self, name: Name, record: Record, now: float, frozen: ScaleReason | None
+    ) -> Plan | None:
+        """Make a plan for a Service, and begin to change its replicas; None if it has none."""
         facts = record.facts
         if facts.target is None:
             record.quiet_until = record.renew_at
-            self._conclude(name, record, None, now)
-            return
-        if record.needs_look and now >= record.look_at:
+            return None
+        if now >= record.look_at and record.needs_look:
             record.look_at = now + LOOK
             self._actuator.look(facts.target)
         if facts.replicas is None:
-            self._conclude(name, record, None, now)
-            return
+            return None
         seen = self._sharing.observe(name, now, frozen)
         plan = record.planner.decide(self._sharing.asks(facts, seen), seen, now)
         if record.other_owner != seen.other_owner:
@@ -465,14 +460,12 @@ class Engine:
         if now < plan.next < self._next_tick:
             self._call_at(plan.next, self._decide_later, name)
         record.quiet_until = record.rest_until(plan, seen)
-        self._conclude(name, record, plan, now)
+        return plan
 
     def _conclude(self, name: Name, record: Record, plan: Plan | None, now: float) -> None:
         """Record a decision, and pass it to the parts if it differs from the last one."""
-        before = record.decided
-        decided = record.conclude(plan)
+        decided = record.conclude(name, plan)
         if decided is not None:
-            log_reason(name, before, decided)
             self._parts.carry_out(name, decided, now)
 
     # -- results -----------------------------------------------------------------------------------

@@ -246,35 +246,34 @@ class Record:
             times.append(self.look_at)
         return min(times)
 
-    def conclude(self, plan: Plan | None) -> Decided | None:
-        """Record a decision about the Service.
+    def conclude(self, name: Name, plan: Plan | None) -> Decided | None:
+        """Record a decision about the Service, and log a new reason.
 
         Arguments:
+            name: of the Service.
             plan: None if the Service cannot be scaled, or if its replicas are unknown.
 
         Returns:
             None if it does not differ from the last one, apart from the load.
         """
         facts, before = self.facts, self.decided
-        if before is None:
-            self.decided = Decided(facts, plan, *self._reason(plan))
-            self.reconsiders = False
-            return self.decided
-        is_same = _is_same(before.plan, plan)
-        is_known = before.facts is facts and not self.reconsiders and self.failed is None
-        if is_known and is_same:
+        is_same = before is not None and _is_same(before.plan, plan)
+        is_known = before is not None and before.facts is facts and not self.reconsiders
+        if is_same and is_known and self.failed is None:
             return None
         self.reconsiders = False
-        reason, detail = self._reason(plan)
+        decided = Decided(facts, plan, *self._reason(plan))
         if (
-            is_same
-            and (before.reason, before.detail) == (reason, detail)
+            before is not None
+            and is_same
+            and (before.reason, before.detail) == (decided.reason, decided.detail)
             and before.facts.shown == facts.shown
         ):
             self.decided = before._replace(facts=facts)
             return None
-        self.decided = Decided(facts, plan, reason, detail)
-        return self.decided
+        self.decided = decided
+        _log_reason(name, before, decided)
+        return decided
 
     def _reason(self, plan: Plan | None) -> tuple[str, str]:
         """Return why the Service is not scaled as its load asks for, and the detail for people."""
@@ -359,7 +358,7 @@ class EngineCounters:
         )
 
 
-def log_reason(name: Name, before: Decided | None, decided: Decided) -> None:
+def _log_reason(name: Name, before: Decided | None, decided: Decided) -> None:
     """Log a new reason why a Service is not scaled, and its end."""
     now = decided.reason, decided.detail
     if before is not None and (before.reason, before.detail) == now:

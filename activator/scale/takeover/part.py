@@ -121,7 +121,6 @@ class TakeoverPart(Part):
             context.is_leader,
             lambda name: context.changed([name]),
         )
-        self._names: set[Name] = set()
         self._leads = False
         self.views = {
             "EndpointSlice": Slices(context, self._takeovers, self._pods, self._writer.poke)
@@ -135,10 +134,11 @@ class TakeoverPart(Part):
             self._takeovers.keep(name)
             return
         is_shared = service.asks.route is Route.SHARED
+        if is_shared and not self._takeovers.knows(name):
+            return
         if service.port is None or (is_shared and not self._is_needed(name, plan)):
             self.leave(name, now)
             return
-        self._names.add(name)
         # Without a plan nothing wakes the workload, but clients get the reason.
         takes_over = plan.takes_over if plan is not None else not decided.facts.ready
         self._takeovers.put(service, now, takes_over=takes_over or is_shared)
@@ -156,7 +156,6 @@ class TakeoverPart(Part):
         )
 
     def leave(self, name: Name, now: float) -> None:
-        self._names.discard(name)
         self._takeovers.remove(name, now)
         self._poke()
 
@@ -169,7 +168,6 @@ class TakeoverPart(Part):
         """Write nothing more: the next leader decides about all Services."""
         self._leads = False
         self._takeovers.stop(now)
-        self._names.clear()
 
     def _poke(self) -> None:
         if self._leads:

@@ -484,6 +484,12 @@ class Takeovers:
             times.append(min(since))
         return max(times, default=None)
 
+    def knows(self, name: Name) -> bool:
+        """Return whether a Service has slices, needs some, or must keep them."""
+        if name in self._wishes or name in self._kept:
+            return True
+        return any(key_of(name, family) in self._slices for family in AddressFamily)
+
     def lists_activators(self, name: Name) -> bool:
         """Return whether a takeover slice of a Service has endpoints."""
         records = (self._slices.get(key_of(name, family)) for family in AddressFamily)

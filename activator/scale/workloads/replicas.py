@@ -219,7 +219,7 @@ class Actuator:
         """Return the replicas; None for an object that has never had any."""
         response = await self._send(target, "GET")
         if response.is_ok:
-            return _parsed(response)
+            return _parsed(response.decoded())
         if _is_unset(response):
             return None
         raise _failure(target, response, VERBS)
@@ -228,7 +228,7 @@ class Actuator:
         """Return the new replicas; None if the object has changed meanwhile."""
         response = await self._send(target, "PATCH", known.patch(replicas))
         if response.is_ok:
-            return _parsed(response)
+            return _parsed(response.decoded())
         if response.meaning is Meaning.CONFLICT:
             return None
         raise _failure(target, response, ("patch",))
@@ -249,8 +249,7 @@ def _is_unset(response: ApiResponse) -> bool:
     )
 
 
-def _parsed(response: ApiResponse) -> Scale:
-    obj = response.decoded()
+def _parsed(obj: object) -> Scale:
     if not isinstance(obj, dict):
         raise _Failed(ScaleReason.API_SERVER_UNAVAILABLE, "the response is no Scale object")
     try:

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 from activator.objects.fields import ObjectKey
-from activator.plain.service import PlainService
+from activator.scale.decisions.record import Facts
 from activator.scale.part import Part, Parts
 from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import Name
-from activator.scale.workloads.replicas import ScaleTarget
 from activator.scale.workloads.services import EnabledServices
-from tests.activator.scale.decisions.records import facts
+from tests.activator.scale.decisions.records import facts, with_owner
 
 
 class Names:
@@ -23,17 +22,14 @@ class Names:
 class Known(Part):
     """A part that knows what a test says."""
 
-    def __init__(self, owner: str = "", since: float | None = None, lease: float = 0.0) -> None:
-        self._owner, self._since, self._lease = owner, since, lease
+    def __init__(self, owner: str = "", since: float | None = None) -> None:
+        self._owner, self._since = owner, since
 
-    def other_owner(self, service: PlainService, target: ScaleTarget) -> str:
-        return self._owner if service.key.name == "hello" else ""
+    def complete(self, name: Name, facts: Facts) -> Facts:
+        return with_owner(super().complete(name, facts), self._owner)
 
     def slice_since(self, name: Name, now: float) -> float | None:
         return self._since
-
-    def lease(self, service: PlainService, target: ScaleTarget) -> float:
-        return self._lease
 
 
 class Finds(Part):
@@ -60,14 +56,11 @@ def test_views_of_parts_come_after_the_views_of_the_services() -> None:
 
 
 def test_the_parts_complete_the_facts_about_a_service() -> None:
-    parts = Parts([Part(), Known(), Known("HPA shop/hello", 5.0, 60.0), Finds()])
+    parts = Parts([Part(), Finds(), Known("HPA shop/hello", 5.0), Finds()])
     name, known = Name("shop", "hello"), facts()
-    found = parts.complete(name, known)
-    assert (found.other_owner, found.lease) == ("HPA shop/hello", 60)
-    assert found.findings == (Finding(ScaleReason.TWO_OWNERS, "why"),)
+    found, why = parts.complete(name, known), Finding(ScaleReason.TWO_OWNERS, "why")
+    assert (found.other_owner, found.findings) == ("HPA shop/hello", (why, why))
+    assert parts.findings(name) == [why, why]
     assert Parts([Part()]).complete(name, known) == known
-    assert (known.other_owner, known.lease) == ("", 30)
     assert parts.slice_since(name, 9.0) == 5.0
     assert Parts([Part()]).slice_since(name, 9.0) is None
-    without = parts.complete(name, facts(target=None))
-    assert (without.other_owner, without.findings) == ("", found.findings)

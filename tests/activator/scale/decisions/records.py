@@ -24,3 +24,9 @@ def facts(
 def record(**more: Any) -> Record:
     """Return a Service that was never decided about; arguments as for ``facts``."""
     return Record(facts(**more), now=0.0)
+
+
+def with_owner(facts: Facts, other: str) -> Facts:
+    """Return facts with another component that scales the workload."""
+    fields = {name: getattr(facts, name) for name in Facts.__annotations__}
+    return Facts(**fields | {"other_owner": other})

@@ -19,7 +19,7 @@ from activator.scale.decisions.engine import (
     Sharing,
 )
 from activator.scale.decisions.plan import Observed, WorkloadPhase
-from activator.scale.decisions.record import Decided, Record
+from activator.scale.decisions.record import Decided, Facts, Record
 from activator.scale.part import Part, Parts
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Name, Report
@@ -27,7 +27,7 @@ from activator.scale.workloads.replicas import KNOWN, ScaleTarget
 from tests.activator.plain.objects import deployment, service
 from tests.activator.scale.decisions.engines import EngineWorld
 from tests.activator.scale.decisions.records import HELLO as TARGET
-from tests.activator.scale.decisions.records import record
+from tests.activator.scale.decisions.records import record, with_owner
 from tests.activator.scale.fake_api import status
 from tests.activator.scale.world import elapse
 
@@ -61,8 +61,8 @@ class Owners(Part):
     def __init__(self, other: str) -> None:
         self.other = other
 
-    def other_owner(self, service: Any, target: ScaleTarget) -> str:
-        return self.other
+    def complete(self, name: Name, facts: Facts) -> Facts:
+        return with_owner(facts, self.other)
 
 
 class World(EngineWorld):

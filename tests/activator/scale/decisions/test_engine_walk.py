@@ -14,15 +14,14 @@ import pytest
 
 from activator.objects.fields import ObjectKey
 from activator.plain.annotations import Route
-from activator.plain.service import PlainService
 from activator.scale.decisions.engine import TICK
-from activator.scale.decisions.record import Decided
+from activator.scale.decisions.record import Decided, Facts
 from activator.scale.part import Part
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name, Report
-from activator.scale.workloads.replicas import ScaleTarget
 from tests.activator.plain.objects import deployment, endpoint, named, service, slice_of
 from tests.activator.scale.decisions.engines import EngineWorld
+from tests.activator.scale.decisions.records import with_owner
 from tests.activator.scale.fake_api import path_of, status
 from tests.activator.scale.world import elapse
 from tests.rows import naming
@@ -98,8 +97,8 @@ class Side(EngineWorld, Part):
     def slice_since(self, name: Name, now: float) -> float | None:
         return self.slices.get(name)
 
-    def other_owner(self, service: PlainService, target: ScaleTarget) -> str:
-        return self.owner
+    def complete(self, name: Name, facts: Facts) -> Facts:
+        return with_owner(facts, self.owner)
 
 
 def _difference(one: Mapping[str, object], other: Mapping[str, object]) -> str:

@@ -16,7 +16,6 @@ from activator.scale.decisions.record import (
     Facts,
     Record,
     ReplicaChange,
-    log_reason,
     read_facts,
 )
 from activator.scale.reasons import ScaleReason
@@ -163,7 +162,7 @@ NAME = Name("shop", "hello")
 def test_a_decision_has_one_reason(facts: Any, failed: Any, plan: Any, reason: Any) -> None:
     known = record(**facts)
     known.failed = failed
-    decided = known.conclude(plan)
+    decided = known.conclude(NAME, plan)
     assert decided is not None
     assert (decided.reason, decided.detail) == reason
     assert known.decided is decided
@@ -172,7 +171,7 @@ def test_a_decision_has_one_reason(facts: Any, failed: Any, plan: Any, reason: A
 def test_two_owners_name_the_other_one() -> None:
     known = record()
     known.other_owner = "HPA shop/hello"
-    decided = known.conclude(plan(hold=ScaleReason.TWO_OWNERS))
+    decided = known.conclude(NAME, plan(hold=ScaleReason.TWO_OWNERS))
     assert decided is not None
     assert decided.reason == "two-owners"
     assert decided.detail.startswith("HPA shop/hello scales the same workload")
@@ -180,12 +179,12 @@ def test_two_owners_name_the_other_one() -> None:
 
 def test_a_decision_that_differs_in_its_time_alone_is_no_new_one() -> None:
     known = record()
-    assert known.conclude(PLAN)
-    assert known.conclude(plan(next=20.0)) is None
+    assert known.conclude(NAME, PLAN)
+    assert known.conclude(NAME, plan(next=20.0)) is None
     known.facts = facts(lease=60.0)  # no part reads it
-    assert known.conclude(PLAN) is None
+    assert known.conclude(NAME, PLAN) is None
     known.facts = facts(ready=2)
-    assert known.conclude(PLAN)
+    assert known.conclude(NAME, PLAN)
 
 
 def test_a_reason_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -198,9 +197,7 @@ def test_a_reason_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFixt
         None,
         ScaleReason.TAKING_OVER,
     ):
-        before = known.decided
-        if decided := known.conclude(plan(hold=hold)):
-            log_reason(NAME, before, decided)
+        known.conclude(NAME, plan(hold=hold))
     assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
         (
             "WARNING",
@@ -266,7 +263,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 def test_a_cold_start_is_recorded_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     counters, known = EngineCounters(), record(replicas=0)
-    known.conclude(plan(replicas=1, why=Why.COLD_START, active=True, next=20.0))
+    known.conclude(NAME, plan(replicas=1, why=Why.COLD_START, active=True, next=20.0))
     known.cold_since = 11.5
     counters.changed(NAME, known, Result(1, changed_from=0), 12.0, NOON)
     assert known.change == ReplicaChange(NOON, 0, 1, "cold-start")
