@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Final, cast
 from activator.admin.views import activators, details, revisions
 from activator.records.agents import NO_AGENTS, Agents
 from activator.records.cold_starts import ColdStarts
-from activator.records.entries import Entry
-from activator.records.failures import Failures
+from activator.records.entries import Entry, Failures
 from activator.records.source_status import ObjectWarning, SourceStatus
 from throttler.balancing import adaptive_mode, policy_name
 from throttler.capacity import CapacityTerms
-from throttler.model import NO_TIMEOUT, ProbeKind, QueueOrder, Revision, RevisionID, Route
+from throttler.model import NO_TIMEOUT, ProbeKind, QueueOrder, Revision, RevisionID, ServiceRoute
 from throttler.pod import PodState, PodTracker
 from throttler.pod_rule import verdict
 from throttler.request_policies import HIGH, LOW, NAMES, NORMAL, WaitMode
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 _LEAVING = (PodState.DRAINING, PodState.GONE)
 #: For a revision without requests since the start.
 _NONE = Failures()
-_NO_ROUTE = Route()
+_NO_ROUTE = ServiceRoute()
 
 
 def revision_view(
@@ -69,7 +68,7 @@ def detail_view(
     autoscaler_lost: bool = False,
     failures: Failures = _NONE,
     source: SourceStatus | None = None,
-    route: Route = _NO_ROUTE,
+    route: ServiceRoute = _NO_ROUTE,
     entry: Entry | None = None,
 ) -> revisions.RevisionDetailView:
     """Return a revision with all fields; most of them are too long for the list of all revisions.
@@ -178,7 +177,7 @@ def _pods(
     }
 
 
-def _route(route: Route) -> revisions.RouteView | None:
+def _route(route: ServiceRoute) -> revisions.RouteView | None:
     if route == _NO_ROUTE:
         return None
     return {

@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from activator.admin.http_application import problem
 from activator.admin.streaming import encode, iso
-from activator.records.events import EventKind, Events
+from activator.records.narration import EventKind, Events
 from throttler.model import RevisionID, RevisionKind
 
 #: Events in the ring, for slow readers, and for readers that connect again.

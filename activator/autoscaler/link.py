@@ -29,7 +29,7 @@ from websockets.frames import CloseCode
 from websockets.uri import parse_uri
 
 from activator.autoscaler.token import bearers
-from activator.process.named_host import connected
+from activator.process.sockets import connected
 
 _log = logging.getLogger(__name__)
 

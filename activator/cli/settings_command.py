@@ -15,7 +15,7 @@ import click
 from activator.scale import settings as scale_settings
 from activator.scale.settings import ScaleSettings
 from activator.settings.config import SETTINGS, Settings, load, settings_of
-from activator.settings.setting import ConfigError, Setting, unknown_variables
+from activator.settings.setting import ConfigError, SettingRow, unknown_variables
 
 OK: Final = 0
 FAILED: Final = 1
@@ -85,13 +85,13 @@ class SettingsCommand(Command):
                 formatter.write_dl(records)
 
 
-def _rows(command: str) -> tuple[Setting, ...]:
+def _rows(command: str) -> tuple[SettingRow, ...]:
     """Return the settings of a command; the scaler is a program of its own, with its own table."""
     own = command == scale_settings.COMMAND
     return scale_settings.SETTINGS if own else settings_of(command)
 
 
-def _option(row: Setting, command: str) -> click.Option:
+def _option(row: SettingRow, command: str) -> click.Option:
     default = row.default_text(command)
     shown = default if default == "required" else f"default: {default or 'none'}"
     return click.Option(

@@ -18,11 +18,11 @@ import uvloop
 from activator.build import description, running
 from activator.discovery.api_server import ClusterConfigError
 from activator.process import logs
-from activator.process.log_lines import of_scaler
+from activator.process.logs import of_scaler
 from activator.process.outputs import Outputs
 from activator.scale import scaler as scalers
 from activator.scale.http_server import AddressError
-from activator.scale.scaler import Scaler
+from activator.scale.scaler import ScalerProcess
 from activator.scale.settings import ScaleSettings
 from activator.tls.files import TlsFileError
 
@@ -52,7 +52,7 @@ def _first_signal() -> asyncio.Event:
 async def run(settings: ScaleSettings) -> int:
     """Run a scaler until a signal; return the exit status."""
     first_signal = _first_signal()
-    async with scalers.running(scaler := Scaler(settings, os.environ)) as task:
+    async with scalers.running(scaler := ScalerProcess(settings, os.environ)) as task:
         addresses = scaler.addresses
         logger.info(
             "listening: %s", ", ".join(f"{k} {v}" for k, v in addresses.items()), extra=addresses

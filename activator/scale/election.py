@@ -18,8 +18,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, final
 
 from activator.objects.fields import ManifestError, root
-from activator.scale.cluster.api import MERGE_PATCH, Api, ApiResponse, ApiUnreachable
-from activator.scale.cluster.micro_time import micro_time
+from activator.scale.cluster.api import MERGE_PATCH, Api, ApiResponse, ApiUnreachable, micro_time
 
 logger = logging.getLogger(__name__)
 

@@ -16,19 +16,18 @@ from activator.objects.fields import ObjectKey
 from activator.plain.service import word_of
 from activator.records.counters import Histogram
 from activator.scale import families as f
+from activator.scale import reasons
 from activator.scale.admin.selection import Query, select
-from activator.scale.cluster.objects import Objects
-from activator.scale.cluster.watch import Watch
-from activator.scale.decisions import reasons
+from activator.scale.cluster.watch import ClusterObjects, ClusterWatch
 from activator.scale.decisions.engine import Engine
-from activator.scale.decisions.findings import Finding, Reason
 from activator.scale.decisions.record import Record
 from activator.scale.election import Candidate
+from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import Loads, Name
 from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings
-from activator.telemetry.exposition import TextWriter
 from activator.telemetry.families import Family
+from activator.telemetry.metric_writers import TextWriter
 from activator.telemetry.process import ProcessMetrics
 
 #: Unusable objects in a response, at most.
@@ -58,8 +57,8 @@ class ScalerStatus:
         settings: ScaleSettings,
         engine: Engine,
         loads: Loads,
-        objects: Objects,
-        watch: Watch,
+        objects: ClusterObjects,
+        watch: ClusterWatch,
         candidate: Candidate,
         stats: StatServer,
         findings: Callable[[Name], Iterable[Finding]],
@@ -155,13 +154,13 @@ class ScalerStatus:
         decided, facts = record.decided, record.facts
         asks, plan = facts.service.asks, decided.plan if decided else None
         why = plan.why if plan else None
-        reason = decided.reason if decided else reasons.REPLICAS_UNKNOWN
+        reason = decided.reason if decided else ScaleReason.REPLICAS_UNKNOWN
         detail = reasons.text(reason, decided.detail if decided else "") if reason else None
         wanted = facts.replicas if plan is None or plan.replicas is None else plan.replicas
         target, findings = facts.target, list(self._findings(name))
         words = (reason, *(each.reason.value for each in findings))
         warned = [
-            (word_of(each, Reason.SERVICE_WARNING.value), each) for each in facts.service.warnings
+            (word_of(each, ScaleReason.SERVICE_WARNING), each) for each in facts.service.warnings
         ]
         found = [*warned, *((each.reason.value, each.note) for each in findings)]
         return {
@@ -267,7 +266,7 @@ def _problems(record: Record) -> Iterator[str]:
         yield record.decided.reason
     yield from (finding.reason.value for finding in record.facts.findings)
     for text in record.facts.service.warnings:
-        yield word_of(text, Reason.SERVICE_WARNING.value)
+        yield word_of(text, ScaleReason.SERVICE_WARNING)
 
 
 def _each(values: Mapping[str, float]) -> _Values:

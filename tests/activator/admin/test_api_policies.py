@@ -23,10 +23,10 @@ from activator.admin.api import (
     watches_view,
     while_waiting_view,
 )
+from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.proxy.exchange.placement import bounded
 from activator.records.agents import Agents
-from activator.records.counters import RevisionCounters
-from activator.records.entries import Entry
+from activator.records.entries import Entry, RevisionCounters
 from activator.records.source_status import (
     FilesStatus,
     KindStatus,
@@ -117,14 +117,6 @@ def test_a_name_that_cannot_be_printed_is_hashed() -> None:
         assert flow_name(name, shows, b"uid") == flow_name(name, FAIR, b"uid")
 
 
-class NoLoad:
-    def request_began(self, now: float) -> None:
-        pass
-
-    def request_ended(self, now: float) -> None:
-        pass
-
-
 WAITING = WhileWaiting((WaitMode.PAGE, WaitMode.REFUSE), page_template="shop.html")
 
 
@@ -136,7 +128,8 @@ def test_modes_and_the_lease_of_a_revision() -> None:
     throttler = One().throttler
     spec = replace(revision(), policies=Policies(requests=RequestPolicies(waiting=WAITING)))
     throttler.set_revision(spec, 0.0)
-    entry = Entry(throttler, RevisionCounters(), NoLoad())
+    load = ConcurrencyReporter(lambda _: None).load(throttler.revision.id)
+    entry = Entry(throttler, RevisionCounters(), load)
     entry.counters.waiting["page"] = 0
     entry.counters.early_heads = 3
     entry.lease.keep(12.34, 0.0)

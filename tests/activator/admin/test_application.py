@@ -19,7 +19,7 @@ from activator.admin.streaming import BLOCK, PIECE, encode, in_order, in_turns, 
 from activator.build import running
 from activator.console import status
 from activator.console.client import parse
-from activator.records.failures import Failed
+from activator.records.entries import Failed
 from activator.records.source_status import KindStatus, ObjectWarning, SourceStatus, WatchCounters
 from tests.activator.telemetry.world import World
 from throttler.reason import Reason

@@ -10,8 +10,8 @@ from activator.plain.annotations import Annotations, Owner
 from activator.plain.service import parse
 from activator.process.tasks import Tasks
 from activator.scale.board import PEAK, Board, Published
-from activator.scale.decisions.effects import Decided
-from activator.scale.decisions.plan import ACTIVATION_LEASE, Hold, Phase, Plan, Planner, Seen
+from activator.scale.decisions.plan import ACTIVATION_LEASE, Observed, Plan, Planner, WorkloadPhase
+from activator.scale.decisions.record import Decided, Facts
 from activator.scale.reports.load import Loads, Name, Report
 from tests.activator.plain.objects import service
 
@@ -36,7 +36,7 @@ class World:
         load = self.loads.of(HELLO)
         busy = load.last_busy if load else float("-inf")
         current = self.loads.current(HELLO, self.now)
-        seen = Seen(current, 0, 0, busy, Hold.NONE, replicas, ready)
+        seen = Observed(current, 0, 0, busy, None, replicas, ready)
         plan = self.planner.decide(KEDA, seen, self.now)
         self.board.publish(HELLO, active=plan.active, target=KEDA.scale.target)
         return plan.replicas
@@ -106,7 +106,7 @@ async def test_a_waiter_returns_at_each_change_and_at_the_end() -> None:
         world.board.publish(HELLO, active=active, target=1)
         world.board.publish(OTHER, active=not active, target=1)
     await asyncio.sleep(0)
-    world.board.remove(HELLO, 0)
+    world.board.leave(HELLO, 0)
     await tasks.finish(5)
     assert seen == [False, True, False, None]
 
@@ -133,23 +133,20 @@ def test_the_services_of_a_namespace() -> None:
 
 
 def test_each_decision_is_published_until_the_service_is_gone() -> None:
-    stopped: list[bool] = []
     board = Board(Loads(), lambda: 0.0)
-    board.on_stop = lambda: stopped.append(True)
     board.start(0)
     assert board.is_open
     found = parse(service({"target_concurrency": "7"}))
     assert found is not None
-    plan = Plan(None, None, Hold.NONE, False, True, Phase.ASLEEP, 1.0)
-    board.put(HELLO, Decided(found, None, 0, 0, plan), 0)
+    plan = Plan(None, None, None, False, True, WorkloadPhase.ASLEEP, 1.0)
+    board.carry_out(HELLO, Decided(Facts(found, None, 0, 0), plan), 0)
     workload = board.workload(HELLO)
     assert workload is not None
     assert (workload.active, workload.target) == (True, 7)
     # Nothing was decided: the last state stays.
-    board.put(HELLO, Decided(found, None, 0, 0, None, "no-scalable-target"), 0)
+    board.carry_out(HELLO, Decided(Facts(found, None, 0, 0), None, "no-scalable-target"), 0)
     assert board.workload(HELLO) is not None
-    board.remove(HELLO, 0)
+    board.leave(HELLO, 0)
     assert board.workload(HELLO) is None
     board.stop(0)
     assert not board.is_open
-    assert stopped == [True]
