@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
+from functools import cache
 from typing import Final
 
 from starlette.applications import Starlette
@@ -20,8 +22,9 @@ from activator.admin.http_application import (
     problem,
 )
 from activator.admin.streaming import encode
-from activator.scale.admin import advice, selection
+from activator.scale.admin import selection
 from activator.scale.admin.status import ScalerStatus
+from activator.scale.reasons import QUIET, ScaleReason
 from activator.scale.reports.load import Name
 
 _INDEX: Final = """activator scale, pod {pod}
@@ -45,7 +48,7 @@ def create_app(scaler: ScalerStatus, hosts: Collection[str]) -> Starlette:
     """
     handlers = _Handlers(scaler)
     routes = [
-        *assets.page_routes(advice.files(), advice.INDEX, handlers.index),
+        *assets.page_routes(files(), INDEX, handlers.index),
         Route("/healthz", handlers.healthz),
         Route("/readyz", handlers.readyz),
         Route("/api/v1/scaler", handlers.state),
@@ -106,3 +109,42 @@ class _Handlers:
 
 def _json(value: object) -> Response:
     return Response(encode(value), media_type=JSON_TYPE)
+
+
+# -- the files of the page: its own modules, and shared modules of the dashboard
+
+
+def script() -> str:
+    """Return the source of the page's module ``reasons.js``."""
+    rows = {
+        reason.value: {
+            "meaning": reason.sentence,
+            "quiet": reason in QUIET,
+            "advice": reason.advice,
+            "commands": reason.commands,
+        }
+        for reason in ScaleReason
+    }
+    return f"export const REASONS = {json.dumps(rows, indent=2)};\n"
+
+
+INDEX: Final = f"{assets.SCALER}{assets.INDEX}"
+#: The module that is made, not read.
+REASONS: Final = f"{assets.SCALER}reasons.js"
+#: Files of the activator's dashboard.
+SHARED: Final = frozenset(
+    {
+        *("api.js", "connection.js", "dom.js", "format.js", "frame.js", "theme.js"),
+        *("icon.svg", "style.css"),
+    }
+)
+
+
+@cache
+def files() -> dict[str, assets.Asset]:
+    """Return the files by path below ``/dashboard/``; takes some milliseconds."""
+    return assets.chosen(
+        INDEX,
+        lambda path: path in SHARED or path.startswith(assets.SCALER),
+        {REASONS: script()},
+    )

@@ -17,7 +17,7 @@ from activator.admin import assets
 from activator.admin.application import create_app
 from activator.admin.assets import compose
 from activator.admin.http_application import DASHBOARD_HEADERS, SECURITY_HEADERS
-from activator.scale.admin import advice
+from activator.scale.admin import application
 from tests.activator.telemetry.world import World
 from throttler.reason import AT_ZERO, DELETED, DELETED_SERVICE, TABLE, Reason
 
@@ -126,7 +126,10 @@ def test_an_installed_activator_has_the_same_files(tmp_path):
     packed = built / "lib" / "activator" / "admin" / "dashboard"
     assert {
         path.relative_to(packed).as_posix() for path in packed.rglob("*") if path.is_file()
-    } == {*assets.dashboard(), *advice.files(), assets.FRAME} - {assets.REASONS, advice.REASONS}
+    } == {*assets.dashboard(), *application.files(), assets.FRAME} - {
+        assets.REASONS,
+        application.REASONS,
+    }
 
 
 FRAME = "<title>{{title}}</title>\n{{styles}}\n{{scripts}}\n<main>\n{{content}}\n</main>\n"
@@ -182,7 +185,9 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
-@pytest.mark.parametrize("made", [assets.dashboard()[assets.INDEX], advice.files()[advice.INDEX]])
+@pytest.mark.parametrize(
+    "made", [assets.dashboard()[assets.INDEX], application.files()[application.INDEX]]
+)
 def test_each_page_is_complete(made: assets.Asset) -> None:
     text = made.plain.decode()
     assert not re.search(r"\{\{|<template", text)

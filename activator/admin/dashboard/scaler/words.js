@@ -2,7 +2,7 @@
 /** The sentences of the scaler's page. Pure. */
 
 import { counted, seconds } from "../format.js";
-// @ts-ignore: activator/scale/admin/advice.py makes this module
+// @ts-ignore: activator/scale/admin/application.py makes this module
 import { REASONS } from "./reasons.js";
 
 /** @typedef {{meaning: string, quiet: boolean, advice: string, commands: string[]}} Advice */
