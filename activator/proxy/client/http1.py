@@ -118,7 +118,6 @@ class Http1Client(ClientSide):
         port: the port that the client has connected to.
 
     Attributes:
-        base: the common part of all client connections.
         exchange: the current exchange; None between requests.
         head: the in-progress request head; None without one.
         state: decides what the next bytes are.
@@ -137,7 +136,6 @@ class Http1Client(ClientSide):
         "_services",
         "_version",
         "_writer",
-        "base",
         "exchange",
         "head",
         "state",
@@ -358,8 +356,9 @@ class Http1Client(ClientSide):
         if request.has_body:
             self._body = body_of(request)
         # Few requests get an own response, so these tests are cheap ones.
-        if request.fields or base.turned_away or head.find(KUBELET_AGENT) >= 0:
-            response = self._own_response(request)
+        may_be_kubelet = head.find(KUBELET_AGENT) >= 0  # not `in`, see lookup._COMMA
+        if request.fields or base.turned_away or may_be_kubelet:
+            response = self._own_response(request, may_be_kubelet)
             if response is not None:
                 keep_alive = request.keep_alive and not base.turned_away
                 self._end_request(
@@ -384,9 +383,11 @@ class Http1Client(ClientSide):
             self.state = READING_BODY
             self.regulate()
 
-    def _own_response(self, request: Request) -> OwnResponse | None:
+    def _own_response(self, request: Request, may_be_kubelet: bool) -> OwnResponse | None:
         """Return the response to a probe, or to a client beyond the limit; None for others."""
-        response = probe_response(request, self.base.port, self.base.proxy.unhealthy)
+        response = probe_response(
+            request, self.base.port, self.base.proxy.unhealthy, may_be_kubelet=may_be_kubelet
+        )
         if response is not None:
             self.base.idle_since = self.base.proxy.clock()
             return response
@@ -468,28 +469,8 @@ class Http1Client(ClientSide):
 
     # -- the client, for the exchange -----------------------------------------------------------
 
-    def port(self) -> ClientPort:
-        return self.base.port
-
-    def address(self) -> bytes:
-        return self.base.address
-
-    def peer(self) -> str:
-        return self.base.peer()
-
-    def is_secure(self) -> bool:
-        return self.base.secure
-
     def is_full(self) -> bool:
         return self._full
-
-    def set_idle_since(self, now: float) -> None:
-        self.base.idle_since = now
-
-    def arm(self, when: float) -> None:
-        base = self.base
-        if when < base.armed:
-            base.proxy.timers.arm(base, when)
 
     # -- whether the client is still there ------------------------------------------------------
     #
@@ -631,7 +612,7 @@ class Http1Client(ClientSide):
         writer = self._writer = ResponseWriter(response, self._version, added_lines)
         if writer.ends_connection:
             self._keep_alive = False
-        data = writer.head(close=not self._keep_alive, date=self._services.date())
+        data = writer.head(close=not self._keep_alive, date=self._services.date.value())
         data += writer.payload(payload)
         if ended and response.body is not None:
             data += writer.end(trailers or response.body.trailers)
@@ -676,7 +657,7 @@ class Http1Client(ClientSide):
             keep_alive = self._body is None and not ends
         self._write(
             response.render(
-                date=self._services.date(),
+                date=self._services.date.value(),
                 head_only=head_only,
                 keep_alive=keep_alive,
                 version=self._version,

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from math import inf
 from typing import Final, cast, final
 
+from activator.knative.words import KUBELET_AGENT
 from activator.proxy.client.blocked import BlockedStreams
 from activator.proxy.client.connection import ClientConnection
 from activator.proxy.client.goaway import (
@@ -24,7 +25,7 @@ from activator.proxy.client.goaway import (
 from activator.proxy.client.heads_in_progress import HeadCharge
 from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.lookup import ClientPort, probe_response
+from activator.proxy.exchange.lookup import probe_response
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2 import frames, section
 from activator.proxy.http2.connection import (
@@ -299,7 +300,10 @@ class Http2Client(ConnectionSide):
             self._plan_close()
             self._respond(stream, request, self.proxy.too_many_connections())
             return True
-        response = probe_response(request, self.base.port, self.proxy.unhealthy)
+        may_be_kubelet = request.section.find(KUBELET_AGENT) >= 0
+        response = probe_response(
+            request, self.base.port, self.proxy.unhealthy, may_be_kubelet=may_be_kubelet
+        )
         if response is not None:
             self._respond(stream, request, response)
         return response is not None
@@ -332,7 +336,7 @@ class Http2Client(ConnectionSide):
         self._write_own_response(stream, response, bodiless=error.to_head)
 
     def _write_own_response(self, stream: Stream, response: OwnResponse, *, bodiless: bool) -> None:
-        block = section.own_response_block(response, self.services.date())
+        block = section.own_response_block(response, self.services.date.value())
         self.link.write_headers(stream, block, ended=bodiless)
         if not bodiless:
             stream.send(response.body, b"")
@@ -433,10 +437,14 @@ class Http2Client(ConnectionSide):
             self._blocked.remove(stream)
         if self.link.streams:
             return
-        goaway, ends = self._goaway.state, self.base.is_last()
+        goaway, base = self._goaway.state, self.base
         if goaway is LAST_SENT:
             self._close()
-        elif ends and (goaway is NOT_SENT or goaway is CLOSE_PLANNED) and not self.link.is_ending():
+        elif (
+            (base.stopping or base.port.reconnect or self.services.draining)
+            and (goaway is NOT_SENT or goaway is CLOSE_PLANNED)
+            and not self.link.is_ending()
+        ):
             self._on_last_stream_ended()
 
     def _plan_close(self) -> None:
@@ -630,23 +638,12 @@ class ClientStream(ClientSide):
     exchange: Exchange
 
     def __init__(self, client: Http2Client, stream: Stream) -> None:
+        self.base = client.base
         self._client = client
         self._stream = stream
         self._uncredited = 0  # bytes of the request's body that no pod has accepted
 
     # -- the client -----------------------------------------------------------------------------
-
-    def port(self) -> ClientPort:
-        return self._client.base.port
-
-    def address(self) -> bytes:
-        return self._client.base.address
-
-    def peer(self) -> str:
-        return self._client.base.peer()
-
-    def is_secure(self) -> bool:
-        return self._client.base.secure
 
     def is_full(self) -> bool:
         return bool(self._stream.unsent)
@@ -659,14 +656,6 @@ class ClientStream(ClientSide):
 
     def drop(self) -> None:
         """Do nothing: no client has left unnoticed."""
-
-    def set_idle_since(self, now: float) -> None:
-        self._client.base.idle_since = now
-
-    def arm(self, when: float) -> None:
-        base = self._client.base
-        if when < base.armed:
-            base.proxy.timers.arm(base, when)
 
     # -- the request ----------------------------------------------------------------------------
 
@@ -703,7 +692,7 @@ class ClientStream(ClientSide):
         exchange, stream = self.exchange, self._stream
         block = response.block
         if b"date" not in response.fields:
-            block += _DATE + string(self._client.services.date())
+            block += _DATE + string(self._client.services.date.value())
         if exchange.added_lines:
             block += section.block_of(exchange.added_lines)
         bare = ended and not (payload or trailers)
@@ -732,7 +721,7 @@ class ClientStream(ClientSide):
         self._client.link.write_headers(self._stream, _CONTINUE, ended=False)
 
     def send_own_response(self, response: OwnResponse) -> None:
-        date = self._client.services.date()
+        date = self._client.services.date.value()
         body = self.body_of(response)
         if grpc.is_grpc(self.exchange.request.fields):
             block = section.grpc_block(response, date)
@@ -753,7 +742,7 @@ class ClientStream(ClientSide):
         return None
 
     def finished(self, now: float) -> None:
-        self._client.base.idle_since = now
+        self.base.idle_since = now
         stream = self._stream
         if stream.closed and stream.peer_closed:  # nearly always
             stream.owner = stream.on_sent = None

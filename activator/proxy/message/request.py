@@ -81,6 +81,7 @@ class Request:
         length: Content-Length; 0 without a body, -1 for an unknown length.
         upgrade: the protocol in Upgrade; empty if the client requests no other protocol.
         expects_continue: whether the client waits for 100 before it sends the body.
+        size: the approximate number of bytes of the head that a pod gets.
         counted_as: the method in metrics. It has few values, whatever methods clients invent.
     """
 
@@ -95,6 +96,7 @@ class Request:
         "length",
         "method",
         "section",
+        "size",
         "target",
         "upgrade",
         "version",
@@ -128,6 +130,7 @@ class Request:
         self.upgrade: Final = upgrade
         self.expects_continue: Final = expects_continue
         self.section: Final = section
+        self.size: Final = len(target) + len(section) + (0 if lines is None else len(lines))
         self.counted_as: Final = method if method in _CHECKED_AS_IS else b"_OTHER"
 
     @property
@@ -185,11 +188,6 @@ class Request:
         if self.version is HTTP_2 or self._lines is None:
             return self.fields.get(b"cookie", b"")
         return self._lines
-
-    def size(self) -> int:
-        """Return the approximate number of bytes of the head that a pod gets."""
-        lines = 0 if self._lines is None else len(self._lines)
-        return len(self.target) + len(self.section) + lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from email.utils import formatdate
 from typing import Final
 
 from activator.proxy.message.fields import (
@@ -337,6 +339,24 @@ def switching_head(response: Response, added_lines: bytes = b"") -> bytes:
 # Writes a pod's response in HTTP/1 with the framing that its client needs. Pure.
 #
 # Most responses pass unchanged, and need no writer.
+
+
+class CurrentDate:
+    """The current date as the value of a Date field; formatted once a second."""
+
+    __slots__ = ("_second", "_value")
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._value = b""
+
+    def value(self) -> bytes:
+        """Return the date (RFC 9110 section 6.6.1)."""
+        now = int(time.time())
+        if now != self._second:
+            self._second = now
+            self._value = formatdate(now, usegmt=True).encode()
+        return self._value
 
 
 class ResponseWriter:

@@ -325,11 +325,11 @@ class Http1Pod(PodSide):
     ) -> bool:
         target = self.pool.target
         if trace is None:
-            start, rest = pod_head(request, client.address(), None, target.host_start)
+            start, rest = pod_head(request, client.base.address, None, target.host_start)
             head = b"".join((start, target.host_lines, rest))
         else:
             lines = lines_to_send(request, traced=True)
-            start, rest = pod_head(request, client.address(), lines, target.host_start)
+            start, rest = pod_head(request, client.base.address, lines, target.host_start)
             head = b"".join((start, target.host_lines, trace.sending(target.origin), rest))
         self.state = SENT
         self.requester = requester

@@ -190,12 +190,12 @@ class PodStream(PodSide):
         target = pod.target
         front, rest = target.host_blocks
         if target.is_plain:
-            section = plain_section(request, client.address())
+            section = plain_section(request, client.base.address)
         else:
-            section = request.section or section_of(request, client.address())
+            section = request.section or section_of(request, client.base.address)
         if trace is not None:
             context = block_of(trace.sending(target.origin))
-            address = client.address()
+            address = client.base.address
             section = traced_section(request, section, address, plain=target.is_plain)
             section += context
         head = b"".join((front, section, rest))
