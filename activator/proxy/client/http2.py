@@ -45,10 +45,9 @@ from activator.proxy.http2.fields import (
     read_trailers,
 )
 from activator.proxy.http2.frame_reader import Setting
-from activator.proxy.http2.frames import ConnectionFault, ErrorCode
+from activator.proxy.http2.frames import STREAM_WINDOW, ConnectionFault, ErrorCode, Stream
 from activator.proxy.http2.hpack import line, name_prefix, string
 from activator.proxy.http2.section import Recurring
-from activator.proxy.http2.stream import STREAM_WINDOW, Stream
 from activator.proxy.message import grpc, own_responses
 from activator.proxy.message.error_forms import negotiate
 from activator.proxy.message.fields import HTTP_2

@@ -17,7 +17,7 @@ from activator.knative import words
 from activator.proxy.exchange import end, model_list, peek
 from activator.proxy.exchange.request_copies import with_fields
 from activator.proxy.exchange.states import AUTHORIZING, DONE
-from activator.proxy.http2.stream import STREAM_WINDOW
+from activator.proxy.http2.frames import STREAM_WINDOW
 from activator.proxy.message import grpc, own_responses
 from activator.proxy.message.fields import HTTP_2, is_lookalike
 from activator.proxy.message.own_responses import OwnResponse

@@ -13,16 +13,17 @@ from typing import Final, cast, final
 
 from activator.proxy.http2 import frames
 from activator.proxy.http2.frame_reader import FrameReader, Setting, write_settings
-from activator.proxy.http2.frames import ConnectionFault, ErrorCode
-from activator.proxy.http2.hpack import MAX_LIST_BYTES, NO_TABLE, Decoder
-from activator.proxy.http2.stream import (
+from activator.proxy.http2.frames import (
     CONNECTION_WINDOW,
     LOW_WINDOW,
     STREAM_WINDOW,
+    ConnectionFault,
+    ErrorCode,
     FlowControl,
     SendQueue,
     Stream,
 )
+from activator.proxy.http2.hpack import MAX_LIST_BYTES, NO_TABLE, Decoder
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.peer_socket import Peer, UnreadBytes
 
@@ -249,8 +250,8 @@ GONE: Final[ConnectionSide] = _Gone()
 
 # One HTTP/2 connection, of a client or to a pod: the loop's protocol object, frames and states.
 #
-# ``stream.SendQueue`` holds the payload that streams have to send. The connection writes all
-# frames of one turn of the loop at once. Its side (``side.ConnectionSide``) handles the meaning
+# ``frames.SendQueue`` holds the payload that streams have to send. The connection writes all
+# frames of one turn of the loop at once. Its side (``ConnectionSide``) handles the meaning
 # of frames.
 
 #: Acknowledgements of PING and SETTINGS that a peer may leave unread (CVE-2019-9512).

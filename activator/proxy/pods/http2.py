@@ -21,7 +21,7 @@ from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import CLOSE_SECONDS, ENDING, Connection, ConnectionSide
 from activator.proxy.http2.fields import ResponseFields, read_response, read_trailers
 from activator.proxy.http2.frame_reader import Setting
-from activator.proxy.http2.frames import ConnectionFault, ErrorCode
+from activator.proxy.http2.frames import ConnectionFault, ErrorCode, Stream
 from activator.proxy.http2.hpack import MAX_EXPANSION, line, list_size
 from activator.proxy.http2.section import (
     Recurring,
@@ -30,7 +30,6 @@ from activator.proxy.http2.section import (
     section_of,
     traced_section,
 )
-from activator.proxy.http2.stream import Stream
 from activator.proxy.message.fields import HTTP_1_1
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import Request

@@ -6,7 +6,7 @@ from math import inf
 
 from activator.proxy.client.blocked import BlockedStreams
 from activator.proxy.client.connection import MAX_SECONDS
-from activator.proxy.http2.stream import FlowControl, SendQueue, Stream
+from activator.proxy.http2.frames import FlowControl, SendQueue, Stream
 from activator.proxy.transport.peer_socket import Peer, UnreadBytes
 
 NOW = 1000.0

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from activator.proxy.http2.connection import RateBudget
-from activator.proxy.http2.frames import DEFAULT_WINDOW, MAX_31_BITS, ConnectionFault
-from activator.proxy.http2.stream import CONNECTION_WINDOW, LOW_WINDOW, FlowControl
+from activator.proxy.http2.frames import (
+    CONNECTION_WINDOW,
+    DEFAULT_WINDOW,
+    LOW_WINDOW,
+    MAX_31_BITS,
+    ConnectionFault,
+    FlowControl,
+)
 
 
 def test_a_peer_gets_all_of_its_window_again():

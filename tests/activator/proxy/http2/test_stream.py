@@ -7,8 +7,13 @@ import tracemalloc
 import pytest
 
 from activator.proxy.http2 import frames
-from activator.proxy.http2.frames import ConnectionFault
-from activator.proxy.http2.stream import STREAM_WINDOW, FlowControl, SendQueue, Stream
+from activator.proxy.http2.frames import (
+    STREAM_WINDOW,
+    ConnectionFault,
+    FlowControl,
+    SendQueue,
+    Stream,
+)
 from activator.proxy.transport.peer_socket import Peer, UnreadBytes
 
 
