@@ -57,7 +57,7 @@ from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.peer_socket import Peer
-from activator.tls import negotiated as agreed
+from activator.tls import certificates as agreed
 
 #: Streams that a client may have open (Go: 250).
 MAX_STREAMS: Final = 250

@@ -14,7 +14,7 @@ from activator.proxy.client.listener import BindError, PausingListener, listen, 
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.exchange.lookup import ClientPort
 from activator.records.change_log import identity
-from throttler.model import RevisionID, Route
+from throttler.model import RevisionID, ServiceRoute
 
 logger = logging.getLogger(__name__)
 
@@ -87,13 +87,13 @@ class ServicePorts:
     def __init__(self, proxy: Proxy, host: str) -> None:
         self._proxy = proxy
         self._host = host
-        self._routes: dict[RevisionID, Route] = {}
+        self._routes: dict[RevisionID, ServiceRoute] = {}
         self.ports: dict[RevisionID, ServicePort] = {}
         self._ending: dict[int, ServicePort] = {}
         self._started = False
         self._retry: asyncio.TimerHandle | None = None
 
-    def set_route(self, service: RevisionID, route: Route) -> None:
+    def set_route(self, service: RevisionID, route: ServiceRoute) -> None:
         """Listen on the port of a Service; see driver.Driver.on_route.
 
         A port that a known Service no longer has stays open for ``LINGER`` seconds. Without hosts,
@@ -128,7 +128,7 @@ class ServicePorts:
 
     def _apply(self, service: RevisionID, *, is_known: bool = True) -> None:
         """Open or close the port of a Service, as its route demands."""
-        route, port = self._routes.get(service, Route()), self.ports.get(service)
+        route, port = self._routes.get(service, ServiceRoute()), self.ports.get(service)
         if not is_known:
             self._close_all_ending(service)
         if port is not None and port.number != route.port:

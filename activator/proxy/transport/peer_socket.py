@@ -16,7 +16,7 @@ from enum import Enum
 from math import inf
 from typing import Final, Protocol
 
-from activator.process.keepalive import SocketKind, find_dead
+from activator.process.sockets import SocketKind, find_dead
 
 # Limits the bytes in memory that clients and pods do not read, of all of them together.
 #
