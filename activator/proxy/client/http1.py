@@ -32,7 +32,7 @@ from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.frames import PREFACE
 from activator.proxy.message import own_responses
 from activator.proxy.message.error_forms import negotiate
-from activator.proxy.message.fields import HTTP_1_0, HTTP_1_1, Version
+from activator.proxy.message.fields import HTTP_1_0, HTTP_1_1, HttpVersion
 from activator.proxy.message.grammar import Body, FramingError, LengthBody
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request, body_of, read_request
@@ -47,7 +47,7 @@ from activator.proxy.transport.peer_socket import (
     ACKNOWLEDGE_WITHIN,
     ClientCheck,
     ClientState,
-    Peer,
+    PeerKind,
     UnreadBytes,
 )
 from activator.tls import certificates as agreed
@@ -81,7 +81,7 @@ class Http1ClientState(Enum):
     CLOSED = "closed"
 
 
-#: Module names for the members, for speed: see version.HTTP_1_1.
+#: Module names for the members, for speed: see fields.HTTP_1_1.
 READING_HEAD: Final = Http1ClientState.READING_HEAD
 HEAD_IN_PROGRESS: Final = Http1ClientState.HEAD_IN_PROGRESS
 BEGINNING: Final = Http1ClientState.BEGINNING
@@ -152,7 +152,7 @@ class Http1Client(ClientSide):
         self._eof = False  # whether the client has ended its sending side
         self._paused = False  # whether reading from the transport pauses
         self._full = False  # whether bytes wait because the client does not read
-        self._version: Version = HTTP_1_1  # of the last request
+        self._version: HttpVersion = HTTP_1_1  # of the last request
         self._names_connection = False  # whether the last one of HTTP/1.0 had Connection
         self._keep_alive = True  # whether another request may follow the current one
         self._writer: ResponseWriter | None = None  # None while the response passes unchanged
@@ -236,7 +236,7 @@ class Http1Client(ClientSide):
             self.regulate()
             self._read_ahead()
 
-    def end_unread(self) -> tuple[Peer, str]:
+    def end_unread(self) -> tuple[PeerKind, str]:
         """End the connection to free its unread bytes, also the bytes in the kernel."""
         self.state = CLOSED
         self._cancel()
@@ -731,9 +731,9 @@ class Http1Client(ClientSide):
         """Return the count of bytes that peers do not read."""
         return self.base.proxy.unread
 
-    def who(self) -> tuple[Peer, str]:
+    def who(self) -> tuple[PeerKind, str]:
         """Return the client's side, and its ``ip:port``."""
-        return Peer.CLIENT, self.base.peer()
+        return PeerKind.CLIENT, self.base.peer()
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -33,8 +33,8 @@ from activator.proxy.http2.connection import (
     ENDING,
     GOAWAY_DUE,
     OPEN,
-    Connection,
     ConnectionSide,
+    Http2Connection,
     RateBudget,
 )
 from activator.proxy.http2.fields import (
@@ -44,7 +44,7 @@ from activator.proxy.http2.fields import (
     read_request,
     read_trailers,
 )
-from activator.proxy.http2.frame_reader import Setting
+from activator.proxy.http2.frame_reader import Http2Setting
 from activator.proxy.http2.frames import STREAM_WINDOW, ConnectionFault, ErrorCode, Stream
 from activator.proxy.http2.hpack import line, name_prefix, string
 from activator.proxy.http2.section import Recurring
@@ -56,7 +56,7 @@ from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from activator.proxy.transport import peer_socket
-from activator.proxy.transport.peer_socket import Peer
+from activator.proxy.transport.peer_socket import PeerKind
 from activator.tls import certificates as agreed
 
 #: Streams that a client may have open (Go: 250).
@@ -105,7 +105,7 @@ class Http2Client(ConnectionSide):
     def __init__(self, base: ClientConnection, *, full: bool) -> None:
         self.base = base
         proxy = self.proxy = base.proxy
-        link = self.link = Connection(self, proxy.clock, proxy.unread, server=True)
+        link = self.link = Http2Connection(self, proxy.clock, proxy.unread, server=True)
         link.transport = base.transport
         link.queue.full = full
         self.services = proxy.services
@@ -132,7 +132,7 @@ class Http2Client(ConnectionSide):
         # The first header block has the same time-out as an HTTP/1 head.
         link.late_at = base.idle_since + base.head_timeout()
         base.arm(link.late_at)
-        link.begin((Setting.MAX_CONCURRENT_STREAMS, MAX_STREAMS))
+        link.begin((Http2Setting.MAX_CONCURRENT_STREAMS, MAX_STREAMS))
         if link.queue.full:
             self._watch_unsent()
         if base.secure and not agreed.is_adequate(base.transport):
@@ -174,15 +174,15 @@ class Http2Client(ConnectionSide):
         for exchange in self._exchanges():
             exchange.touch()
 
-    def end_unread(self) -> tuple[Peer, str]:
+    def end_unread(self) -> tuple[PeerKind, str]:
         self.link.move(ENDING)
         self._cancel_all()
         return self.base.end_unread()
 
-    def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
+    def end_stream_unread(self, stream: Stream) -> tuple[PeerKind, str]:
         self.link.end(stream, ErrorCode.ENHANCE_YOUR_CALM)
         self._cancel(stream)
-        return Peer.CLIENT, self.base.peer()
+        return PeerKind.CLIENT, self.base.peer()
 
     def _exchanges(self) -> list[Exchange]:
         owners = [stream.owner for stream in self.link.streams.values()]

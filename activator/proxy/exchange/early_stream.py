@@ -13,7 +13,7 @@ from activator.proxy.exchange import event_stream
 from activator.proxy.exchange.client_side import ClientSide, PassingSide
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
-from activator.proxy.message.fields import HTTP_2, Version
+from activator.proxy.message.fields import HTTP_2, HttpVersion
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.response import Response
 
@@ -37,7 +37,7 @@ class EarlyStream(PassingSide):
 
     # -- the activator's part of the stream -----------------------------------------------------
 
-    def begin(self, version: Version, comment: bytes) -> None:
+    def begin(self, version: HttpVersion, comment: bytes) -> None:
         """Send the head and the first comment.
 
         Arguments:

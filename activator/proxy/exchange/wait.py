@@ -302,7 +302,7 @@ def _send_page(exchange: Exchange, now: float) -> float:
     start = start_of(services.driver, throttler, now)
     page = waiting_page.page(template, start)
     page = replace(page, fields=page.fields + exchange.added_lines)
-    if start.phase is waiting_page.Phase.FAILED:
+    if start.phase is waiting_page.StartPhase.FAILED:
         record_failure(exchange, page.status, start.reason, start.detail)
         respond_to_waiting(exchange, page, "timed-out", now)
         return inf

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Final, final
 
 from activator.proxy.message.grammar import pile
-from activator.proxy.transport.peer_socket import SMALL_WINDOW, WINDOW, Peer, UnreadBytes
+from activator.proxy.transport.peer_socket import SMALL_WINDOW, WINDOW, PeerKind, UnreadBytes
 
 # The errors of an HTTP/2 connection and their codes (RFC 9113 sections 5.4 and 7).
 #
@@ -289,9 +289,9 @@ def _ignore(stream: Stream) -> None:
     """Do nothing: the connection is lost."""
 
 
-def _nobody(stream: Stream) -> tuple[Peer, str]:
+def _nobody(stream: Stream) -> tuple[PeerKind, str]:
     """End nothing: the connection is lost."""
-    return Peer.CLIENT, ""
+    return PeerKind.CLIENT, ""
 
 
 @final
@@ -333,7 +333,7 @@ class SendQueue:
         unread: UnreadBytes,
         wake: Callable[[], object],
         on_ended: Callable[[Stream], None],
-        on_unread: Callable[[Stream], tuple[Peer, str]],
+        on_unread: Callable[[Stream], tuple[PeerKind, str]],
     ) -> None:
         self.flow = flow
         self.unread = unread
@@ -555,7 +555,7 @@ class Stream:
         if self.left:
             queue.unread.hold(self, self.left)
 
-    def end_unread(self) -> tuple[Peer, str]:
+    def end_unread(self) -> tuple[PeerKind, str]:
         """End the stream to free its unread payload; return its side and its peer's address."""
         return self.queue.on_unread(self)
 

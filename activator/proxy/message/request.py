@@ -11,7 +11,7 @@ from activator.proxy.message.fields import (
     HTTP_1_0,
     HTTP_1_1,
     HTTP_2,
-    Version,
+    HttpVersion,
     clean_trailers,
     is_handled,
     lines_of,
@@ -106,7 +106,7 @@ class Request:
         self,
         method: bytes,
         target: bytes,
-        version: Version,
+        version: HttpVersion,
         host: bytes,
         fields: dict[bytes, bytes],
         lines: bytes | None,
@@ -291,7 +291,7 @@ def body_of(request: Request) -> Body:
     return ChunkedBody() if request.length < 0 else LengthBody(request.length)
 
 
-def _odd_start(line: bytes, limits: RequestLimits, block: bytes) -> tuple[Version, bytes]:
+def _odd_start(line: bytes, limits: RequestLimits, block: bytes) -> tuple[HttpVersion, bytes]:
     """Return the version of an unusual start line, and the line that llhttp checks.
 
     llhttp gets a line with a method and a version that it knows.
@@ -325,7 +325,7 @@ def _bad_version(version: bytes) -> FramingError:
     return FramingError("malformed HTTP version")
 
 
-def _host(host: bytes, count: int, version: Version) -> bytes:
+def _host(host: bytes, count: int, version: HttpVersion) -> bytes:
     """Return the value of the only Host field; empty in HTTP/1.0 without one.
 
     Raises:
@@ -373,7 +373,7 @@ def _other_form(method: bytes, target: bytes, host: bytes) -> tuple[bytes, bytes
     return b"/" + path, authority
 
 
-def _check_coding(fields: dict[bytes, bytes], version: Version) -> None:
+def _check_coding(fields: dict[bytes, bytes], version: HttpVersion) -> None:
     """Remove Transfer-Encoding from the fields (RFC 9112 section 6.3).
 
     llhttp has already rejected a head with both Transfer-Encoding and Content-Length.

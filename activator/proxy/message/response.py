@@ -10,7 +10,7 @@ from typing import Final
 from activator.proxy.message.fields import (
     HTTP_1_0,
     HTTP_1_1,
-    Version,
+    HttpVersion,
     clean_trailers,
     tokens,
     values_in,
@@ -288,7 +288,7 @@ def _framing(response: Response) -> None:
 def client_head(
     response: Response,
     *,
-    version: Version,
+    version: HttpVersion,
     chunk: bool,
     close: bool,
     date: bytes,
@@ -375,7 +375,7 @@ class ResponseWriter:
 
     __slots__ = ("_added_lines", "_chunk", "_response", "_version", "ends_connection", "size")
 
-    def __init__(self, response: Response, version: Version, added_lines: bytes = b"") -> None:
+    def __init__(self, response: Response, version: HttpVersion, added_lines: bytes = b"") -> None:
         unframed = response.body is not None and response.length < 0
         self._response = response
         self._version = version

@@ -11,7 +11,7 @@ import pytest
 from hyperframe import frame as library
 
 from activator.proxy.http2 import frames
-from activator.proxy.http2.frame_reader import Setting, write_settings
+from activator.proxy.http2.frame_reader import Http2Setting, write_settings
 from activator.proxy.http2.hpack import NO_TABLE, line
 from tests.rows import naming
 
@@ -32,7 +32,7 @@ def parsed(data: bytes) -> list[library.Frame]:
         (frames.rst_stream(5, 8), library.RstStreamFrame(5, error_code=8)),
         (frames.SETTINGS_ACK, library.SettingsFrame(0, flags=["ACK"])),
         (
-            frames.settings(write_settings([(Setting.ENABLE_PUSH, 0), (4, 1 << 20)])),
+            frames.settings(write_settings([(Http2Setting.ENABLE_PUSH, 0), (4, 1 << 20)])),
             library.SettingsFrame(0, settings={2: 0, 4: 1 << 20}),
         ),
         (frames.ping(b"12345678", ack=False), library.PingFrame(0, b"12345678")),
@@ -92,7 +92,7 @@ def test_a_peer_understands_a_whole_conversation():
     )
     events = peer.receive_data(
         frames.PREFACE
-        + frames.settings(write_settings([(Setting.ENABLE_PUSH, 0)]))
+        + frames.settings(write_settings([(Http2Setting.ENABLE_PUSH, 0)]))
         + frames.SETTINGS_ACK
         + frames.window_update(0, 1 << 20)
         + frames.headers(1, block, ended=False)

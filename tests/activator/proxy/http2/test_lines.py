@@ -7,7 +7,7 @@ import pytest
 
 from activator.proxy.http2.hpack import name_prefix
 from activator.proxy.http2.never_indexed import NeverIndexed
-from activator.proxy.http2.section import MEMO_LINE_BYTES, MEMO_LINES, FieldLines, Treatment
+from activator.proxy.http2.section import MEMO_LINE_BYTES, MEMO_LINES, FieldLines, NameTreatment
 from activator.proxy.message.grammar import FramingError
 
 
@@ -16,10 +16,10 @@ def no(value):
 
 
 TREATMENTS = {
-    b"gone": Treatment(b""),
-    b"once": Treatment(name_prefix(b"once"), kept=False),
-    b"lower": Treatment(name_prefix(b"lower"), bytes.lower),
-    b"no": Treatment(b"", no),
+    b"gone": NameTreatment(b""),
+    b"once": NameTreatment(name_prefix(b"once"), kept=False),
+    b"lower": NameTreatment(name_prefix(b"lower"), bytes.lower),
+    b"no": NameTreatment(b"", no),
 }
 
 
@@ -31,7 +31,7 @@ class Counted:
 
     def __call__(self, name):
         self.names.append(name)
-        return TREATMENTS.get(name, Treatment(name_prefix(name)))
+        return TREATMENTS.get(name, NameTreatment(name_prefix(name)))
 
 
 def decoded(block):

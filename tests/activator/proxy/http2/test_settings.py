@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from h2.errors import ErrorCodes
 
-from activator.proxy.http2.frame_reader import Setting, read_settings, write_settings
+from activator.proxy.http2.frame_reader import Http2Setting, read_settings, write_settings
 from activator.proxy.http2.frames import ConnectionFault, ErrorCode
 
 
@@ -26,11 +26,11 @@ def test_what_is_written_is_read_in_order_and_unknown_ones_too():
 @pytest.mark.parametrize(
     ("setting", "value", "code"),
     [
-        (Setting.ENABLE_PUSH, 2, ErrorCode.PROTOCOL_ERROR),
-        (Setting.INITIAL_WINDOW_SIZE, 1 << 31, ErrorCode.FLOW_CONTROL_ERROR),
-        (Setting.MAX_FRAME_SIZE, (1 << 14) - 1, ErrorCode.PROTOCOL_ERROR),
-        (Setting.MAX_FRAME_SIZE, 1 << 24, ErrorCode.PROTOCOL_ERROR),
-        (Setting.ENABLE_CONNECT_PROTOCOL, 2, ErrorCode.PROTOCOL_ERROR),
+        (Http2Setting.ENABLE_PUSH, 2, ErrorCode.PROTOCOL_ERROR),
+        (Http2Setting.INITIAL_WINDOW_SIZE, 1 << 31, ErrorCode.FLOW_CONTROL_ERROR),
+        (Http2Setting.MAX_FRAME_SIZE, (1 << 14) - 1, ErrorCode.PROTOCOL_ERROR),
+        (Http2Setting.MAX_FRAME_SIZE, 1 << 24, ErrorCode.PROTOCOL_ERROR),
+        (Http2Setting.ENABLE_CONNECT_PROTOCOL, 2, ErrorCode.PROTOCOL_ERROR),
     ],
 )
 def test_a_value_out_of_bounds_ends_the_connection(setting, value, code):

@@ -14,7 +14,7 @@ from activator.proxy.http2.frames import (
     SendQueue,
     Stream,
 )
-from activator.proxy.transport.peer_socket import Peer, UnreadBytes
+from activator.proxy.transport.peer_socket import PeerKind, UnreadBytes
 
 
 class Line:
@@ -39,8 +39,8 @@ class Line:
         stream.closed = True
         self.ended.append(stream.id)
 
-    def end_unread(self, stream: Stream) -> tuple[Peer, str]:
-        return Peer.POD, f"stream {stream.id}"
+    def end_unread(self, stream: Stream) -> tuple[PeerKind, str]:
+        return PeerKind.POD, f"stream {stream.id}"
 
     def stream(self, number: int = 1) -> Stream:
         return Stream(self.queue, number, None)
