@@ -23,7 +23,7 @@ from throttler.model import (
     RevisionConfig,
     RevisionID,
     RevisionKind,
-    Route,
+    ServiceRoute,
 )
 from throttler.pod import PodState, PodTracker
 from throttler.reason import Reason
@@ -105,7 +105,7 @@ class Driver:
         self.autoscaler_lost: Callable[[RevisionKind], bool] = lambda _kind: False
         self.on_waiting: Callable[[], None] = lambda: None
         self.on_stranded: Callable[[Ticket], None] = lambda ticket: None
-        self.on_route: Callable[[RevisionID, Route], None] = lambda _revision, _route: None
+        self.on_route: Callable[[RevisionID, ServiceRoute], None] = lambda _revision, _route: None
         self._change_log = ChangeLog(clock, self.why)
         self._narration = Narration(throttler, self.events, self._change_log, clock, self.why)
         self.cold_starts = ColdStarts(self.events, why=self.why)
@@ -297,7 +297,7 @@ class Driver:
         if self.entries.remove(revision):
             self._remove_load(revision)
 
-    def set_route(self, revision: RevisionID, route: Route) -> None:
+    def set_route(self, revision: RevisionID, route: ServiceRoute) -> None:
         """Set the hosts of a plain Service, and the port that is its alone."""
         self.entries.set_route(revision, route)
         self.on_route(revision, route)

@@ -95,20 +95,23 @@ ROOMS: Final[dict[str, frozenset[str]]] = {
 }
 
 #: The rooms that all parts of the scaler may import.
-BELOW_PARTS: Final = frozenset({"cluster", "decisions", "reports", "settings", "workloads"})
+BELOW_PARTS: Final = frozenset(
+    {"cluster", "decisions", "reasons", "reports", "settings", "workloads"}
+)
 #: The rooms of the scaler that each room of it may import at run time, except itself. A module of
 #: ``activator/scale/`` is a room of its own.
 SCALER_ROOMS: Final[dict[str, frozenset[str]]] = {
     "": frozenset(),
     "families": frozenset(),
+    "reasons": frozenset(),
     "cluster": frozenset(),
     "reports": frozenset(),
     "listeners": frozenset(),
     "election": frozenset({"cluster"}),
     "settings": frozenset({"reports"}),
-    "workloads": frozenset({"cluster", "reports"}),
-    "decisions": frozenset({"families", "reports", "workloads"}),
-    "publishing": frozenset({"decisions", "reports"}),
+    "workloads": frozenset({"cluster", "reasons", "reports"}),
+    "decisions": frozenset({"cluster", "families", "reasons", "reports", "workloads"}),
+    "publishing": frozenset({"decisions", "part", "reports"}),
     "admin": BELOW_PARTS | {"election", "families"},
     "part": BELOW_PARTS,
     "takeover": BELOW_PARTS | {"part"},
@@ -116,8 +119,9 @@ SCALER_ROOMS: Final[dict[str, frozenset[str]]] = {
     "keda": BELOW_PARTS | {"listeners", "part", "publishing"},
     "external_metrics": BELOW_PARTS | {"listeners", "part", "publishing"},
     "owners": BELOW_PARTS | {"keda", "part"},
-    "parts": frozenset({"events", "external_metrics", "keda", "owners", "part", "takeover"}),
-    "scaler": BELOW_PARTS | {"admin", "election", "listeners", "part", "parts"},
+    "scaler": BELOW_PARTS
+    | {"admin", "election", "events", "external_metrics", "keda", "listeners", "owners", "part"}
+    | {"takeover"},
     "app": frozenset({"listeners", "scaler", "settings"}),
 }
 
@@ -301,18 +305,12 @@ PRIVATE: Final[dict[str, int]] = {
     "tests/activator/discovery/test_manifests.py": 5,
     "tests/activator/plain/test_matches.py": 1,
     "tests/activator/probing/test_prober.py": 1,
-    "tests/activator/proxy/client/test_service_ports.py": 2,
-    "tests/activator/proxy/client/test_tls_listener.py": 6,
     "tests/activator/proxy/exchange/test_http2_exchange.py": 1,
     "tests/activator/proxy/exchange/test_request_key.py": 1,
-    "tests/activator/proxy/http2/test_floods.py": 1,
-    "tests/activator/proxy/http2/test_lines.py": 2,
-    "tests/activator/proxy/http2/test_recurring.py": 1,
     "tests/activator/proxy/test_tls.py": 1,
     "tests/activator/records/test_change_log.py": 1,
     "tests/activator/scale/admin/test_state_views.py": 1,
-    "tests/activator/scale/events/test_event_book.py": 3,
-    "tests/activator/scale/takeover/test_part.py": 2,
+    "tests/activator/scale/test_owners.py": 2,
     "tests/activator/test_build.py": 1,
     "tests/activator/test_runtime.py": 1,
     "tests/conftest.py": 1,

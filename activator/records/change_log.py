@@ -17,7 +17,7 @@ from typing import Any, Final
 from throttler.capacity import MAX_CAPACITY
 from throttler.model import RevisionID, RevisionKind
 from throttler.pod import PodState, PodTracker
-from throttler.pod_rule import Decision, Rule, verdict
+from throttler.pod_rule import PodDecision, PodRule, verdict
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 
@@ -43,21 +43,24 @@ _NOT_UNTIL_PROBED: Final = "no request goes to it until it passes a probe"
 _USED: Final = "requests may go to it"
 #: The effect on requests, by decision and rule. All other rules are about readiness, and such a pod
 #: waits for Kubernetes.
-_CONSEQUENCES: Final[Mapping[tuple[Decision, Rule], str]] = {
-    (Decision.USE, Rule.ON_TRIAL): "it gets one request at a time until it responds well",
-    (Decision.USE, Rule.BEYOND_SHARE): "requests go to it once the pods of the own share are full",
-    (Decision.WAIT, Rule.AWAITING_PROBE): _NOT_UNTIL_PROBED,
-    (Decision.WAIT, Rule.PROBE_FAILED): _NOT_UNTIL_PROBED,
-    (Decision.WAIT, Rule.ANSWERED_BADLY): "it is ejected until it passes a probe",
-    (Decision.LEAVE, Rule.BEYOND_SHARE): "it is in the share of another activator",
-    (Decision.LEAVE, Rule.MESH): "no request goes to it while mesh mode is enabled",
-    (Decision.LEAVE, Rule.DELISTED): "it finishes its requests and gets no others",
-    (Decision.LEAVE, Rule.TAKEN): "it finishes its requests and gets no others",
+_CONSEQUENCES: Final[Mapping[tuple[PodDecision, PodRule], str]] = {
+    (PodDecision.USE, PodRule.ON_TRIAL): "it gets one request at a time until it responds well",
+    (
+        PodDecision.USE,
+        PodRule.BEYOND_SHARE,
+    ): "requests go to it once the pods of the own share are full",
+    (PodDecision.WAIT, PodRule.AWAITING_PROBE): _NOT_UNTIL_PROBED,
+    (PodDecision.WAIT, PodRule.PROBE_FAILED): _NOT_UNTIL_PROBED,
+    (PodDecision.WAIT, PodRule.ANSWERED_BADLY): "it is ejected until it passes a probe",
+    (PodDecision.LEAVE, PodRule.BEYOND_SHARE): "it is in the share of another activator",
+    (PodDecision.LEAVE, PodRule.MESH): "no request goes to it while mesh mode is enabled",
+    (PodDecision.LEAVE, PodRule.DELISTED): "it finishes its requests and gets no others",
+    (PodDecision.LEAVE, PodRule.TAKEN): "it finishes its requests and gets no others",
 }
-_BY_DECISION: Final[Mapping[Decision, str]] = {
-    Decision.USE: _USED,
-    Decision.WAIT: "no request goes to it until Kubernetes lists it as ready",
-    Decision.LEAVE: "no request goes to it",
+_BY_DECISION: Final[Mapping[PodDecision, str]] = {
+    PodDecision.USE: _USED,
+    PodDecision.WAIT: "no request goes to it until Kubernetes lists it as ready",
+    PodDecision.LEAVE: "no request goes to it",
 }
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 from activator.records.agents import NO_AGENTS, Agents
 from activator.records.counters import DURATION_BOUNDS, SHORT, SIZE_BOUNDS, WAIT_BOUNDS, Histogram
 from throttler.errors import RevisionNotFound
-from throttler.model import RevisionID, RevisionKind, Route
+from throttler.model import RevisionID, RevisionKind, ServiceRoute
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler, revision_from_host
@@ -448,7 +448,7 @@ class Entries:
         self._cluster_domain = cluster_domain
         self._hosts = hosts
         self._knative = knative
-        self._routes: dict[RevisionID, Route] = {}
+        self._routes: dict[RevisionID, ServiceRoute] = {}
         self._entries: dict[RevisionID, Entry] = {}
         # The same entries by the bytes that name them in requests.
         self._by_name: dict[tuple[bytes, bytes], Entry] = {}
@@ -552,9 +552,9 @@ class Entries:
             return False
         return True
 
-    def set_route(self, revision: RevisionID, route: Route) -> None:
-        """Replace the hosts of a plain Service; ``Route()`` removes them."""
-        hosts, before = self._hosts, self._routes.pop(revision, Route())
+    def set_route(self, revision: RevisionID, route: ServiceRoute) -> None:
+        """Replace the hosts of a plain Service; ``ServiceRoute()`` removes them."""
+        hosts, before = self._hosts, self._routes.pop(revision, ServiceRoute())
         if hosts is None or before.hosts == route.hosts == ():
             return
         hosts.remove((before.created, str(revision)))
@@ -563,12 +563,12 @@ class Entries:
             hosts.put((route.created, str(revision)), route.hosts, revision)
         self._by_host.clear()
 
-    def route_of(self, revision: RevisionID) -> Route:
-        """Return the route of a plain Service; ``Route()`` for any other revision.
+    def route_of(self, revision: RevisionID) -> ServiceRoute:
+        """Return the route of a plain Service; ``ServiceRoute()`` for any other revision.
 
         Its hosts are the ones that the Service has: an older Service may have one that it claims.
         """
-        route, hosts = self._routes.get(revision, Route()), self._hosts
+        route, hosts = self._routes.get(revision, ServiceRoute()), self._hosts
         if hosts is None:
             return route
         own = tuple(host for host in route.hosts if hosts.winner(host) == revision)

@@ -32,9 +32,9 @@ from activator.proxy.http2.connection import (
     ENDING,
     GOAWAY_DUE,
     OPEN,
-    Budget,
     Connection,
     ConnectionSide,
+    RateBudget,
 )
 from activator.proxy.http2.fields import (
     RequestFields,
@@ -117,7 +117,7 @@ class Http2Client(ConnectionSide):
         self._stream_before_block = 0  # the last stream before the header block in progress
         self._block_charge = HeadCharge(proxy.head_budget)
         self._paused = False  # whether reading pauses, because the client reads no responses
-        self._resets = Budget(*_RESETS)
+        self._resets = RateBudget(*_RESETS)
 
     def take_over(self, data: bytes) -> None:
         """Replace the HTTP/1 connection.

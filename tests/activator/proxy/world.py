@@ -40,7 +40,7 @@ from throttler.model import (
     Revision,
     RevisionID,
     RevisionKind,
-    Route,
+    ServiceRoute,
 )
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
@@ -636,8 +636,8 @@ class World:
         )
         sock = _socket()
         sock.bind(("127.0.0.1", 0))
-        self._server = await loop.create_server(lambda: protocol(self.proxy), sock=sock)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.server = await loop.create_server(lambda: protocol(self.proxy), sock=sock)
+        self.port = self.server.sockets[0].getsockname()[1]
         self._handler = loop.get_exception_handler()
         loop.set_exception_handler(self._on_loop_exception)
 
@@ -722,7 +722,7 @@ class World:
         self.driver.set_revision(
             Revision(service, protocol=protocol, behind_queue_proxy=False, **spec)
         )
-        self.driver.set_route(service, Route("2026-01-01", tuple(hosts)))
+        self.driver.set_route(service, ServiceRoute("2026-01-01", tuple(hosts)))
         self.driver.set_endpoints(service, {protocol: listed})
         return self.driver.throttler.find(*service)
 
@@ -826,7 +826,7 @@ class World:
 
     async def tear_down(self) -> None:
         """End everything, whatever state it is in."""
-        self._server.close()
+        self.server.close()
         for downstream in list(self.proxy.connections):
             cast(Any, downstream).transport.abort()
         self.pools.close()

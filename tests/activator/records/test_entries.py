@@ -20,7 +20,7 @@ from activator.records.entries import (
     WakeLease,
 )
 from throttler.errors import RevisionNotFound
-from throttler.model import Revision, RevisionID, RevisionKind, Route
+from throttler.model import Revision, RevisionID, RevisionKind, ServiceRoute
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
@@ -135,7 +135,7 @@ class Plain(World):
 
     def serve(self, *hosts: str, id: RevisionID = SERVICE, created: str = "2026-01-01") -> None:
         self.throttler.set_revision(Revision(id, behind_queue_proxy=False), 0.0)
-        self.entries.set_route(id, Route(created, hosts))
+        self.entries.set_route(id, ServiceRoute(created, hosts))
 
     def host(self, host: bytes) -> RevisionID:
         return self.entries.find_host(host).throttler.revision.id
@@ -147,7 +147,7 @@ def test_the_route_of_a_service_has_no_host_that_an_older_one_has() -> None:
     world.serve("a.example.com", "c.example.com", id=younger, created="2026-02-01")
     assert world.entries.route_of(younger).hosts == ("c.example.com",)
     assert world.entries.route_of(SERVICE).hosts == ("a.example.com", "*.b.example.com")
-    world.entries.set_route(SERVICE, Route())
+    world.entries.set_route(SERVICE, ServiceRoute())
     assert world.entries.route_of(younger).hosts == ("a.example.com", "c.example.com")
 
 
@@ -187,7 +187,7 @@ def test_a_revision_and_a_service_with_one_name_have_an_entry_each() -> None:
     world.serve("app.default.svc.cluster.local", "app.default")
     assert world.host(HOST) == SERVICE
     world.revise()
-    world.entries.set_route(SERVICE, Route("2026-01-01", ("app.default", HOST.decode())))
+    world.entries.set_route(SERVICE, ServiceRoute("2026-01-01", ("app.default", HOST.decode())))
     assert world.host(HOST) == APP, "the names of revisions come first"
     assert world.host(b"app.default") == SERVICE
     assert world.entries.find(b"default", b"app").throttler.revision.id == APP
@@ -209,7 +209,7 @@ def test_hosts_are_followed_live_and_the_older_service_has_them() -> None:
     assert world.host(b"web.example.com") == younger
     world.serve("web.example.com")
     assert world.host(b"web.example.com") == SERVICE
-    world.entries.set_route(SERVICE, Route())
+    world.entries.set_route(SERVICE, ServiceRoute())
     assert world.host(b"web.example.com") == younger
 
 
@@ -228,7 +228,7 @@ def test_a_deleted_service_is_removed_by_all_its_names() -> None:
 
 def test_without_plain_services_routes_have_no_effect() -> None:
     world = World()
-    world.entries.set_route(SERVICE, Route("", ("web.example.com",)))
+    world.entries.set_route(SERVICE, ServiceRoute("", ("web.example.com",)))
     with pytest.raises(RevisionNotFound):
         world.entries.find_host(b"web.example.com")
 
