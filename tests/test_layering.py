@@ -288,7 +288,7 @@ IMPURE: Final = frozenset(
 
 #: Private names of other objects that a file of tests touches: how many. May only shrink.
 PRIVATE: Final[dict[str, int]] = {
-    "tests/activator/admin/test_event_stream.py": 3,
+    "tests/activator/admin/test_event_stream.py": 1,
     "tests/activator/admin/test_profiling.py": 1,
     "tests/activator/autoscaler/test_link_backoff.py": 2,
     "tests/activator/discovery/test_api_server.py": 1,
@@ -296,21 +296,12 @@ PRIVATE: Final[dict[str, int]] = {
     "tests/activator/discovery/test_manifests.py": 5,
     "tests/activator/plain/test_matches.py": 1,
     "tests/activator/probing/test_prober.py": 1,
-    "tests/activator/process/test_logs.py": 2,
-    "tests/activator/process/test_outputs.py": 2,
     "tests/activator/proxy/exchange/test_http2_exchange.py": 1,
     "tests/activator/proxy/exchange/test_request_key.py": 1,
     "tests/activator/proxy/test_tls.py": 1,
-    "tests/activator/records/test_agents.py": 2,
-    "tests/activator/records/test_change_log.py": 2,
-    "tests/activator/records/test_entries.py": 3,
+    "tests/activator/records/test_change_log.py": 1,
     "tests/activator/scale/test_owners.py": 2,
-    "tests/activator/settings/test_tls_parameters.py": 1,
-    "tests/activator/test_app.py": 4,
     "tests/activator/test_build.py": 1,
-    "tests/activator/test_runtime.py": 2,
-    "tests/activator/test_servers.py": 6,
-    "tests/activator/tls/test_internal_encryption.py": 3,
     "tests/conftest.py": 1,
 }
 
