@@ -1,8 +1,8 @@
 """Finds HTTP/2 streams of a client that have their response and do not end in time.
 
 Flow control may block the rest of a response, because the client does not read it. Or the client
-has the whole response, and does not end its request: the rest is discarded, see ``linger``. Each
-has a time-out. Pure.
+has the whole response, and does not end its request: the rest is discarded, see
+``connection.Linger``. Each has a time-out. Pure.
 """
 
 from __future__ import annotations

@@ -392,7 +392,7 @@ class ClientConnection:
         return min(unsent.since + limit, now + _END_SECONDS)
 
     def end_unread(self) -> tuple[PeerKind, str]:
-        """Abort the connection, and discard the bytes in the kernel; see unread.Reader."""
+        """Abort the connection, and discard the bytes in the kernel."""
         peer = self.peer()
         peer_socket.reset(self.transport)
         self.transport.abort()

@@ -483,9 +483,6 @@ class Http1Client(ClientSide):
     def is_gone(self) -> bool:
         return peer_socket.is_gone(self.base.transport)
 
-    def drop(self) -> None:
-        self.base.transport.abort()
-
     def _leaves_by_end(self) -> bool:
         """Return whether the client leaves by the end of its sending side.
 

@@ -653,9 +653,6 @@ class ClientStream(ClientSide):
     def is_gone(self) -> bool:
         return False
 
-    def drop(self) -> None:
-        """Do nothing: no client has left unnoticed."""
-
     # -- the request ----------------------------------------------------------------------------
 
     def on_data(self, payload: bytes, trailers: bytes | None) -> None:

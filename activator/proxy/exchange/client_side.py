@@ -49,10 +49,6 @@ class ClientSide(ABC):
         """Return whether the client has left; the loop may not have reported it yet."""
 
     @abstractmethod
-    def drop(self) -> None:
-        """Abort the connection of a client that has left."""
-
-    @abstractmethod
     def respond(
         self,
         response: Response | ResponseFields,
@@ -190,9 +186,6 @@ class PassingSide(ClientSide):
 
     def is_gone(self) -> bool:
         return self._client.is_gone()
-
-    def drop(self) -> None:
-        self._client.drop()
 
     def took(self, size: int) -> None:
         self._client.took(size)

@@ -110,6 +110,6 @@ class EarlyStream(PassingSide):
         Its kernel rejects them once it has closed.
         """
         if self._client.is_gone():
-            self._client.drop()
+            self.base.transport.abort()
             return False
         return True

@@ -359,7 +359,7 @@ class Exchange(Requester):
             side.release()
         elif self.wait is not None and self.client.is_gone():
             side.release()
-            self.client.drop()
+            self.client.base.transport.abort()
         else:
             self._send(side, self.services.driver.clock())
 

@@ -277,7 +277,7 @@ class Http2Connection:
 
     Attributes:
         side: see the argument.
-        state: see ``states``.
+        state: see ConnectionState.
         queue: frames and payload to send; flow: the windows.
         decoder: reads the peer's header blocks.
         headers: handles a header block; see FrameHandler.

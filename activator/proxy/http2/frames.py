@@ -137,7 +137,7 @@ def rst_stream(stream: int, code: int) -> bytes:
 
 
 def settings(payload: bytes) -> bytes:
-    """Return a SETTINGS frame; see settings.write_settings."""
+    """Return a SETTINGS frame; see frame_reader.write_settings."""
     return _frame(FrameType.SETTINGS, 0, 0, payload)
 
 
@@ -303,7 +303,7 @@ class SendQueue:
         unread: the budget of bytes that peers do not read.
         wake: called when a frame is queued and no write is due.
         on_ended: called with a stream when all of it is sent, before its last frame is written.
-        on_unread: ends a stream whose payload has waited for longest; see unread.Reader.
+        on_unread: ends a stream whose payload has waited for longest; see peer_socket.UnreadHolder.
 
     Attributes:
         frames: the frames of the next write.
