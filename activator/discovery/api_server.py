@@ -325,8 +325,7 @@ class ApiServer:
             total=None, sock_connect=self._timings.connect, sock_read=silence
         )
         async with self._request("GET", path, times, params=params) as response:
-            keep_alive(response)
-            yield AiohttpResponse(response)
+            yield response
 
     async def send(
         self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
@@ -374,12 +373,10 @@ class ApiServer:
         headers = {"Content-Type": content_type} if body else {}
         times = aiohttp.ClientTimeout(total=None, sock_connect=self._timings.connect)
         async with self._request(method, path, times, headers, data=body or None) as response:
-            keep_alive(response)
-            adapted = AiohttpResponse(response)
-            content = await adapted.read(_MOST_BODY + 1)
+            content = await response.read(_MOST_BODY + 1)
             if len(content) > _MOST_BODY:
                 raise ConnectionLostError(f"the response has more than {_MOST_BODY} bytes")
-            return WholeResponse(response.status, content), adapted.retry_after
+            return WholeResponse(response.status, content), response.retry_after
 
     @asynccontextmanager
     async def _request(
@@ -389,7 +386,7 @@ class ApiServer:
         times: aiohttp.ClientTimeout,
         headers: Mapping[str, str] = _NO_HEADERS,
         **more: Any,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    ) -> AsyncIterator[AiohttpResponse]:
         """Send a request, and yield the response after its head.
 
         Raises:
@@ -409,7 +406,8 @@ class ApiServer:
                 **more,
                 **connection.options,
             ) as response:
-                yield response
+                keep_alive(response)
+                yield AiohttpResponse(response)
         except aiohttp.ClientSSLError as error:
             # The cluster may have a new certificate authority.
             self.renew_credentials()

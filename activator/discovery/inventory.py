@@ -335,31 +335,22 @@ class Inventory:
         for part in self._by_kind[kind]:
             part.remove(ObjectKey(kind, namespace, name), uid)
 
-    def replace(self, kind: str, objects: Iterable[object]) -> None:
-        """Apply the complete list of a kind; remove the objects that are not in it.
-
-        The sink gets the sum of the whole list, so an object in force before and after is never
-        missing. A broken object in the list keeps its last good state. A list may have lower
-        versions than the known ones: after a restore of etcd from a backup. client-go's Reflector
-        accepts that as well.
-
-        Arguments:
-            kind: the kind of all objects, which the items of a list do not have.
-            objects: all objects of that kind.
-        """
-        for _ in self.replacing(kind, objects):
-            pass
-
     def replacing(self, kind: str, objects: Iterable[object]) -> Iterator[None]:
-        """Apply a list as ``replace`` does, in steps; other tasks may run between the steps.
+        """Apply the complete list of a kind, in steps; remove the objects that are not in it.
+
+        Other tasks may run between the steps. The sink gets the sum of the whole list, so an object
+        in force before and after is never missing. A broken object in the list keeps its last good
+        state. A list may have lower versions than the known ones: after a restore of etcd from a
+        backup. client-go's Reflector accepts that as well.
 
         In each dialect, one step replaces all objects, so that a pod that moves between objects is
         never missing. Then each step passes one revision to the sink. If the caller stops before,
         nothing has changed. If it stops later, the next change passes the rest.
 
         Arguments:
-            kind: as for ``replace``; no other caller may change objects of this kind meanwhile.
-            objects: as for ``replace``.
+            kind: the kind of all objects, which the items of a list do not have. No other caller
+                may change objects of this kind meanwhile.
+            objects: all objects of that kind.
         """
         listed = list(objects)
         self._reported.clear()

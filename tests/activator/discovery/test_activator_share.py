@@ -16,6 +16,7 @@ from tests.activator.discovery.recording import (
     RecordingSink,
     private,
     public,
+    replace,
     slice_of,
     truncated,
 )
@@ -188,7 +189,8 @@ def test_one_list_that_exchanges_all_slices_is_one_change() -> None:
     cluster = Cluster()
     cluster.apply(NEW)
     told = len(cluster.sink.calls)
-    cluster.inventory.replace(
+    replace(
+        cluster.inventory,
         "EndpointSlice",
         [public_slice(OURS, name="b-1"), public_slice(*OTHERS, "10.1.0.4", name="b-2")],
     )

@@ -17,6 +17,7 @@ from tests.activator.discovery.recording import (
     RecordingSink,
     private,
     public,
+    replace,
     revision,
     service,
     slice_of,
@@ -73,7 +74,7 @@ class TestSlices:
     def test_a_deleted_slice_takes_its_pods_alone(
         self, inventory: Inventory, sink: RecordingSink
     ) -> None:
-        inventory.replace("EndpointSlice", [slice_of("10.0.0.1", name="x"), slice_of("10.0.0.2")])
+        replace(inventory, "EndpointSlice", [slice_of("10.0.0.1", name="x"), slice_of("10.0.0.2")])
         inventory.remove("EndpointSlice", "default", "x")
         assert sink.ready() == ["10.0.0.2:8012"]
 
@@ -81,7 +82,7 @@ class TestSlices:
         self, inventory: Inventory, sink: RecordingSink
     ) -> None:
         inventory.apply(slice_of("10.0.0.1", name="x"))
-        inventory.replace("EndpointSlice", [slice_of("10.0.0.1", name="y")])
+        replace(inventory, "EndpointSlice", [slice_of("10.0.0.1", name="y")])
         assert sink.calls == [("set_endpoints", A, ["10.0.0.1:8012"])]
 
     @pytest.mark.parametrize(
@@ -203,5 +204,5 @@ class TestServices:
         told = len(sink.calls)
         obj = service()
         obj["metadata"]["annotations"] = {"touched": "yes"}
-        inventory.replace("Service", [obj])
+        replace(inventory, "Service", [obj])
         assert len(sink.calls) == told

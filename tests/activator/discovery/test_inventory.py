@@ -21,6 +21,7 @@ from tests.activator.discovery.recording import (
     config_map,
     private,
     public,
+    replace,
     revision,
     secret,
     slice_of,
@@ -54,7 +55,7 @@ def test_an_unchanged_object_causes_no_call(inventory: Inventory, sink: Recordin
     for obj in objects:
         obj["metadata"]["annotations"] = {"touched": "yes"}
         inventory.apply(obj)
-        inventory.replace(obj["kind"], [o for o in objects if o["kind"] == obj["kind"]])
+        replace(inventory, obj["kind"], [o for o in objects if o["kind"] == obj["kind"]])
     assert told == 4
     assert len(sink.calls) == told
 
@@ -113,7 +114,7 @@ def test_a_list_removes_what_it_lacks_and_never_empties_what_it_holds(
     inventory.apply(private("10.0.0.1", of="a"))
     inventory.apply(private("10.0.0.2", of="b"))
     sink.calls.clear()
-    inventory.replace("Endpoints", [private("10.0.0.1", "10.0.0.3", of="a")])
+    replace(inventory, "Endpoints", [private("10.0.0.1", "10.0.0.3", of="a")])
     assert sink.calls == [
         ("set_endpoints", A, ["10.0.0.1:8012", "10.0.0.3:8012"]),
         ("set_endpoints", B, []),
@@ -127,7 +128,7 @@ def test_pods_that_move_to_another_object_in_one_list_are_never_away(
     inventory.apply(private("10.0.0.9", of="b", name="y"))
     sink.calls.clear()
     # Old x ends; its place goes to y, which was another revision's.
-    inventory.replace("Endpoints", [private("10.0.0.1", name="y")])
+    replace(inventory, "Endpoints", [private("10.0.0.1", name="y")])
     assert sink.calls == [("set_endpoints", B, [])]
     assert sink.ready() == ["10.0.0.1:8012"]
 
@@ -169,7 +170,7 @@ def test_a_broken_object_keeps_its_last_good_state(
 ) -> None:
     inventory.apply(private("10.0.0.1"))
     reason = inventory.apply(private("nonsense"))
-    inventory.replace("Endpoints", [private("nonsense"), private("10.0.0.2", of="b")])
+    replace(inventory, "Endpoints", [private("nonsense"), private("10.0.0.2", of="b")])
     assert sink.ready() == ["10.0.0.1:8012"]
     assert sink.ready(B) == ["10.0.0.2:8012"]
     assert reason is not None
@@ -193,7 +194,7 @@ def test_an_object_that_was_only_ever_broken_can_be_deleted(inventory: Inventory
 def test_an_object_without_a_name_is_reported_and_stops_nothing(
     inventory: Inventory, sink: RecordingSink, rejections: list[Rejection]
 ) -> None:
-    inventory.replace("Endpoints", [{"metadata": {}}, 5, private("10.0.0.1")])
+    replace(inventory, "Endpoints", [{"metadata": {}}, 5, private("10.0.0.1")])
     assert sink.ready() == ["10.0.0.1:8012"]
     assert [rejection.name for rejection in rejections] == ["?", "?"]
 
@@ -211,7 +212,7 @@ def test_a_list_is_taken_as_it_is_also_after_etcd_was_restored(
     inventory: Inventory, sink: RecordingSink, version: str
 ) -> None:
     inventory.apply(private("10.0.0.2", uid="u", version="10"))
-    inventory.replace("Endpoints", [private("10.0.0.1", uid="u", version=version)])
+    replace(inventory, "Endpoints", [private("10.0.0.1", uid="u", version=version)])
     assert sink.ready() == ["10.0.0.1:8012"]
     inventory.apply(private("10.0.0.3", uid="u", version="11"))  # events follow on the list
     assert sink.ready() == ["10.0.0.3:8012"]
@@ -274,7 +275,8 @@ def test_a_broken_secret_keeps_its_last_good_content(
 def test_trust_bundles_are_reported_together_in_the_order_of_their_names(
     inventory: Inventory, sink: RecordingSink
 ) -> None:
-    inventory.replace(
+    replace(
+        inventory,
         "ConfigMap",
         [trust_bundle("b", "B1", "B2"), config_map("c", k="no"), trust_bundle("a", "A")],
     )
@@ -319,7 +321,7 @@ def test_other_kinds_are_ignored_even_under_a_known_name(
 def test_objects_in_force_are_counted_by_kind(inventory: Inventory) -> None:
     inventory.apply(revision())
     inventory.apply({"kind": "Secret", "metadata": {"name": "s"}})
-    inventory.replace("Endpoints", [private("10.0.0.1"), private("10.0.0.2", of="b")])
+    replace(inventory, "Endpoints", [private("10.0.0.1"), private("10.0.0.2", of="b")])
     inventory.remove("Endpoints", "default", "b-private")
     assert {kind: n for kind, n in inventory.counts.items() if n} == {
         "Revision": 1,
@@ -365,7 +367,7 @@ def test_after_any_history_the_sink_knows_what_the_objects_add_up_to(
             good.pop(name, None)
             continue
         else:
-            inventory.replace("Endpoints", [obj])
+            replace(inventory, "Endpoints", [obj])
             good = {key: value for key, value in good.items() if key == name}
         if "nonsense" not in ips:
             good[name] = (of, ips)
@@ -385,7 +387,7 @@ def test_no_value_stops_the_inventory(value: Any, kind: str) -> None:
     inventory.apply(value)
     inventory.apply({"kind": kind, "metadata": value})
     inventory.apply({"kind": kind, "metadata": {"name": "a"}, "data": value, "spec": value})
-    inventory.replace(kind, [value, {"metadata": {"name": "a", "uid": value}}])
+    replace(inventory, kind, [value, {"metadata": {"name": "a", "uid": value}}])
 
 
 def test_the_version_in_force_is_known_for_each_object(inventory: Inventory) -> None:

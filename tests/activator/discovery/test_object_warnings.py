@@ -11,7 +11,7 @@ from activator.discovery.knative_kinds import ANNOTATIONS
 from activator.knative import revisions
 from activator.objects import policies
 from activator.records.source_status import ObjectWarning
-from tests.activator.discovery.recording import private, public, revision, slice_of
+from tests.activator.discovery.recording import private, public, replace, revision, slice_of
 from throttler.model import RevisionKind
 
 SERVICE_TYPE = "networking.internal.knative.dev/serviceType"
@@ -107,7 +107,7 @@ def test_an_object_without_effect_is_logged_once_until_it_is_corrected(
     kind, name = obj["kind"], obj["metadata"]["name"]
     for _ in range(2):
         inventory.apply(obj)
-        inventory.replace(kind, [obj])
+        replace(inventory, kind, [obj])
     assert caplog.messages == [f"{kind} default/{name}: {text}"]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     expected = ObjectWarning(kind, "default", name, "a", text, "", RevisionKind.REVISION)

@@ -20,7 +20,7 @@ from activator.driver import Driver
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey
 from activator.plain.hosts import HostClaims
-from tests.activator.discovery.recording import RecordingSink, private, revision
+from tests.activator.discovery.recording import RecordingSink, private, replace, revision
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import (
     container,
@@ -178,7 +178,7 @@ def test_random_events_end_as_a_fresh_start_with_the_last_good_states(seed: int)
         if chance.random() < 0.3:
             rest = [each for each in objects if each.kind == key.kind]
             listed = {each: objects[each] for each in rest if each != key} | {key: obj}
-            world.inventory.replace(key.kind, listed.values())
+            replace(world.inventory, key.kind, listed.values())
         else:
             world.apply(obj)
         problem = world.inventory.problem(key)
@@ -279,7 +279,7 @@ def test_a_broken_object_keeps_its_last_good_state_and_stops_no_other(
     world.apply(service({"container_concurrency": "3"}), *OBJECTS[1:])
     before = world.all()
     world.apply(obj, obj)
-    world.inventory.replace(obj["kind"], [obj, *([other] if obj["kind"] == "Service" else [])])
+    replace(world.inventory, obj["kind"], [obj, *([other] if obj["kind"] == "Service" else [])])
     [rejection] = world.rejections
     assert rejection.effect is Effect.KEPT
     assert where in rejection.reason
@@ -311,7 +311,7 @@ def test_a_wrong_policy_of_the_first_state_has_its_default(world: World, is_list
     wrong = service({**WRONG_POLICIES, "hosts": "a.com", "container_concurrency": "3"})
     world.apply(*OBJECTS[1:])
     if is_listed:
-        world.inventory.replace("Service", [wrong])
+        replace(world.inventory, "Service", [wrong])
     else:
         world.apply(wrong)
     found = world.throttler().revision
@@ -381,7 +381,7 @@ def test_a_fault_that_both_dialects_find_is_reported_once(world: World) -> None:
     obj["metadata"]["labels"] = "none"
     world.apply(obj)
     assert len(world.rejections) == 1
-    world.inventory.replace("EndpointSlice", [{"metadata": {"name": 5}}])
+    replace(world.inventory, "EndpointSlice", [{"metadata": {"name": 5}}])
     assert len(world.rejections) == 2
 
 
