@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from activator.discovery.endpoints import AddressFamily, EndpointsSource
 from activator.discovery.source import Sink
@@ -74,8 +74,32 @@ class ObjectKind(Generic[T]):
     warning: Callable[[object, T | None, Scope], str] = no_warning
 
 
-class DialectState:
-    """The sums of a dialect's objects. It passes changed sums to the sinks."""
+class Dialect:
+    """One dialect: its kinds, and the sums of its objects. It passes changed sums to the sinks.
+
+    Arguments:
+        sink: takes revisions and their pods.
+        system: takes the configuration of the activator.
+        scope: which objects count, and how to read them.
+
+    Attributes:
+        name: as in the setting ``dialect``.
+        main: the kind of objects that revisions are made of; empty if there are no revisions.
+        revision_kind: the kind of these revisions; None if there are none.
+        label: the label of other kinds that names the revision of an object; empty for none.
+        kinds: its kinds. The types within a row agree, which the type cannot express.
+    """
+
+    name: ClassVar[str]
+    main: ClassVar[str] = ""
+    revision_kind: ClassVar[RevisionKind | None] = None
+    label: ClassVar[str] = ""
+    kinds: ClassVar[Mapping[str, ObjectKind[Any]]]
+
+    def __init__(self, sink: Sink, system: SystemObjects, scope: Scope) -> None:
+        self._sink = sink
+        self._system = system
+        self._scope = scope
 
     def publish_next(self) -> bool:
         """Pass on one sum that has changed, and return whether there was one."""
@@ -91,24 +115,3 @@ class DialectState:
         Arguments:
             unread: the kinds that the cluster lacks, or that no role allows to read.
         """
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """One dialect.
-
-    Attributes:
-        name: as in the setting ``dialect``.
-        main: the kind of objects that revisions are made of; empty if there are no revisions.
-        revision_kind: the kind of these revisions; None if there are none.
-        label: the label of other kinds that names the revision of an object; empty for none.
-        kinds: its kinds. The types within a row agree, which the type cannot express.
-        make_state: returns a state without objects.
-    """
-
-    name: str
-    main: str
-    revision_kind: RevisionKind | None
-    label: str
-    kinds: Mapping[str, ObjectKind[Any]]
-    make_state: Callable[[Sink, SystemObjects, Scope], DialectState]

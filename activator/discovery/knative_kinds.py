@@ -1,6 +1,6 @@
 """The kinds of Knative's dialect: Revisions, and the objects that list their pods.
 
-A further kind needs a further row of ``KNATIVE``. Must not know where objects come from, nor which
+A further kind needs a further row of ``kinds``. Must not know where objects come from, nor which
 are in force. A misspelt annotation, a missing label and a port of another name are no errors for
 Kubernetes. So only the activator can report them; Knative ignores such objects without a trace.
 """
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from activator.discovery import endpoints
-from activator.discovery.dialect import Dialect, DialectState, ObjectKind, Scope
+from activator.discovery.dialect import Dialect, ObjectKind, Scope
 from activator.discovery.endpoints import (
     Part,
     PrivateEndpoints,
@@ -96,136 +96,9 @@ class _ByRevision(Generic[Part, _Sum]):
         return False
 
 
-class KnativeState(DialectState):
-    """The sums of Knative's objects: the pods, the activators and the Service of each revision.
-
-    Arguments:
-        sink: takes revisions and their pods.
-        scope: whether Endpoints or slices count, and which addresses where slices list both.
-    """
-
-    def __init__(self, sink: Sink, system: SystemObjects, scope: Scope) -> None:
-        self._sink = sink
-        self._source = scope.endpoints
-        self._family = scope.family
-        # Revisions with truncated Endpoints, and whether their slices are read instead.
-        self._truncated: dict[RevisionID, bool] = {}
-        self._private = _ByRevision(self._join_private, lambda *each: sink.set_endpoints(*each))
-        self._public = _ByRevision(self._join_public, lambda *each: sink.set_activators(*each))
-        # Private Services. Only its name shows the revision of a Service.
-        self._revisions: dict[ObjectKey, RevisionID] = {}
-        self._addresses: dict[ObjectKey, _Addresses] = {}
-        self._published: dict[RevisionID, _Addresses] = {}
-        self._changed: dict[RevisionID, None] = {}
-
-    def publish_next(self) -> bool:
-        return (
-            self._private.publish_next()
-            or self._public.publish_next()
-            or self._publish_next_service()
-        )
-
-    # -- revisions ----------------------------------------------------------------------------
-
-    def put_revision(self, key: ObjectKey, old: Revision | None, new: Revision | None) -> None:
-        """Pass on a revision; None if there is none."""
-        if new is not None:
-            self._sink.set_revision(new)
-            self._revisions[_service_of(new.id)] = new.id
-            self._changed[new.id] = None
-        elif old is not None:
-            self._revisions.pop(_service_of(old.id), None)
-            self._changed[old.id] = None
-            self._sink.delete_revision(old.id)
-
-    # -- private Services ---------------------------------------------------------------------
-
-    def put_service(self, key: ObjectKey, old: _Addresses | None, new: _Addresses | None) -> None:
-        """Replace the addresses of a Service; None if it is deleted or cannot be used."""
-        if new:
-            self._addresses[key] = new
-        else:
-            self._addresses.pop(key, None)
-        if (revision_id := self._revisions.get(key)) is not None:
-            self._changed[revision_id] = None
-
-    def _publish_next_service(self) -> bool:
-        for revision_id in self._changed:
-            key = _service_of(revision_id)
-            addresses = self._addresses.get(key, {}) if key in self._revisions else {}
-            if self._published.get(revision_id, {}) != addresses:
-                self._sink.set_service(revision_id, addresses)
-                self._published[revision_id] = addresses
-            if not addresses:
-                self._published.pop(revision_id, None)
-            del self._changed[revision_id]
-            return True
-        return False
-
-    # -- Endpoints and EndpointSlices ---------------------------------------------------------
-
-    def put_endpoints(self, key: ObjectKey, old: _Listed | None, new: _Listed | None) -> None:
-        """Replace what an object lists; None lists nothing."""
-        if isinstance(old, PrivateEndpoints):
-            self._private.remove(key, old)
-        elif old is not None:
-            self._public.remove(key, old)
-        if isinstance(new, PrivateEndpoints):
-            self._private.put(key, new)
-        elif new is not None:
-            self._public.put(key, new)
-
-    def _join_private(
-        self, revision_id: RevisionID, parts: Mapping[ObjectKey, PrivateEndpoints]
-    ) -> Mapping[AppProtocol, ListedEndpoints]:
-        chosen = self._chosen(parts)
-        self._log_truncation(revision_id, parts, chosen)
-        return join_endpoints(part.endpoints for part in chosen)
-
-    def _join_public(
-        self, _revision_id: RevisionID, parts: Mapping[ObjectKey, PublicEndpoints]
-    ) -> Mapping[AppProtocol, frozenset[str]]:
-        chosen = self._chosen(originals(parts, self._source))
-        return join_addresses(part.addresses for part in chosen)
-
-    def _chosen(self, parts: Mapping[ObjectKey, Part]) -> Sequence[Part]:
-        endpoints = [part for key, part in parts.items() if key.kind == "Endpoints"]
-        slices = [part for key, part in parts.items() if key.kind == "EndpointSlice"]
-        return choose(endpoints, slices, self._source, self._family)
-
-    def _log_truncation(
-        self,
-        revision_id: RevisionID,
-        parts: Mapping[ObjectKey, PrivateEndpoints],
-        chosen: Sequence[PrivateEndpoints],
-    ) -> None:
-        """Log once that pods are missing, and once that all are listed again."""
-        if not any(part.truncated for part in parts.values()):
-            self._truncated.pop(revision_id, None)
-            return
-        complete = not any(part.truncated for part in chosen)
-        if self._truncated.get(revision_id) is complete:
-            return
-        self._truncated[revision_id] = complete
-        if complete:
-            logger.info(
-                "revision %s: Endpoints are truncated at 1000 pods, EndpointSlices are read "
-                "instead",
-                revision_id,
-            )
-        else:
-            logger.warning(
-                "revision %s: Endpoints are truncated at 1000 pods, and there are no "
-                "EndpointSlices: this activator sends no traffic to the other pods",
-                revision_id,
-            )
-
-
 def _service_of(revision_id: RevisionID) -> ObjectKey:
     return ObjectKey("Service", revision_id.namespace, private_service(revision_id.name))
 
-
-# -- parts of valid objects that have no effect ----------------------------------------------------
 
 #: All annotations of the activator's own.
 ANNOTATIONS: Final = (*policies.ANNOTATIONS, READINESS_POLICY_ANNOTATION)
@@ -312,16 +185,138 @@ def _misnamed(ports: list[Field]) -> str:
     return f"its addresses are ignored, since no port is named http or http2 (found: {found})"
 
 
-KNATIVE: Final = Dialect(
-    "knative",
-    "Revision",
-    RevisionKind.REVISION,
-    REVISION_LABEL,
-    {
+class KnativeDialect(Dialect):
+    """The sums of Knative's objects: the pods, the activators and the Service of each revision.
+
+    Arguments:
+        sink: takes revisions and their pods.
+        scope: whether Endpoints or slices count, and which addresses where slices list both.
+    """
+
+    name = "knative"
+    main = "Revision"
+    revision_kind: ClassVar[RevisionKind | None] = RevisionKind.REVISION
+    label = REVISION_LABEL
+
+    def __init__(self, sink: Sink, system: SystemObjects, scope: Scope) -> None:
+        super().__init__(sink, system, scope)
+        # Revisions with truncated Endpoints, and whether their slices are read instead.
+        self._truncated: dict[RevisionID, bool] = {}
+        self._private = _ByRevision(self._join_private, lambda *each: sink.set_endpoints(*each))
+        self._public = _ByRevision(self._join_public, lambda *each: sink.set_activators(*each))
+        # Private Services. Only its name shows the revision of a Service.
+        self._revisions: dict[ObjectKey, RevisionID] = {}
+        self._addresses: dict[ObjectKey, _Addresses] = {}
+        self._published: dict[RevisionID, _Addresses] = {}
+        self._changed: dict[RevisionID, None] = {}
+
+    def publish_next(self) -> bool:
+        return (
+            self._private.publish_next()
+            or self._public.publish_next()
+            or self._publish_next_service()
+        )
+
+    # -- revisions ----------------------------------------------------------------------------
+
+    def put_revision(self, key: ObjectKey, old: Revision | None, new: Revision | None) -> None:
+        """Pass on a revision; None if there is none."""
+        if new is not None:
+            self._sink.set_revision(new)
+            self._revisions[_service_of(new.id)] = new.id
+            self._changed[new.id] = None
+        elif old is not None:
+            self._revisions.pop(_service_of(old.id), None)
+            self._changed[old.id] = None
+            self._sink.delete_revision(old.id)
+
+    # -- private Services ---------------------------------------------------------------------
+
+    def put_service(self, key: ObjectKey, old: _Addresses | None, new: _Addresses | None) -> None:
+        """Replace the addresses of a Service; None if it is deleted or cannot be used."""
+        if new:
+            self._addresses[key] = new
+        else:
+            self._addresses.pop(key, None)
+        if (revision_id := self._revisions.get(key)) is not None:
+            self._changed[revision_id] = None
+
+    def _publish_next_service(self) -> bool:
+        for revision_id in self._changed:
+            key = _service_of(revision_id)
+            addresses = self._addresses.get(key, {}) if key in self._revisions else {}
+            if self._published.get(revision_id, {}) != addresses:
+                self._sink.set_service(revision_id, addresses)
+                self._published[revision_id] = addresses
+            if not addresses:
+                self._published.pop(revision_id, None)
+            del self._changed[revision_id]
+            return True
+        return False
+
+    # -- Endpoints and EndpointSlices ---------------------------------------------------------
+
+    def put_endpoints(self, key: ObjectKey, old: _Listed | None, new: _Listed | None) -> None:
+        """Replace what an object lists; None lists nothing."""
+        if isinstance(old, PrivateEndpoints):
+            self._private.remove(key, old)
+        elif old is not None:
+            self._public.remove(key, old)
+        if isinstance(new, PrivateEndpoints):
+            self._private.put(key, new)
+        elif new is not None:
+            self._public.put(key, new)
+
+    def _join_private(
+        self, revision_id: RevisionID, parts: Mapping[ObjectKey, PrivateEndpoints]
+    ) -> Mapping[AppProtocol, ListedEndpoints]:
+        chosen = self._chosen(parts)
+        self._log_truncation(revision_id, parts, chosen)
+        return join_endpoints(part.endpoints for part in chosen)
+
+    def _join_public(
+        self, _revision_id: RevisionID, parts: Mapping[ObjectKey, PublicEndpoints]
+    ) -> Mapping[AppProtocol, frozenset[str]]:
+        chosen = self._chosen(originals(parts, self._scope.endpoints))
+        return join_addresses(part.addresses for part in chosen)
+
+    def _chosen(self, parts: Mapping[ObjectKey, Part]) -> Sequence[Part]:
+        endpoints = [part for key, part in parts.items() if key.kind == "Endpoints"]
+        slices = [part for key, part in parts.items() if key.kind == "EndpointSlice"]
+        return choose(endpoints, slices, self._scope.endpoints, self._scope.family)
+
+    def _log_truncation(
+        self,
+        revision_id: RevisionID,
+        parts: Mapping[ObjectKey, PrivateEndpoints],
+        chosen: Sequence[PrivateEndpoints],
+    ) -> None:
+        """Log once that pods are missing, and once that all are listed again."""
+        if not any(part.truncated for part in parts.values()):
+            self._truncated.pop(revision_id, None)
+            return
+        complete = not any(part.truncated for part in chosen)
+        if self._truncated.get(revision_id) is complete:
+            return
+        self._truncated[revision_id] = complete
+        if complete:
+            logger.info(
+                "revision %s: Endpoints are truncated at 1000 pods, EndpointSlices are read "
+                "instead",
+                revision_id,
+            )
+        else:
+            logger.warning(
+                "revision %s: Endpoints are truncated at 1000 pods, and there are no "
+                "EndpointSlices: this activator sends no traffic to the other pods",
+                revision_id,
+            )
+
+    kinds: ClassVar[Mapping[str, ObjectKind[Any]]] = {
         "Revision": ObjectKind(
             SERVING_GROUP,
             lambda key, obj, scope: revisions.parse(obj, scope.readiness_policy),
-            KnativeState.put_revision,
+            put_revision,
             warn_of_revision,
         ),
         "Service": ObjectKind(
@@ -329,20 +324,18 @@ KNATIVE: Final = Dialect(
             lambda key, obj, scope: (
                 endpoints.parse_private_service(obj) if names_private_service(key.name) else None
             ),
-            KnativeState.put_service,
+            put_service,
         ),
         "Endpoints": ObjectKind(
             "",
             lambda key, obj, scope: endpoints.parse(obj),
-            KnativeState.put_endpoints,
+            put_endpoints,
             warn_of_endpoints,
         ),
         "EndpointSlice": ObjectKind(
             "discovery.k8s.io",
             lambda key, obj, scope: endpoints.parse_slice(obj),
-            KnativeState.put_endpoints,
+            put_endpoints,
             warn_of_slice,
         ),
-    },
-    KnativeState,
-)
+    }

@@ -14,7 +14,7 @@ from activator.discovery.endpoints import AddressFamily, EndpointsSource
 from activator.discovery.inventory import Inventory
 from activator.discovery.kinds import DIALECTS
 from activator.discovery.object_warnings import log_rejection
-from activator.discovery.service_kinds import SERVICES
+from activator.discovery.service_kinds import ServicesDialect
 from activator.discovery.source import Sink, Source
 from activator.knative.system_objects import SystemObjects
 from activator.plain.allotments import OwnListener, OwnListeners
@@ -85,7 +85,7 @@ def _inventory(wiring: Wiring) -> Inventory:
         AddressFamily.IPV6 if ":" in settings.pod_ip else AddressFamily.IPV4,
         settings.readiness_policy,
         settings.cluster_domain,
-        services=SERVICES.name in settings.dialect,
+        services=ServicesDialect.name in settings.dialect,
         folder=folder,
         own=_own_listeners(settings),
         activators=None if folder else settings.activators,

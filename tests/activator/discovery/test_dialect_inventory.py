@@ -7,7 +7,7 @@ import pytest
 from activator.discovery.dialect import Scope
 from activator.discovery.inventory import DialectInventory, not_newer
 from activator.discovery.object_warnings import Effect, Rejection
-from activator.discovery.service_kinds import SERVICES
+from activator.discovery.service_kinds import ServicesDialect
 from activator.objects.fields import ObjectKey
 from tests.activator.discovery.recording import RecordingSink
 from tests.activator.plain.objects import service
@@ -30,8 +30,8 @@ def test_versions(version: str, known: str, expected: bool) -> None:
 def test_a_broken_object_of_a_list_leaves_its_last_good_state() -> None:
     sink, rejections = RecordingSink(), list[Rejection]()
     scope = Scope()
-    state = SERVICES.make_state(sink, sink, scope)
-    part = DialectInventory(SERVICES, state, rejections.append, scope)
+    state = ServicesDialect(sink, sink, scope)
+    part = DialectInventory(state, rejections.append, scope)
     part.apply("Service", service())
     for _ in part.replacing("Service", [service({"enabled": "maybe"})]):
         pass

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import DIALECTS, GROUPS, SYSTEM
-from activator.discovery.knative_kinds import KNATIVE, KnativeState
+from activator.discovery.kinds import DIALECTS, GROUPS, SystemDialect
+from activator.discovery.knative_kinds import KnativeDialect
 from activator.discovery.object_warnings import Effect, Rejection
 from activator.objects.fields import ObjectKey
 from tests.activator.discovery.recording import (
@@ -336,7 +336,7 @@ def test_objects_that_are_rejected_at_present_are_counted_by_kind(inventory: Inv
     inventory.apply(private("10.0.0.1"))
     rejected = {kind: each.rejected for kind, each in inventory.status().items()}
     assert {kind: n for kind, n in rejected.items() if n} == {"Endpoints": 1, "Revision": 1}
-    assert set(rejected) == {*KNATIVE.kinds, *SYSTEM.kinds}
+    assert set(rejected) == {*KnativeDialect.kinds, *SystemDialect.kinds}
 
 
 steps = st.lists(
@@ -375,7 +375,7 @@ def test_after_any_history_the_sink_knows_what_the_objects_add_up_to(
         expected = {ip for of, ips in good.values() if of == revision_id.name for ip in ips}
         told = sink.ready(revision_id) if revision_id in sink.endpoints else []
         assert told == sorted(f"{ip}:8012" for ip in expected)
-    sums = cast(KnativeState, inventory._parts[0].state)._private
+    sums = cast(KnativeDialect, inventory._parts[0].state)._private
     assert not sums._parts.keys() - {A, B}
     assert len(sums._published) == len({of for of, _ in good.values()})
 

@@ -15,7 +15,7 @@ from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
 from activator.discovery.kinds import DIALECTS
 from activator.discovery.object_warnings import Effect, Rejection
-from activator.discovery.service_kinds import SERVICES
+from activator.discovery.service_kinds import ServicesDialect
 from activator.driver import Driver
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey
@@ -385,10 +385,10 @@ def test_a_fault_that_both_dialects_find_is_reported_once(world: World) -> None:
     assert len(world.rejections) == 2
 
 
-@given(json_values, st.sampled_from(list(SERVICES.kinds)))
+@given(json_values, st.sampled_from(list(ServicesDialect.kinds)))
 def test_no_value_of_a_field_stops_the_dialect(value: Any, kind: str) -> None:
     sink = RecordingSink()
-    inventory = Inventory(sink, sink, lambda rejection: None, dialects=[SERVICES])
+    inventory = Inventory(sink, sink, lambda rejection: None, dialects=[ServicesDialect])
     for obj in OBJECTS:
         if obj["kind"] == kind:
             for field in obj:
@@ -430,7 +430,7 @@ def test_a_misspelt_opt_in_is_named(folder: bool) -> None:
     for names, hint in (({"enable": "true"}, ", only activator.dev/enable"), ({"hosts": "a"}, "")):
         obj = service({name.replace("_", "-"): value for name, value in names.items()})
         del obj["metadata"]["annotations"]["activator.dev/enabled"]
-        warning = SERVICES.kinds["Service"].warning(obj, None, scope)
+        warning = ServicesDialect.kinds["Service"].warning(obj, None, scope)
         wanted = f'not used, since it has no annotation activator.dev/enabled: "true"{hint}'
         assert warning == (wanted if folder or hint else "")
 
@@ -458,7 +458,7 @@ def test_a_broken_slice_is_a_problem_of_the_service_that_its_label_names() -> No
 
 def test_an_event_of_one_service_concerns_that_one_among_many() -> None:
     sink = RecordingSink()
-    inventory = Inventory(sink, sink, dialects=[SERVICES])
+    inventory = Inventory(sink, sink, dialects=[ServicesDialect])
     labels = {"app.kubernetes.io/part-of": "shop"}
     for number in range(200):
         name = f"s{number}"
