@@ -1,3 +1,5 @@
+"""One dialect's objects; test_inventory.py has the rest through the public face."""
+
 from __future__ import annotations
 
 from collections.abc import Generator
@@ -9,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activator.discovery.dialect import Scope
-from activator.discovery.inventory import Inventory
+from activator.discovery.inventory import DialectInventory, Inventory, not_newer
 from activator.discovery.kinds import DIALECTS, GROUPS, SystemDialect
 from activator.discovery.knative_kinds import KnativeDialect
-from activator.discovery.object_warnings import Effect, Rejection
+from activator.discovery.object_warnings import Effect, Rejection, log_rejection
+from activator.discovery.service_kinds import ServicesDialect
 from activator.objects.fields import ObjectKey
 from tests.activator.discovery.recording import (
     A,
@@ -28,6 +31,7 @@ from tests.activator.discovery.recording import (
     trust_bundle,
 )
 from tests.activator.objects.test_fields import json_values
+from tests.activator.plain.objects import service
 from throttler.model import AppProtocol, ListedEndpoints
 
 
@@ -397,3 +401,49 @@ def test_the_version_in_force_is_known_for_each_object(inventory: Inventory) -> 
     inventory.remove(key.kind, key.namespace, key.name)
     assert inventory.in_force == []
     assert inventory.version_of(key) is None
+
+
+HELLO = ObjectKey("Service", "shop", "hello")
+
+
+@pytest.mark.parametrize(
+    ("version", "known", "expected"),
+    [
+        *(("7", "7", True), ("6", "7", True), ("8", "7", False), ("10", "9", False)),
+        *(("", "7", False), ("7", "", False), ("a", "b", False), ("b", "b", True)),
+        *(("9" * 5000, "1", False), ("１", "7", False)),
+    ],
+)
+def test_versions(version: str, known: str, expected: bool) -> None:
+    assert not_newer(version, known) is expected
+
+
+def test_a_broken_object_of_a_list_leaves_its_last_good_state() -> None:
+    sink, rejections = RecordingSink(), list[Rejection]()
+    scope = Scope()
+    state = ServicesDialect(sink, sink, scope)
+    part = DialectInventory(state, rejections.append, scope)
+    part.apply("Service", service())
+    for _ in part.replacing("Service", [service({"enabled": "maybe"})]):
+        pass
+    assert [each.effect for each in rejections] == [Effect.KEPT]
+    assert (part.counts["Service"], list(part.in_force)) == (1, [HELLO])
+    part.remove(HELLO, "another uid")
+    assert HELLO in part.in_force
+    part.remove(HELLO, "s1")
+    assert sink.revisions == {}
+
+
+def test_a_rejection_is_logged_with_its_parts(caplog: pytest.LogCaptureFixture) -> None:
+    log_rejection(Rejection("Revision", "ns", "r", "Revision ns/r: spec: wrong", Effect.KEPT))
+    record = caplog.records[0]
+    assert record.__dict__["object_name"] == "r"
+    assert record.__dict__["reason"] == "Revision ns/r: spec: wrong"
+    log_rejection(Rejection("Revision", "ns", "r", "spec: wrong", Effect.UNUSED))
+    log_rejection(Rejection("Revision", "ns", "r", "spec: wrong", Effect.DEFAULTS))
+    assert caplog.messages == [
+        "invalid object: Revision ns/r: spec: wrong; its last good state stays in force",
+        "invalid object: spec: wrong; it is not in use",
+        "invalid object: spec: wrong; it has no last good state, so each wrong annotation has a "
+        "safe default",
+    ]
