@@ -29,8 +29,7 @@ from activator.admin.waiting_view import profile_view, while_waiting_view
 from activator.admin.wake_view import authorization_view, kept_awake_view, wake_rules_view
 from activator.records.agents import NO_AGENTS, Agents
 from activator.records.cold_starts import ColdStarts
-from activator.records.entries import Entry
-from activator.records.failures import Failures
+from activator.records.entries import Entry, Failures
 from activator.records.source_status import SourceStatus
 from throttler.balancing import adaptive_mode, policy_name
 from throttler.capacity import CapacityTerms

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from activator.process.named_host import connected
+from activator.process.sockets import connected
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.response import Response
 from activator.proxy.pods.http1 import ResponseReader

@@ -24,7 +24,7 @@ from activator.discovery.wire import (
     ConnectionLostError,
     WholeResponse,
 )
-from activator.process.keepalive import SocketKind, find_dead
+from activator.process.sockets import SocketKind, find_dead
 
 if TYPE_CHECKING:
     import aiohttp

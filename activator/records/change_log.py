@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -214,3 +214,34 @@ def _shown(capacity: int) -> str:
 
 def _changes(count: int) -> str:
     return f"{count} more change{'' if count == 1 else 's'}"
+
+
+# Moves that few users expect: requests to a ClusterIP, and addresses to another revision.
+
+
+def log_route(service: PodTracker) -> None:
+    """Log that requests use, or no longer use, the ClusterIP."""
+    if service.in_use:
+        why = "pods are out of reach" if service.config.reach.pods else "mesh mode is enabled"
+        text = f"requests go to the ClusterIP {service.address}: {why}"
+    else:
+        text = f"requests no longer go to the ClusterIP {service.address}"
+    logger.info(text, extra=identity(service.config.revision.id))
+
+
+def log_taken(pods: Iterable[PodTracker]) -> None:
+    """Warn that addresses of pods moved to another revision, with one line for each pair.
+
+    Kubernetes reused the addresses, or an Endpoints object lists pods of another revision.
+    """
+    losses: dict[tuple[RevisionID, RevisionID], list[str]] = {}
+    for pod in pods:
+        if (owner := pod.taken_by) is not None:
+            losses.setdefault((pod.config.revision.id, owner), []).append(pod.address)
+    for (loser, owner), addresses in losses.items():
+        more = f" and {len(addresses) - 1} more" if len(addresses) > 1 else ""
+        logger.warning(
+            "address %s%s moved from revision %s to revision %s, which lists it for other pods",
+            *(addresses[0], more, loser, owner),
+            extra={**identity(loser), "pod": addresses[0]},
+        )

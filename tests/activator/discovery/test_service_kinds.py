@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
 from activator.discovery.kinds import DIALECTS
@@ -48,7 +49,12 @@ class World:
 
     def __init__(self, *dialects: str) -> None:
         throttler = Throttler(Limits(), random=lambda: 0.0)
-        self.driver = Driver(throttler, lambda _: self, clock=lambda: 0.0, hosts=HostClaims())
+        self.driver = Driver(
+            throttler,
+            ConcurrencyReporter(lambda _: None).load,
+            clock=lambda: 0.0,
+            hosts=HostClaims(),
+        )
         self.driver.prober = self.driver.pools = self
         self.rejections: list[Rejection] = []
         self.inventory = Inventory(

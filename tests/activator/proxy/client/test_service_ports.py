@@ -140,7 +140,7 @@ async def test_a_service_that_gets_its_port_back_never_refuses_a_client(world: P
     await world.clock_moves(LINGER + PATIENCE)
     client_sees = await world.status(number)
     assert client_sees == 200
-    port = world.ports._ports[SHOP].port
+    port = world.ports.ports[SHOP].port
     assert (port.reconnect, port.insists) == (False, False)
 
 
@@ -183,7 +183,7 @@ async def test_a_number_that_is_no_port_harms_nothing(world: Ports, port: int) -
 async def test_clients_are_asked_to_reconnect_while_the_route_says_so(world: Ports) -> None:
     number = free_port()
     world.ports.set_route(SHOP, ServiceRoute(port=number))
-    port = world.ports._ports[SHOP].port
+    port = world.ports.ports[SHOP].port
     world.ports.set_route(SHOP, ServiceRoute(port=number, reconnect=True))
     assert (port.reconnect, port.insists) == (True, False)
     await world.clock_moves(PATIENCE)
