@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-from activator.discovery.endpoints import AddressFamily, EndpointsSource
+from activator.discovery.endpoints import EndpointsSource, IpFamily
 from activator.discovery.source import Sink
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey
@@ -40,7 +40,7 @@ class Scope:
 
     system_namespace: str | None = None
     endpoints: EndpointsSource = EndpointsSource.AUTO
-    family: AddressFamily = AddressFamily.IPV4
+    family: IpFamily = IpFamily.IPV4
     readiness_policy: str = "auto"
     cluster_domain: str = "cluster.local"
     services: bool = False

@@ -124,8 +124,8 @@ class _Entry(NamedTuple):
     ready: bool
 
 
-def _family(field: Field) -> AddressFamily:
-    for family in (AddressFamily.IPV4, AddressFamily.IPV6):
+def _family(field: Field) -> IpFamily:
+    for family in (IpFamily.IPV4, IpFamily.IPV6):
         if field.value == family.value:
             return family
     # No controller of Kubernetes uses the third type, FQDN.
@@ -231,7 +231,7 @@ class EndpointsSource(Enum):
     SLICES = "slices"
 
 
-class AddressFamily(Enum):
+class IpFamily(Enum):
     """The family of an object's addresses. Kubernetes chooses the family of Endpoints: ANY."""
 
     ANY = ""
@@ -252,7 +252,7 @@ class PrivateEndpoints:
     revision_id: RevisionID
     endpoints: Mapping[AppProtocol, ListedEndpoints]
     truncated: bool = False
-    family: AddressFamily = AddressFamily.ANY
+    family: IpFamily = IpFamily.ANY
 
     @property
     def empty(self) -> bool:
@@ -276,7 +276,7 @@ class PublicEndpoints:
     revision_id: RevisionID
     addresses: Mapping[AppProtocol, frozenset[str]]
     truncated: bool = False
-    family: AddressFamily = AddressFamily.ANY
+    family: IpFamily = IpFamily.ANY
     original: bool = False
 
     @property
@@ -311,7 +311,7 @@ def choose(
     endpoints: Sequence[Part],
     slices: Sequence[Part],
     source: EndpointsSource,
-    family: AddressFamily,
+    family: IpFamily,
 ) -> Sequence[Part]:
     """Return the objects that count for one revision.
 

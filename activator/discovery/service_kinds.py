@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, ClassVar, Final, NamedTuple
 
 from activator.discovery.dialect import Dialect, ObjectKind, Scope
-from activator.discovery.endpoints import AddressFamily
+from activator.discovery.endpoints import IpFamily
 from activator.discovery.source import Sink
 from activator.knative.system_objects import SystemObjects
 from activator.knative.words import SERVICE_TYPE_LABEL
@@ -29,7 +29,7 @@ from activator.plain.problems import ServiceProblem
 from activator.plain.revisions import endpoints_of, revision_id, revision_of, route_of
 from activator.plain.service import BufferedPort, Fronts, PlainService, Selecting
 from activator.plain.slices import Condition, Slice, join
-from activator.plain.workloads import Workload
+from activator.plain.workloads import PlainWorkload
 from activator.records.source_status import ObjectWarning
 from throttler.model import (
     AppProtocol,
@@ -141,7 +141,7 @@ class ServicesDialect(Dialect):
 
     def __init__(self, sink: Sink, system: SystemObjects, scope: Scope) -> None:
         super().__init__(sink, system, scope)
-        self._ipv6 = scope.family is AddressFamily.IPV6
+        self._ipv6 = scope.family is IpFamily.IPV6
         peers = scope.activators
         self._peers = RevisionID(*peers, RevisionKind.SERVICE) if peers else None
         self._activators: frozenset[str] = frozenset()
@@ -213,7 +213,9 @@ class ServicesDialect(Dialect):
         if finds_activators:
             self._find_activators()
 
-    def put_workload(self, key: ObjectKey, old: Workload | None, new: Workload | None) -> None:
+    def put_workload(
+        self, key: ObjectKey, old: PlainWorkload | None, new: PlainWorkload | None
+    ) -> None:
         """Replace a Deployment or a StatefulSet; None if it is deleted."""
         self._changed.update(dict.fromkeys(self._matches.put(key, new)))
 
@@ -383,7 +385,7 @@ class ServicesDialect(Dialect):
         id_: RevisionID,
         known: _Known,
         service: PlainService,
-        workloads: list[Workload],
+        workloads: list[PlainWorkload],
     ) -> Iterator[ServiceProblem]:
         assert service.port is not None
         yield from problems.of_service(service)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from activator.discovery.dialect import Scope
-from activator.discovery.endpoints import AddressFamily, EndpointsSource
+from activator.discovery.endpoints import EndpointsSource, IpFamily
 from activator.discovery.inventory import Inventory
 from activator.discovery.kinds import DIALECTS
 from activator.discovery.object_warnings import log_rejection
@@ -82,7 +82,7 @@ def _inventory(wiring: Wiring) -> Inventory:
     scope = Scope(
         None if folder else settings.system_namespace,
         EndpointsSource(settings.endpoints),
-        AddressFamily.IPV6 if ":" in settings.pod_ip else AddressFamily.IPV4,
+        IpFamily.IPV6 if ":" in settings.pod_ip else IpFamily.IPV4,
         settings.readiness_policy,
         settings.cluster_domain,
         services=ServicesDialect.name in settings.dialect,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activator.discovery.dialect import Scope
-from activator.discovery.endpoints import AddressFamily, EndpointsSource
+from activator.discovery.endpoints import EndpointsSource, IpFamily
 from activator.discovery.inventory import Inventory
 from activator.discovery.object_warnings import Rejection
 from tests.activator.discovery.recording import (
@@ -55,7 +55,7 @@ class Cluster:
     ) -> None:
         self.sink = RecordingSink()
         self.rejections: list[Rejection] = []
-        family = AddressFamily.IPV6 if ":" in own_ip else AddressFamily.IPV4
+        family = IpFamily.IPV6 if ":" in own_ip else IpFamily.IPV4
         self.inventory = Inventory(
             self.sink,
             self.sink,

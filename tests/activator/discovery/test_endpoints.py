@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from activator.discovery import endpoints
 from activator.discovery.endpoints import (
-    AddressFamily,
     EndpointsSource,
+    IpFamily,
     PrivateEndpoints,
     PublicEndpoints,
     choose,
@@ -187,15 +187,15 @@ def listed_by_endpoints(
 
 
 def part(
-    *ready: str, truncated: bool = False, family: AddressFamily = AddressFamily.IPV4
+    *ready: str, truncated: bool = False, family: IpFamily = IpFamily.IPV4
 ) -> PrivateEndpoints:
     return PrivateEndpoints(A, listed_by_endpoints(*ready), truncated, family)
 
 
 WHOLE, CUT, EMPTY = part("e"), part("e", truncated=True), part()
 CUT_FOUR = part("s4", truncated=True)
-FOUR, SIX = part("s4"), part("s6", family=AddressFamily.IPV6)
-NO_FOUR, NO_SIX = part(), part(family=AddressFamily.IPV6)
+FOUR, SIX = part("s4"), part("s6", family=IpFamily.IPV6)
+NO_FOUR, NO_SIX = part(), part(family=IpFamily.IPV6)
 
 
 @pytest.mark.parametrize(
@@ -222,23 +222,23 @@ def test_which_objects_count(
     slices: list[PrivateEndpoints],
     chosen: list[PrivateEndpoints],
 ) -> None:
-    assert choose(endpoints, slices, source, AddressFamily.IPV4) == chosen
+    assert choose(endpoints, slices, source, IpFamily.IPV4) == chosen
 
 
 @pytest.mark.parametrize(
     ("family", "slices", "chosen"),
     [
-        (AddressFamily.IPV4, [FOUR, SIX], [FOUR]),
-        (AddressFamily.IPV6, [FOUR, SIX], [SIX]),
-        (AddressFamily.IPV6, [FOUR], [FOUR]),
-        (AddressFamily.IPV4, [SIX], [SIX]),
+        (IpFamily.IPV4, [FOUR, SIX], [FOUR]),
+        (IpFamily.IPV6, [FOUR, SIX], [SIX]),
+        (IpFamily.IPV6, [FOUR], [FOUR]),
+        (IpFamily.IPV4, [SIX], [SIX]),
         # Kubernetes keeps an empty slice where a Service has no pods of a family.
-        (AddressFamily.IPV4, [NO_FOUR, SIX], [NO_FOUR, SIX]),
-        (AddressFamily.IPV6, [FOUR, NO_SIX], [FOUR, NO_SIX]),
+        (IpFamily.IPV4, [NO_FOUR, SIX], [NO_FOUR, SIX]),
+        (IpFamily.IPV6, [FOUR, NO_SIX], [FOUR, NO_SIX]),
     ],
 )
 def test_no_pod_counts_twice_for_its_two_addresses(
-    family: AddressFamily, slices: list[PrivateEndpoints], chosen: list[PrivateEndpoints]
+    family: IpFamily, slices: list[PrivateEndpoints], chosen: list[PrivateEndpoints]
 ) -> None:
     assert choose([], slices, SLICES, family) == chosen
 

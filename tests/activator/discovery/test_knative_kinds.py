@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from activator.discovery.dialect import Scope
-from activator.discovery.endpoints import AddressFamily, EndpointsSource
+from activator.discovery.endpoints import EndpointsSource, IpFamily
 from activator.discovery.inventory import Inventory
 from activator.discovery.kinds import DIALECTS
 from activator.discovery.knative_kinds import ANNOTATIONS
@@ -150,7 +150,7 @@ class TestSlices:
         assert addresses(sink) == activators
 
     def test_the_own_family_is_used_of_two(self, sink: RecordingSink) -> None:
-        inventory = Inventory(sink, sink, scope=Scope(family=AddressFamily.IPV6))
+        inventory = Inventory(sink, sink, scope=Scope(family=IpFamily.IPV6))
         inventory.apply(slice_of("10.0.0.1", name="x"))
         inventory.apply(slice_of("fd00::1", name="y", addressType="IPv6"))
         assert sink.ready() == ["[fd00::1]:8012"]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from activator.objects.fields import ObjectKey
-from activator.plain.annotations import ScaleTarget
+from activator.plain.annotations import NamedTarget
 from activator.plain.matches import Index, Matches, known_target
-from activator.plain.workloads import Workload, matches
+from activator.plain.workloads import PlainWorkload, matches
 
 LABELS: tuple[dict[str, str], ...] = (
     {"app": "a"},
@@ -21,22 +21,22 @@ LABELS: tuple[dict[str, str], ...] = (
 )
 
 
-def workload(name: str, labels: Any, namespace: str = "shop") -> Workload:
-    return Workload(ObjectKey("Deployment", namespace, name), "", 0, labels, ())
+def workload(name: str, labels: Any, namespace: str = "shop") -> PlainWorkload:
+    return PlainWorkload(ObjectKey("Deployment", namespace, name), "", 0, labels, ())
 
 
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        (ScaleTarget("", "", "deployment", "w"), ObjectKey("Deployment", "shop", "w")),
-        (ScaleTarget("apps", "v1", "StatefulSet", "w"), ObjectKey("StatefulSet", "shop", "w")),
-        (ScaleTarget("argoproj.io", "v1alpha1", "Rollout", "w"), None),
-        (ScaleTarget("example.org", "v1", "Deployment", "w"), None),
-        (ScaleTarget("", "", "Job", "w"), None),
+        (NamedTarget("", "", "deployment", "w"), ObjectKey("Deployment", "shop", "w")),
+        (NamedTarget("apps", "v1", "StatefulSet", "w"), ObjectKey("StatefulSet", "shop", "w")),
+        (NamedTarget("argoproj.io", "v1alpha1", "Rollout", "w"), None),
+        (NamedTarget("example.org", "v1", "Deployment", "w"), None),
+        (NamedTarget("", "", "Job", "w"), None),
     ],
 )
 def test_the_target_that_an_annotation_names(
-    target: ScaleTarget, expected: ObjectKey | None
+    target: NamedTarget, expected: ObjectKey | None
 ) -> None:
     assert known_target(target, "shop") == expected
 
@@ -46,9 +46,9 @@ def test_any_order_of_changes_finds_what_a_search_of_all_finds(seed: int) -> Non
     chance = Random(seed)
     index: Matches[str] = Matches()
     services: dict[str, tuple[str, Any, ObjectKey | None]] = {}
-    workloads: dict[ObjectKey, Workload] = {}
+    workloads: dict[ObjectKey, PlainWorkload] = {}
 
-    def expected(name: str) -> list[Workload]:
+    def expected(name: str) -> list[PlainWorkload]:
         namespace, selector, target = services[name]
         if target is not None:
             return [workloads[target]] if target in workloads else []
