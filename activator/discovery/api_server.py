@@ -436,7 +436,11 @@ class ApiServer:
                 self._read_at = now
                 self._is_expired = False
                 return old
-            if old is not None and not self._is_expired and old.same_transport(configuration):
+            if (
+                old is not None
+                and not self._is_expired
+                and old.transport == transport(configuration)
+            ):
                 self._read_at = now
                 old.authorization = await authorization(configuration)
                 return old
@@ -474,6 +478,7 @@ class _Connection:
     Attributes:
         users: number of requests in flight.
         retired: whether another connection has replaced this one.
+        transport: the server, the TLS files and the proxy.
     """
 
     def __init__(self, configuration: Any) -> None:
@@ -495,11 +500,7 @@ class _Connection:
             self.options["server_hostname"] = configuration.tls_server_name
         self.users = 0
         self.retired = False
-        self._transport = transport(configuration)
-
-    def same_transport(self, configuration: Any) -> bool:
-        """Return whether a configuration has the same server, TLS files and proxy."""
-        return self._transport == transport(configuration)
+        self.transport = transport(configuration)
 
     async def close_if_unused(self) -> None:
         """Close a replaced connection after its last stream."""

@@ -49,11 +49,6 @@ class Scope:
     activators: tuple[str, str] | None = None
 
 
-def no_warning(obj: object, parsed: object, scope: Scope) -> str:
-    """Return no warning: every part of an object has an effect."""
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class ObjectKind(Generic[T]):
     """One kind of objects.
@@ -71,7 +66,7 @@ class ObjectKind(Generic[T]):
     group: str
     parse: Callable[[ObjectKey, object, Scope], T | None]
     put: Callable[[Any, ObjectKey, T | None, T | None], None]
-    warning: Callable[[object, T | None, Scope], str] = no_warning
+    warning: Callable[[object, T | None, Scope], str] = lambda obj, parsed, scope: ""
 
 
 class Dialect:

@@ -327,15 +327,12 @@ def choose(
     """
     if source is EndpointsSource.ENDPOINTS:
         return endpoints
-    lacking = not endpoints or (slices and _truncated(endpoints) and not _truncated(slices))
+    truncated, of_slices = (any(part.truncated for part in each) for each in (endpoints, slices))
+    lacking = not endpoints or (slices and truncated and not of_slices)
     if source is EndpointsSource.AUTO and not lacking:
         return endpoints
     preferred = [part for part in slices if part.family is family]
     return preferred if not all(part.empty for part in preferred) else slices
-
-
-def _truncated(parts: Iterable[PrivateEndpoints | PublicEndpoints]) -> bool:
-    return any(part.truncated for part in parts)
 
 
 def originals(

@@ -199,7 +199,7 @@ class DialectInventory:
     def _put(self, key: ObjectKey, entry: _Entry) -> None:
         old = self._entries.get(key)
         if old is None or old.parsed != entry.parsed:
-            self._replace(key, old.parsed if old else None, entry.parsed)
+            self.kinds[key.kind].put(self.state, key, old.parsed if old else None, entry.parsed)
         # Only after that: if the sink fails, the object must not look unchanged.
         self._entries[key] = entry
         self._counts[key.kind] += old is None
@@ -209,12 +209,9 @@ class DialectInventory:
         self._accept(key)
         entry = self._entries.get(key)
         if entry is not None:
-            self._replace(key, entry.parsed, None)
+            self.kinds[key.kind].put(self.state, key, entry.parsed, None)
             del self._entries[key]
             self._counts[key.kind] -= 1
-
-    def _replace(self, key: ObjectKey, old: object, new: object) -> None:
-        self.kinds[key.kind].put(self.state, key, old, new)
 
     def _publish(self) -> None:
         """Pass on all changes, each revision at most once."""

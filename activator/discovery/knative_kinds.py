@@ -155,15 +155,13 @@ def warn_of_slice(
     slice_ = root(obj, "EndpointSlice")
     if parsed is None:
         labels = slice_["metadata"]["labels"]
-        return "" if scope.services and _is_plain(labels) else _unlabelled(labels)
+        has_type = labels.at(SERVICE_TYPE_LABEL).value is not None
+        # It belongs to a Service that Knative did not make.
+        is_plain = bool(labels.at(SERVICE_LABEL).value) and not has_type
+        return "" if scope.services and is_plain else _unlabelled(labels)
     if isinstance(parsed, PublicEndpoints) or not parsed.empty:
         return ""
     return _misnamed([slice_["ports"]] if slice_["endpoints"].sequence() else [])
-
-
-def _is_plain(labels: Field) -> bool:
-    """Return whether a slice belongs to a Service that Knative did not make."""
-    return bool(labels.at(SERVICE_LABEL).value) and labels.at(SERVICE_TYPE_LABEL).value is None
 
 
 def _unlabelled(labels: Field) -> str:
