@@ -18,7 +18,7 @@ from activator.discovery import backoff, manifest_file, manifests
 from activator.discovery.inventory import Inventory
 from activator.discovery.manifest_file import MAX_FILE_BYTES
 from activator.discovery.manifests import FolderTimings, ManifestFolder, ManifestFolderError
-from activator.discovery.service_kinds import SERVICES
+from activator.discovery.service_kinds import ServicesDialect
 from activator.records.source_status import FilesStatus
 from tests.activator.discovery.recording import (
     A,
@@ -403,7 +403,7 @@ async def test_a_broken_file_is_reported_without_the_errors_of_its_objects(
 async def test_a_broken_file_has_only_the_warnings_of_its_last_good_state(
     tmp_path: Path, sink: RecordingSink
 ) -> None:
-    folder = ManifestFolder(tmp_path, Inventory(sink, sink, dialects=(SERVICES,)))
+    folder = ManifestFolder(tmp_path, Inventory(sink, sink, dialects=(ServicesDialect,)))
     path, lonely = tmp_path / "a.json", service_object()
     path.write_text(json.dumps(lonely))
     async with running(folder):
