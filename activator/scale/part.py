@@ -76,7 +76,7 @@ class Part:
     # -- what other components do -----------------------------------------------------------------
 
     def complete(self, name: Name, facts: Facts) -> Facts:
-        """Return the facts about a Service with those that this part knows."""
+        """Return the facts about a Service, completed by this part."""
         found = tuple(self.findings(name))
         return facts._replace(findings=facts.findings + found) if found else facts
 
@@ -116,7 +116,7 @@ class Parts:
         return found
 
     def complete(self, name: Name, facts: Facts) -> Facts:
-        """Return the facts about a Service with those that the parts know."""
+        """Return the facts about a Service, completed by the parts."""
         for part in self._parts:
             facts = part.complete(name, facts)
         return facts

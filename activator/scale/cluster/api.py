@@ -140,7 +140,7 @@ class Writer(Generic[K, W]):
         start: Start,
         carry_out: Callable[[K, W], Coroutine[Any, Any, None]],
         most: float = float("inf"),
-        refill: Callable[[], object] = lambda: None,
+        refill: Callable[[], object] | None = None,
     ) -> None:
         self._start = start
         self._carry_out = carry_out
@@ -198,7 +198,8 @@ class Writer(Generic[K, W]):
                     self._writing.discard(key)
                     if key in self._next:
                         self._waiting[key] = self._next.pop(key)
-                self._refill()
+                if self._refill is not None:
+                    self._refill()
         finally:
             self._tasks -= 1
 

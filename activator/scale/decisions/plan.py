@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final, NamedTuple, final
 
 from activator.kpa.decision import Autoscaler, Observation, Why
-from activator.plain.annotations import Annotations, Owner
+from activator.plain.annotations import Annotations, Owner, Route
 from activator.scale.reasons import ScaleReason
 
 #: Seconds until every proxy of a cluster has a changed slice: kube-proxy collects changes for 1 s.
@@ -29,6 +29,9 @@ RETRY_COLD_START: Final = 2.0
 #: request. KEDA's default ``pollingInterval``: a shorter time could pass between two of its polls.
 ACTIVATION_LEASE: Final = 30.0
 
+
+#: The routes for which the scaler writes slices.
+WITH_SLICES: Final = frozenset(route for route in Route if route.has_slices)
 
 #: One object for all: thousands of Services have these times.
 NEVER: Final = float("-inf")
@@ -260,7 +263,7 @@ class Planner:
         """
         has_pods = seen.replicas > 0 or seen.ready > 0
         is_idle = wanted == 0 or (_reads_load(asks) and self._is_unused(asks, seen, now))
-        closes = asks.route.has_slices and is_idle and has_pods
+        closes = asks.route in WITH_SLICES and is_idle and has_pods
         if not closes:
             if self._closing_since is not None and seen.current > 0 and _reads_load(asks):
                 # Other requests bypass the activators: the next observation is later.
@@ -300,7 +303,7 @@ class Planner:
 
         They stay for a moment after pods are ready: the proxies may not have the pods yet.
         """
-        if not asks.route.has_slices:
+        if asks.route not in WITH_SLICES:
             return False
         if not asks.is_bypassed or self._closing_since is not None:
             return True

@@ -310,6 +310,11 @@ def key_of(name: Name, family: AddressFamily) -> SliceKey:
     return SliceKey(name.namespace, slice_name(name.name, family))
 
 
+def keys_of(name: Name) -> Sequence[SliceKey]:
+    """Return the identities of a Service's slices, in the order of the families."""
+    return [key_of(name, family) for family in AddressFamily]
+
+
 def write_of(key: SliceKey, seen: Stored | None, wanted: Mapping[str, Any] | Leave) -> Write | None:
     """Return the request that gives a slice its wanted state; None if it has that state.
 

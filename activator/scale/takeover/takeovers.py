@@ -26,6 +26,7 @@ from activator.scale.takeover.slices import (
     Write,
     failure,
     key_of,
+    keys_of,
     name_parts,
     slice_name,
     slice_object,
@@ -345,8 +346,8 @@ class Takeovers:
             self._wishes[name] = wish
             for family in families:
                 self._slices.setdefault(key_of(name, family), SliceRecord(name, family))
-            for family in AddressFamily:
-                self._orphans.pop(key_of(name, family), None)
+            for key in keys_of(name):
+                self._orphans.pop(key, None)
             self.touch(name, now)
 
     def remove(self, name: Name, now: float) -> None:
@@ -354,8 +355,8 @@ class Takeovers:
         self._kept.discard(name)
         self._ports.remove_findings(name)
         self._wishes.pop(name, None)
-        for family in AddressFamily:
-            self._orphans.pop(key_of(name, family), None)
+        for key in keys_of(name):
+            self._orphans.pop(key, None)
         self.touch(name, now)
 
     def keep(self, name: Name) -> None:
@@ -488,11 +489,11 @@ class Takeovers:
         """Return whether a Service has slices, needs some, or must keep them."""
         if name in self._wishes or name in self._kept:
             return True
-        return any(key_of(name, family) in self._slices for family in AddressFamily)
+        return any(key in self._slices for key in keys_of(name))
 
     def lists_activators(self, name: Name) -> bool:
         """Return whether a takeover slice of a Service has endpoints."""
-        records = (self._slices.get(key_of(name, family)) for family in AddressFamily)
+        records = map(self._slices.get, keys_of(name))
         return any(record is not None and record.listed for record in records)
 
     def port_of(self, name: Name) -> int | None:
@@ -571,8 +572,7 @@ class Takeovers:
 
     def touch(self, name: Name, now: float) -> None:
         """Compare the slices of a Service as soon as possible."""
-        for family in AddressFamily:
-            key = key_of(name, family)
+        for key in keys_of(name):
             if (record := self._slices.get(key)) is not None:
                 self._check(key, record, now)
         for key in self._stale(name):
@@ -617,7 +617,7 @@ class Takeovers:
 
     def _release(self, name: Name, now: float) -> None:
         """Release the port of a Service whose slices are gone."""
-        if any(key_of(name, family) in self._slices for family in AddressFamily):
+        if any(key in self._slices for key in keys_of(name)):
             return
         for lacking in self._ports.release(name, now):
             self.touch(lacking, now)
