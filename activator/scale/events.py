@@ -18,9 +18,9 @@ from activator.scale.cluster.api import (
     Api,
     ApiRequest,
     ApiUnreachable,
+    KeyedWriter,
     Meaning,
     Start,
-    Writer,
     micro_time,
 )
 from activator.scale.decisions.record import Decided
@@ -275,7 +275,9 @@ class EventWriter:
         self._clock = clock
         self._wall = wall
         self._book = EventBook(instance)
-        self._writer = Writer[tuple[str, str], EventWrite](start, self._carry_out, MOST_REQUESTS)
+        self._writer = KeyedWriter[tuple[str, str], EventWrite](
+            start, self._carry_out, MOST_REQUESTS
+        )
         self._timer: asyncio.TimerHandle | None = None
         self.written = self.failed = self.dropped = 0
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, final
 from activator.objects.fields import Field, ManifestError, ObjectKey, root
 from activator.plain.annotations import Owner, Route
 from activator.plain.matches import Index
-from activator.scale.decisions.record import Decided, Facts
+from activator.scale.decisions.record import Facts
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.part import Part, PartContext
 from activator.scale.reasons import Finding, ScaleReason
@@ -455,16 +455,6 @@ class OwnersPart(Part):
             "StatefulSet": self._flapping,
         }
 
-    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
-        target = decided.facts.target
-        ref = scaled(target) if target is not None else None
-        if self._targets.get(name) == ref:
-            return
-        self.leave(name, now)
-        if ref is not None:
-            self._targets[name] = ref
-            self._names.add(ref, name)
-
     def leave(self, name: Name, now: float) -> None:
         ref = self._targets.pop(name, None)
         if ref is not None:
@@ -475,7 +465,14 @@ class OwnersPart(Part):
         self._names = Index[TargetRef, Name]()
 
     def complete(self, name: Name, facts: Facts) -> Facts:
-        if (target := facts.target) is None:
+        target = facts.target
+        ref = scaled(target) if target is not None else None
+        if self._targets.get(name) != ref:
+            self.leave(name, 0.0)
+            if ref is not None:
+                self._targets[name] = ref
+                self._names.add(ref, name)
+        if target is None:
             return facts
         owner = facts.service.asks.owner
         return facts._replace(

@@ -92,7 +92,7 @@ class ScalerProcess:
         self._lease_server = ApiServer(settings.kubeconfig or None, lease_timings, environ)
         self._candidate = self._make_candidate()
         api, services = Api(self._server), EnabledServices(self._pending.add)
-        self._loads = Loads(lambda name: name in services)
+        self._loads = Loads(services.__contains__)
         context = self._context(api, services)
         self._parts = Parts([make(context) for make in parts])
         objects = ClusterObjects(self._parts.views(services))

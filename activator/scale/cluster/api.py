@@ -123,7 +123,7 @@ class Api:
 
 
 @final
-class Writer(Generic[K, W]):
+class KeyedWriter(Generic[K, W]):
     """Carries out writes: one at a time for each object, and a few at a time for all.
 
     The newest wish for an object counts. One that comes during a write of the object follows it.

@@ -17,7 +17,7 @@ from activator.discovery.wire import WatchedResource
 from activator.objects.fields import ManifestError, ObjectKey, identify, root
 
 
-class ObjectView(Protocol):
+class KindView(Protocol):
     """Takes the objects of one kind."""
 
     def put(self, key: ObjectKey, obj: object) -> None:
@@ -51,7 +51,7 @@ class ClusterObjects:
 
     def __init__(
         self,
-        views: Mapping[str, Sequence[ObjectView]],
+        views: Mapping[str, Sequence[KindView]],
         report: Callable[[Rejection], None] = log_rejection,
     ) -> None:
         self._views = views

@@ -467,11 +467,11 @@ class Engine:
     def _on_result(self, target: ScaleTarget, result: Result) -> None:
         """Record the result of a request for replicas."""
         now, names = self._clock(), self._sharing.of(target)
-        self.counters.failed(result)
         if result.changed_from is not None and result.replicas is not None:
             self._rights.granted(target)
             for name in names:
                 self.counters.changed(name, self._records[name], result, now, self._wall())
+        self.counters.failed(result)
         for name in names:
             record = self._records[name]
             record.note(result, now + AGAIN if result.problem in _LASTING else NEVER)

@@ -195,8 +195,6 @@ class Planner:
             self._lease_until = max(self._lease_until, now + seen.lease)
         if seen.current > 0 and not seen.ready:
             self._lease_until = now + seen.lease
-        if seen.last_busy > self._autoscaler.last_busy:
-            self._autoscaler.busy(seen.last_busy)
 
     def _is_active(self, asks: Annotations, seen: Observed, wanted: int | None, now: float) -> bool:
         """Return whether KEDA and HPA must keep the workload awake."""
@@ -222,6 +220,8 @@ class Planner:
         self, asks: Annotations, seen: Observed, now: float
     ) -> tuple[int | None, Why | None, ScaleReason | None]:
         """Return the replicas that a rule wants, the rule, and the hold on it."""
+        if seen.last_busy > self._autoscaler.last_busy:
+            self._autoscaler.busy(seen.last_busy)
         if asks.owner is not Owner.SELF:
             return self._cold_start_only(asks, seen, now)
         observed = Observation(seen.stable, seen.panic, seen.current, seen.ready, seen.replicas)

@@ -25,7 +25,7 @@ _CONDITIONS: Final[Mapping[str, bool]] = {"ready": True, "serving": True, "termi
 _LONGEST_NAME: Final = 253
 
 
-class AddressFamily(Enum):
+class SliceFamily(Enum):
     """The type of a slice's addresses; a slice cannot change it."""
 
     IPV4 = "IPv4"
@@ -64,15 +64,15 @@ class Stored(NamedTuple):
     content: int
 
 
-def slice_name(service: str, family: AddressFamily) -> str:
+def slice_name(service: str, family: SliceFamily) -> str:
     """Return the name of a Service's slice."""
-    suffix = "-activator" if family is AddressFamily.IPV4 else "-activator-ipv6"
+    suffix = "-activator" if family is SliceFamily.IPV4 else "-activator-ipv6"
     return service[: _LONGEST_NAME - len(suffix)] + suffix
 
 
-def name_parts(name: str) -> tuple[str, AddressFamily] | None:
+def name_parts(name: str) -> tuple[str, SliceFamily] | None:
     """Return the Service and the family of a slice's name; None for other slices."""
-    for family in reversed(AddressFamily):
+    for family in reversed(SliceFamily):
         suffix = slice_name("", family)
         if name.endswith(suffix) and name != suffix:
             return name.removesuffix(suffix), family
@@ -135,7 +135,7 @@ def _text(value: object) -> str:
 
 def slice_object(
     service: PlainService,
-    family: AddressFamily,
+    family: SliceFamily,
     port: int,
     activators: Sequence[ActivatorAddress],
     pods: Listing | None = None,
@@ -305,14 +305,14 @@ class Leave(Enum):
     AS_IS = "as-is"
 
 
-def key_of(name: Name, family: AddressFamily) -> SliceKey:
+def key_of(name: Name, family: SliceFamily) -> SliceKey:
     """Return the identity of a Service's slice of one address family."""
     return SliceKey(name.namespace, slice_name(name.name, family))
 
 
 def keys_of(name: Name) -> Sequence[SliceKey]:
     """Return the identities of a Service's slices, in the order of the families."""
-    return [key_of(name, family) for family in AddressFamily]
+    return [key_of(name, family) for family in SliceFamily]
 
 
 def write_of(key: SliceKey, seen: Stored | None, wanted: Mapping[str, Any] | Leave) -> Write | None:

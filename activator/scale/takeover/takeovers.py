@@ -19,8 +19,8 @@ from activator.scale.takeover.pods import MIRROR, Kept, Pods, about_front, lonel
 from activator.scale.takeover.ports import Ports, PortShares
 from activator.scale.takeover.slices import (
     ActivatorAddress,
-    AddressFamily,
     Leave,
+    SliceFamily,
     SliceKey,
     Stored,
     Write,
@@ -91,7 +91,7 @@ class SliceRecord:
         "writes",
     )
 
-    def __init__(self, owner: Name, family: AddressFamily, holder: Holder = Holder.ABSENT) -> None:
+    def __init__(self, owner: Name, family: SliceFamily, holder: Holder = Holder.ABSENT) -> None:
         self.owner = owner
         self.family = family
         self.holder = holder
@@ -280,7 +280,7 @@ class _Wish(NamedTuple):
     """A Service with route ``takeover`` or ``front``."""
 
     service: PlainService
-    families: tuple[AddressFamily, ...]
+    families: tuple[SliceFamily, ...]
     takes_over: bool
 
 
@@ -299,7 +299,7 @@ class Takeovers:
         self._wishes: dict[Name, _Wish] = {}
         self._kept: set[Name] = set()
         self._slices: dict[SliceKey, SliceRecord] = {}
-        self._activators: Mapping[AddressFamily, Sequence[ActivatorAddress]] = {}
+        self._activators: Mapping[SliceFamily, Sequence[ActivatorAddress]] = {}
         self._agenda = Agenda()
         # Slices of unknown Services, and since when; None before the first look.
         self._orphans: dict[SliceKey, float | None] = {}
@@ -339,7 +339,7 @@ class Takeovers:
             takes_over: whether the activators take its requests now.
         """
         name = Name(service.key.namespace, service.key.name)
-        families = tuple(family for family in AddressFamily if family.value in service.families)
+        families = tuple(family for family in SliceFamily if family.value in service.families)
         wish = _Wish(service, families, takes_over)
         self._kept.discard(name)
         if self._wishes.get(name) != wish:
@@ -363,9 +363,7 @@ class Takeovers:
         """Leave the slices of a Service as they are: its annotations cannot be read."""
         self._kept.add(name)
 
-    def set_activators(
-        self, activators: Mapping[AddressFamily, Sequence[ActivatorAddress]]
-    ) -> None:
+    def set_activators(self, activators: Mapping[SliceFamily, Sequence[ActivatorAddress]]) -> None:
         """Record the activators that can take requests; none of a family changes no slice."""
         if self._activators == activators:
             return
@@ -489,7 +487,7 @@ class Takeovers:
         """Return whether a Service has slices, needs some, or must keep them."""
         if name in self._wishes or name in self._kept:
             return True
-        return any(key in self._slices for key in keys_of(name))
+        return not self._slices.keys().isdisjoint(keys_of(name))
 
     def lists_activators(self, name: Name) -> bool:
         """Return whether a takeover slice of a Service has endpoints."""
@@ -576,7 +574,7 @@ class Takeovers:
             if (record := self._slices.get(key)) is not None:
                 self._check(key, record, now)
         for key in self._stale(name):
-            record = SliceRecord(name, AddressFamily.IPV4, Holder.STALE)
+            record = SliceRecord(name, SliceFamily.IPV4, Holder.STALE)
             self._check(key, self._slices.setdefault(key, record), now)
 
     def _stale(self, name: Name) -> Mapping[SliceKey, Kept]:
@@ -617,7 +615,7 @@ class Takeovers:
 
     def _release(self, name: Name, now: float) -> None:
         """Release the port of a Service whose slices are gone."""
-        if any(key in self._slices for key in keys_of(name)):
+        if not self._slices.keys().isdisjoint(keys_of(name)):
             return
         for lacking in self._ports.release(name, now):
             self.touch(lacking, now)

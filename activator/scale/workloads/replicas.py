@@ -14,9 +14,9 @@ from activator.scale.cluster.api import (
     Api,
     ApiResponse,
     ApiUnreachable,
+    KeyedWriter,
     Meaning,
     Start,
-    Writer,
 )
 from activator.scale.reasons import ScaleReason
 
@@ -179,7 +179,7 @@ class Actuator:
     ) -> None:
         self._api = api
         self._report = report
-        self._writer = Writer[ScaleTarget, Wish | None](start, self._carry_out)
+        self._writer = KeyedWriter[ScaleTarget, Wish | None](start, self._carry_out)
 
     def scale(self, target: ScaleTarget, wish: Wish) -> None:
         """Carry out a wish as soon as no request for the target is under way."""

@@ -17,7 +17,7 @@ from activator.plain.matches import Index
 from activator.plain.service import Fronts, PlainService, Selecting
 from activator.plain.slices import SERVICE_LABEL, count_ready, is_takeover
 from activator.plain.workloads import KINDS
-from activator.scale.cluster.watch import ObjectView
+from activator.scale.cluster.watch import KindView
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.workloads.replicas import KNOWN, MOST_REPLICAS, ScaleTarget
@@ -33,7 +33,7 @@ class _Counted(NamedTuple):
 
 @final
 class ReadyPods:
-    """The ready pods of all Services (objects.ObjectView).
+    """The ready pods of all Services (watch.KindView).
 
     Arguments:
         changed: called with each Service whose pods may have changed.
@@ -45,7 +45,11 @@ class ReadyPods:
         self._by_service = Index[Name, ObjectKey]()
 
     def put(self, key: ObjectKey, obj: object) -> None:
-        """See objects.ObjectView."""
+        """Record a new or changed slice.
+
+        Raises:
+            ManifestError: a field is wrong; nothing has changed.
+        """
         slice_ = root(obj, "EndpointSlice")
         metadata = slice_["metadata"]
         name = metadata["labels"].at(SERVICE_LABEL).text()
@@ -70,7 +74,7 @@ class ReadyPods:
         self._changed(owner)
 
     def remove(self, key: ObjectKey) -> None:
-        """See objects.ObjectView."""
+        """Record a deleted slice; an unknown one is no error."""
         owner, _ = self._slices.pop(key, (None, None))
         if owner is not None:
             self._by_service.discard(owner, key)
@@ -118,7 +122,7 @@ class Found(NamedTuple):
 
 @final
 class Workloads:
-    """The Deployments and StatefulSets of a cluster (objects.ObjectView).
+    """The Deployments and StatefulSets of a cluster (watch.KindView).
 
     Arguments:
         changed: called with each Service whose workload may have changed.
@@ -136,7 +140,11 @@ class Workloads:
     # -- Deployments and StatefulSets --------------------------------------------------------------
 
     def put(self, key: ObjectKey, obj: object) -> None:
-        """See objects.ObjectView."""
+        """Record a new or changed workload.
+
+        Raises:
+            ManifestError: a field is wrong; nothing has changed.
+        """
         found, replicas = _read(obj, key.kind)
         labels = tuple(_pairs(key.namespace, found))
         if self._labels.get(key) == labels and self._replicas[key] == replicas:
@@ -151,7 +159,7 @@ class Workloads:
         self._notify(key)
 
     def remove(self, key: ObjectKey) -> None:
-        """See objects.ObjectView."""
+        """Record a deleted workload; an unknown one is no error."""
         if key in self._labels:
             self._notify(key)
             self._unindex(key)
@@ -301,7 +309,11 @@ class EnabledServices:
         self.workloads = Workloads(self._part_changed)
 
     def put(self, key: ObjectKey, obj: object) -> None:
-        """An invalid Service is known as well, so that people see the reason."""
+        """Record a new or changed Service; an invalid one too, so that people see the reason.
+
+        Raises:
+            ManifestError: a field is wrong; the last good state, or safe defaults, are in force.
+        """
         self._select(key, _shared(services.parse_pods_service(obj)))
         try:
             found = services.parse(obj)
@@ -353,7 +365,7 @@ class EnabledServices:
             self._renew(name)
 
     def remove(self, key: ObjectKey) -> None:
-        """See objects.ObjectView."""
+        """Record a deleted Service; an unknown one is no error."""
         self._select(key, None)
         self._leave(key)
 
@@ -377,7 +389,7 @@ class EnabledServices:
             ready = self.readiness.ready(pods, service.port.name)
         return Joined(service, self.workloads.find(service), ready)
 
-    def views(self) -> Mapping[str, ObjectView]:
+    def views(self) -> Mapping[str, KindView]:
         """Return the view of each kind."""
         return {
             "Service": self,
