@@ -39,21 +39,23 @@ async def fetch(
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
+    patience: float = PATIENCE,
 ) -> ClientResponse:
     """Send one request on a new connection, and return the response, which ends the connection.
 
     Arguments:
         headers: added to the headers that curl sends; the same name replaces one of them.
+        patience: seconds for all of it.
 
     Raises:
-        OSError: no connection, or no complete response within `PATIENCE` seconds.
+        OSError: no connection, or no complete response within so many seconds.
     """
     given = {"Host": f"{ip}:{port}", "Accept": "*/*", "Connection": "close", **(headers or {})}
     if body or method == "POST":
         given["Content-Length"] = str(len(body))
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
     began = time.monotonic()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(patience):
         reader, writer = await asyncio.open_connection(ip, port)
         try:
             writer.write(("\r\n".join(lines) + "\r\n\r\n").encode() + body)
@@ -81,13 +83,13 @@ def parse_response(data: bytes) -> ClientResponse:
     return ClientResponse(int(first.split()[1]), headers, body.decode(errors="replace"))
 
 
-async def open_and_close(ip: str, port: int) -> None:
+async def open_and_close(ip: str, port: int, patience: float = PATIENCE) -> None:
     """Open a connection and close it without sending a byte, as a TCP probe does.
 
     Raises:
         OSError: no process listens there.
     """
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(patience):
         _, writer = await asyncio.open_connection(ip, port)
         writer.close()
         with suppress(ConnectionError):

@@ -35,9 +35,9 @@ from activator.lab.controllers import (
     RevisionEndpoints,
     service_of,
 )
-from activator.lab.kubelet import PodProcess, Probes, Tell, ToyNode, pod_arguments
+from activator.lab.kubelet import PodProcess, Probes, Tell, ToyNode
 from activator.lab.objects import REVISION, is_live, revision_of
-from activator.lab.pod import PodOptions
+from activator.lab.pod import PodOptions, pod_arguments
 
 Object = dict[str, Any]
 

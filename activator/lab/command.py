@@ -19,10 +19,10 @@ from activator.lab import report
 from activator.lab.addresses import AddressPool
 from activator.lab.control_plane.server import KUBECONFIG
 from activator.lab.environment import Environment
-from activator.lab.report import Printer, ShownPod, guide
-from activator.lab.scenario import Scenario, outcome_of, run_scenario
+from activator.lab.report import Printer, guide
+from activator.lab.scenario import Scenario, ScenarioOutcome, run_scenario
 from activator.lab.scenarios import SCENARIOS, find
-from activator.lab.timeline import ScenarioOutcome, TimelineEntry
+from activator.lab.timeline import TimelineEntry
 
 #: The version of the JSON document. It grows when a field is removed or changes its meaning.
 JSON_VERSION: Final = 1
@@ -160,7 +160,9 @@ class _Lab:
         try:
             return await run_scenario(scenario, self._addresses, note)
         except asyncio.CancelledError:
-            return outcome_of(scenario, entries, False, "interrupted", time.monotonic() - began)
+            return ScenarioOutcome(
+                scenario, entries, False, "interrupted", time.monotonic() - began
+            )
 
     async def _run_live(self, scenario: Scenario) -> ScenarioOutcome:
         """Run one scenario, print each entry at once, and keep its processes until a signal."""
@@ -189,23 +191,15 @@ def _document(outcomes: Sequence[ScenarioOutcome]) -> dict[str, object]:
 
 def _guide(environment: Environment) -> list[report.ReportRow]:
     activator = environment.activator
-    places = [
-        ShownPod(
-            pod.name,
-            f"{pod.options.address}:{pod.options.port}",
-            f"{pod.options.address}:{pod.options.admin_port}",
-        )
-        for app in environment.apps
-        for pod in app.pods
-        if not pod.count("stopped")
-    ]
+    apps = environment.apps
+    pods = [pod.options for app in apps for pod in app.pods if not pod.count("stopped")]
     return guide(
         "{}:{}".format(*activator.traffic),
         "{}:{}".format(*activator.admin),
         _objects(environment.manifests),
-        [app.name for app in environment.apps],
-        places,
-        {switch for app in environment.apps for switch in app.probed_switches},
+        [app.name for app in apps],
+        pods,
+        {switch for app in apps for switch in app.probed_switches},
     )
 
 

@@ -22,7 +22,7 @@ from activator.lab.control_plane.resources import (
     ApiKind,
 )
 from activator.lab.control_plane.status import ApiError
-from activator.lab.control_plane.store import ObjectChange, ObjectStore, matches
+from activator.lab.control_plane.store import ObjectChange, PlaneStore, matches
 from activator.lab.objects import (
     PodAddress,
     file_of,
@@ -451,7 +451,7 @@ def _address(pod: Object) -> PodAddress:
 class Mirror:
     """Writes each object of some kinds into a folder, and removes the file of a deleted one."""
 
-    def __init__(self, store: ObjectStore, folder: Path, resources: Iterable[ApiKind]) -> None:
+    def __init__(self, store: PlaneStore, folder: Path, resources: Iterable[ApiKind]) -> None:
         self._store = store
         self._folder = folder
         self._resources = frozenset(resources)

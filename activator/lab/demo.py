@@ -136,10 +136,7 @@ class Demo:
         return "ws://{}:{}".format(*self._scaler.reports)
 
     async def run(
-        self,
-        traffic: str = "127.0.0.1:8012",
-        admin: str = "127.0.0.1:8080",
-        print: Print = print,
+        self, traffic: str = "127.0.0.1:8012", admin: str = "127.0.0.1:8080", print: Print = print
     ) -> None:
         """Print the guide, and each event until cancelled; return when a part has failed.
 

@@ -185,6 +185,16 @@ class Environment:
         statuses = load.statuses(method)
         self.expect(what, set(statuses) == {200}, statuses)
 
+    def expect_used_early(self, view: View) -> None:
+        """Add the check that the activator uses the only pod before Kubernetes lists it as ready.
+
+        Arguments:
+            view: of the service, as the activator's API shows it.
+        """
+        known = [view["pods"][0][key] for key in ("kubernetes", "decision", "decidedBy")]
+        what = "the API shows: Kubernetes not-ready, use, probe-passed"
+        self.expect_equal(what, known, ["not-ready", "use", "probe-passed"])
+
     def _on_log_line(self, line: Mapping[str, Any]) -> None:
         moment = self.moment(line.get("timestamp"))
         self.log_moments.append(time.monotonic() if moment is None else moment)
@@ -230,11 +240,7 @@ class Environment:
             raise Overdue(f"timed out while waiting for: {what}") from None
 
     async def until_view(
-        self,
-        app: AppHandle,
-        what: str,
-        is_so: Callable[[View], object],
-        who: Who = Who.ACTIVATOR,
+        self, app: AppHandle, what: str, is_so: Callable[[View], object], who: Who = Who.ACTIVATOR
     ) -> View:
         """Wait until a condition is true in the view of a program; return the view.
 

@@ -73,6 +73,10 @@ class PodHandle:
         self._environment.note(Who.FAULT, f"{self.name}: {fault} (/toggle{name})")
         await self._admin(f"/toggle{name}")
 
+    async def requests(self) -> int:
+        """Return how many requests the pod has had."""
+        return int((await self.counters())["requests"])
+
     async def counters(self) -> dict[str, Any]:
         """Return the pod's counters, as `activator.lab.switchboard.PodCounters.report` does."""
         found: dict[str, Any] = json.loads((await self._admin("/counters")).body)
@@ -166,6 +170,14 @@ class AppHandle:
         await self._environment.until(
             lambda: all(pod.listed_ready for pod in self.pods), f"all pods of {self.name} are ready"
         )
+
+    async def until_kubernetes(self, state: str, what: str) -> None:
+        """Return when the activator's API has a state of the first pod in Kubernetes' list.
+
+        Arguments:
+            what: the condition in words.
+        """
+        await self.until_view(what, lambda view: view["pods"][0]["kubernetes"] == state)
 
     # -- a Service without Knative --------------------------------------------------------------
 

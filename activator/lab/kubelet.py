@@ -15,11 +15,12 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from activator.lab.addresses import AddressPool, PodPlace
+from activator.lab.client import fetch, open_and_close
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.resources import PODS
 from activator.lab.control_plane.store import ObjectChange
 from activator.lab.objects import revision_of
-from activator.lab.pod import PodOptions, parse_options
+from activator.lab.pod import PodOptions, parse_options, pod_arguments
 
 # The probes of the toy kubelet: whether a pod is ready, and whether its containers are alive.
 #
@@ -124,7 +125,10 @@ class Checks:
             case KubeletReadiness.HTTP:
                 return 200 <= await ask(*where, self._probes.path) < 400
             case KubeletReadiness.TCP:
-                return await _accepts(*where)
+                try:
+                    await open_and_close(*where, patience=TIMEOUT)
+                except OSError:
+                    return False
         return True
 
     async def is_dead(self) -> bool:
@@ -143,39 +147,15 @@ class Checks:
         return await ask(self._options.address, self._options.admin_port, path) == 200
 
 
-async def _accepts(ip: str, port: int) -> bool:
-    """Return whether a process accepts connections at an address."""
-    try:
-        async with asyncio.timeout(TIMEOUT):
-            _, writer = await asyncio.open_connection(ip, port)
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
-    except OSError:
-        return False
-    return True
-
-
 async def ask(ip: str, port: int, path: str, probe: str = "") -> int:
     """Send a GET as kubelet does, on a new connection; return the status, or 0 without a response.
 
     Arguments:
         probe: the value of ``K-Network-Probe``; empty for no such header.
     """
-    head = f"GET {path} HTTP/1.1\r\nHost: {ip}:{port}\r\nUser-Agent: kube-probe/1.34\r\n"
-    if probe:
-        head += f"K-Network-Probe: {probe}\r\n"
+    headers = {"User-Agent": "kube-probe/1.34", **({"K-Network-Probe": probe} if probe else {})}
     try:
-        async with asyncio.timeout(TIMEOUT):
-            reader, writer = await asyncio.open_connection(ip, port)
-            try:
-                writer.write(f"{head}Connection: close\r\n\r\n".encode())
-                line = await reader.readline()
-            finally:
-                writer.close()
-                with suppress(OSError):  # otherwise it would replace a cancellation
-                    await writer.wait_closed()
-        return int(line.split()[1])
+        return (await fetch(ip, port, path, headers=headers, patience=TIMEOUT)).status
     except (OSError, ValueError, IndexError):  # TimeoutError is an OSError
         return 0
 
@@ -384,26 +364,6 @@ class PodProcess:
 
     async def _ask_pod(self, path: str) -> None:
         await ask(self.options.address, self.options.admin_port, path)
-
-
-def pod_arguments(options: PodOptions) -> list[str]:
-    """Return the command line for these options; the pod ends with the pipe of its parent."""
-    port = options.readiness_port
-    return [
-        *("--name", options.name),
-        *("--address", options.address),
-        *("--port", str(options.port)),
-        *("--admin-port", str(options.admin_port)),
-        *("--start-after", str(options.start_after)),
-        *("--container-concurrency", str(options.container_concurrency)),
-        *("--quiet-period", str(options.quiet_period)),
-        *(["--report-requests"] if options.report_requests else []),
-        *(["--blind"] if options.blind else []),
-        *(["--polls-sidecar"] if options.polls_sidecar else []),
-        *(["--plain"] if options.plain else []),
-        *([] if port is None else ["--readiness-port", str(port)]),
-        "--follow-stdin",
-    ]
 
 
 async def _end(process: Process, grace: float) -> None:

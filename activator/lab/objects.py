@@ -1,4 +1,9 @@
-"""Make the objects of services, and write them into a folder of manifests."""
+"""Make the Kubernetes objects of services, and write them into a folder of manifests.
+
+They have the shape that Kubernetes and Knative's ServerlessService controller give them. Files are
+replaced atomically, so a reader never sees half of one.
+Knative's counterpart: pkg/reconciler/serverlessservice.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
-
-# Write the Kubernetes objects that the activator watches: a Revision and its private Endpoints.
-#
-# They have the shape that Kubernetes and Knative's ServerlessService controller give them. Files
-# are replaced atomically, so a reader never sees half of one. Knative's counterpart:
-# pkg/reconciler/serverlessservice.
 
 Object = dict[str, Any]
 

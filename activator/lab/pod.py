@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from activator.lab.application import Application, Echo, asks_for_websocket, health_response
@@ -121,37 +121,37 @@ Emit = Callable[..., None]
 Handler = Callable[[PodRequest, asyncio.StreamWriter], Any]
 
 
+def _option(default: Any, help: str) -> Any:
+    return field(default=default, metadata={"help": help})
+
+
 @dataclass(frozen=True, slots=True)
 class PodOptions:
     """The options of a pod's command line.
 
     Attributes:
-        admin_port: port of the switchboard on the same address; 0 for none.
+        admin_port: port of the switchboard on the same address.
         start_after: seconds from process start to listening: image pull and application start.
-        container_concurrency: requests that the application may have at a time; 0 is no limit.
         quiet_period: seconds without a request before a draining pod stops listening.
         follow_stdin: end when standard input ends, so that the pod does not outlive its parent.
-        report_requests: write an event for each request.
-        blind: queue-proxy reports ready without a check of the application.
         polls_sidecar: queue-proxy also polls the sidecar's readiness probe; older ones do not.
-        readiness_port: a separate port for the application's readiness probe; None for none, 0
-            for any free port.
+        readiness_port: a separate port for the application's readiness probe; None for none.
         plain: the pod has no queue-proxy. The application has the health page ``/healthz``.
     """
 
-    name: str = "pod"
-    address: str = "127.0.0.11"
-    port: int = 8012
-    admin_port: int = 0
-    start_after: float = 0.0
-    container_concurrency: int = 0
-    quiet_period: float = QUIET_PERIOD
-    follow_stdin: bool = False
-    report_requests: bool = False
-    blind: bool = False
-    polls_sidecar: bool = False
-    readiness_port: int | None = None
-    plain: bool = False
+    name: str = _option("pod", "of the pod, in its responses")
+    address: str = _option("127.0.0.11", "to listen on")
+    port: int = _option(8012, "for requests and probes")
+    admin_port: int = _option(0, "0: none")
+    start_after: float = _option(0.0, "seconds")
+    container_concurrency: int = _option(0, "requests that the application may have; 0: no limit")
+    quiet_period: float = _option(QUIET_PERIOD, "seconds")
+    follow_stdin: bool = _option(False, "end when stdin ends")
+    report_requests: bool = _option(False, "a line for each request")
+    blind: bool = _option(False, "queue-proxy reports ready without a check of the application")
+    polls_sidecar: bool = _option(False, "queue-proxy also polls the sidecar")
+    plain: bool = _option(False, "without queue-proxy")
+    readiness_port: int | None = _option(None, "0: any free one; default: none")
 
 
 class Pod:
@@ -420,27 +420,24 @@ async def _main(options: PodOptions) -> None:
 def parse_options(arguments: Sequence[str]) -> PodOptions:
     """Return the options of the command line; wrong options end the process with status 2."""
     parser = argparse.ArgumentParser(prog="python -m activator.lab.pod", description="A sample pod")
-    default = PodOptions()
-    parser.add_argument("--name", default=default.name, help="of the pod, in its responses")
-    parser.add_argument("--address", default=default.address, help="to listen on")
-    parser.add_argument("--port", type=int, default=default.port, help="for requests and probes")
-    parser.add_argument("--admin-port", type=int, default=default.admin_port, help="0: none")
-    parser.add_argument("--start-after", type=float, default=default.start_after, help="seconds")
-    parser.add_argument("--container-concurrency", type=int, default=0, help="0: no limit")
-    parser.add_argument("--quiet-period", type=float, default=QUIET_PERIOD, help="seconds")
-    parser.add_argument("--follow-stdin", action="store_true", help="end when stdin ends")
-    parser.add_argument("--report-requests", action="store_true", help="a line for each request")
-    parser.add_argument(
-        "--blind",
-        action="store_true",
-        help="queue-proxy reports ready without a check of the application",
-    )
-    parser.add_argument(
-        "--polls-sidecar", action="store_true", help="queue-proxy also polls the sidecar"
-    )
-    parser.add_argument("--plain", action="store_true", help="without queue-proxy")
-    parser.add_argument("--readiness-port", type=int, help="0: any free one; default: none")
+    for each in fields(PodOptions):
+        name, text = f"--{each.name.replace('_', '-')}", each.metadata["help"]
+        if each.default is False:
+            parser.add_argument(name, action="store_true", help=text)
+        else:
+            kind = int if each.default is None else type(each.default)
+            parser.add_argument(name, type=kind, default=each.default, help=text)
     return PodOptions(**vars(parser.parse_args(arguments)))
+
+
+def pod_arguments(options: PodOptions) -> list[str]:
+    """Return the command line for these options; the pod ends with the pipe of its parent."""
+    found = []
+    for name, value in asdict(replace(options, follow_stdin=True)).items():
+        if value is not None and value is not False:
+            found.append(f"--{name.replace('_', '-')}")
+            found += [] if value is True else [str(value)]
+    return found
 
 
 def main() -> int:

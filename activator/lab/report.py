@@ -1,4 +1,7 @@
-"""The output of the command: rows, their colours, and the guide."""
+"""The output of ``activator lab`` as rows: heading, timeline, result, summary, and the guide.
+
+`Printer` chooses the colours, by the style of each row.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from activator.lab.scenario import Scenario
-from activator.lab.timeline import ScenarioOutcome, TimelineEntry, Who
-
-# The output of ``activator lab`` as rows: heading, timeline, result, summary.
-#
-# :mod:`.printing` chooses the colours, by the style of each row.
+from activator.lab.pod import PodOptions
+from activator.lab.scenario import Scenario, ScenarioOutcome
+from activator.lab.timeline import TimelineEntry, Who
 
 _INDENT = "  "
 
@@ -95,7 +95,7 @@ def summary(outcomes: Sequence[ScenarioOutcome]) -> list[ReportRow]:
     line = f"{len(outcomes) - len(failed)} of {len(outcomes)} passed in {seconds:.0f} s"
     if not failed:
         return [text(line, "passed")]
-    names = ", ".join(f"{outcome.number} {outcome.name}" for outcome in failed)
+    names = ", ".join(f"{outcome.scenario.number} {outcome.scenario.name}" for outcome in failed)
     return [text(f"{line}; failed: {names}", "failed")]
 
 
@@ -170,14 +170,6 @@ def _printable(text: str) -> str:
 # The guide that ``activator lab --keep`` prints: all addresses, and commands to try.
 
 
-class ShownPod(NamedTuple):
-    """The addresses of one pod: its traffic port and its admin port."""
-
-    pod: str
-    address: str
-    admin: str
-
-
 #: Each switch and its effect; the first three are on the traffic port as well.
 SWITCHES = (
     ("Ready", "the readiness probe that queue-proxy runs"),
@@ -203,7 +195,7 @@ def guide(
     admin: str,
     objects: str,
     revisions: Iterable[str],
-    pods: Iterable[ShownPod],
+    pods: Iterable[PodOptions],
     probed_switches: Collection[str],
 ) -> list[ReportRow]:
     """Return the guide as rows.
@@ -224,7 +216,9 @@ def guide(
     lines.append(f"  {own_command()} status --admin-url http://{admin}")
     lines.append(f"  curl http://{admin}/api/v1/revisions")
     lines += ["", "The pods, with their traffic ports and admin ports:", ""]
-    lines += [f"  {pod.pod:<14} {pod.address:<22} http://{pod.admin}/" for pod in pods]
+    for pod in pods:
+        where = f"{pod.address}:{pod.port}"
+        lines.append(f"  {pod.name:<14} {where:<22} http://{pod.address}:{pod.admin_port}/")
     lines += [
         "",
         "A GET on the admin port toggles a switch. The first three are also on the traffic port,",

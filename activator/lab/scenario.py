@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from activator.lab.addresses import AddressPool
 from activator.lab.environment import Environment, Overdue, set_up
 from activator.lab.local_activator import DidNotStart
-from activator.lab.timeline import ScenarioOutcome, Timeline, TimelineEntry
+from activator.lab.timeline import Timeline, TimelineEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,36 @@ class Scenario:
     knative: str = ""
     kubernetes: str = ""
     is_long: bool = False
+
+
+class ScenarioOutcome(NamedTuple):
+    """The outcome of a scenario.
+
+    Attributes:
+        error: why the script did not reach its end; empty if it did.
+        seconds: from the start to the end of the last process.
+    """
+
+    scenario: Scenario
+    entries: list[TimelineEntry]
+    passed: bool
+    error: str
+    seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON object that docs/how-to/lab.md describes."""
+        return {
+            "number": self.scenario.number,
+            "name": self.scenario.name,
+            "title": self.scenario.title,
+            "knative": self.scenario.knative,
+            "passed": self.passed,
+            "error": self.error or None,
+            "seconds": round(self.seconds, 3),
+            "kubernetes": self.scenario.kubernetes,
+            "ours": self.scenario.here,
+            "timeline": [entry.as_json() for entry in self.entries],
+        }
 
 
 #: Called with the environment and whether the script passed, while all processes still run.
@@ -71,16 +102,7 @@ async def run_scenario(
                 await afterwards(environment, passed)
     except* DidNotStart as group:
         error = "; ".join(map(str, group.exceptions))
-    return outcome_of(scenario, entries, passed, error, time.monotonic() - began)
-
-
-def outcome_of(
-    scenario: Scenario, entries: list[TimelineEntry], passed: bool, error: str, seconds: float
-) -> ScenarioOutcome:
-    """Return the outcome of a scenario; the arguments are fields of `ScenarioOutcome`."""
-    texts = (scenario.name, scenario.title, scenario.knative, scenario.here)
-    outcome = ScenarioOutcome(scenario.number, *texts, entries, passed, error, seconds)
-    return outcome._replace(kubernetes=scenario.kubernetes)
+    return ScenarioOutcome(scenario, entries, passed, error, time.monotonic() - began)
 
 
 async def _run_script(scenario: Scenario, environment: Environment) -> str:

@@ -36,6 +36,13 @@ class TimelineEntry(NamedTuple):
     what: str
     passed: bool | None = None
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON object that docs/how-to/lab.md describes."""
+        found: dict[str, Any] = {"at": round(self.at, 3), "who": self.who.value, "what": self.what}
+        if self.passed is not None:
+            found["passed"] = self.passed
+        return found
+
 
 #: Seconds within which equal texts of the activator count as repetitions. Otherwise a pod that is
 #: retried forty times a second would hide all other events.
@@ -122,39 +129,3 @@ class Timeline:
 
 def _more(times: int) -> str:
     return "once more" if times == 1 else f"{times} times more"
-
-
-class ScenarioOutcome(NamedTuple):
-    """The outcome of a scenario.
-
-    Attributes:
-        error: why the script did not reach its end; empty if it did.
-        seconds: from the start to the end of the last process.
-    """
-
-    number: int
-    name: str
-    title: str
-    knative: str
-    here: str
-    entries: list[TimelineEntry]
-    passed: bool
-    error: str
-    seconds: float
-    kubernetes: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the JSON object that docs/how-to/lab.md describes."""
-        found: dict[str, Any] = self._asdict()
-        found["ours"] = found.pop("here")
-        found["error"] = self.error or None
-        found["seconds"] = round(self.seconds, 3)
-        found["timeline"] = [_as_json(entry) for entry in found.pop("entries")]
-        return found
-
-
-def _as_json(entry: TimelineEntry) -> dict[str, Any]:
-    found: dict[str, Any] = {"at": round(entry.at, 3), "who": entry.who.value, "what": entry.what}
-    if entry.passed is not None:
-        found["passed"] = entry.passed
-    return found

@@ -18,7 +18,7 @@ import uvloop
 from activator.build import description, running
 from activator.discovery.api_server import ClusterConfigError
 from activator.process import logs
-from activator.process.log_lines import of_scaler
+from activator.process.logs import of_scaler
 from activator.process.outputs import Outputs
 from activator.scale import scaler as scalers
 from activator.scale.listeners.http_server import ListenError

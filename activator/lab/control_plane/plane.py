@@ -34,7 +34,7 @@ from activator.lab.control_plane.status import (
     no_resource,
     unknown_format,
 )
-from activator.lab.control_plane.store import GarbageCollector, ObjectStore
+from activator.lab.control_plane.store import GarbageCollector, PlaneStore
 from activator.lab.control_plane.validation import ValidationRules
 from activator.lab.control_plane.writes import MERGE_PATCH, WriteRequest, Writes, decoded, scale_of
 
@@ -101,7 +101,7 @@ class ControlPlane:
         Arguments:
             clock: the time of day, for times in objects.
         """
-        self.store = ObjectStore()
+        self.store = PlaneStore()
         self.faults = Faults()
         self.resources = ApiKinds(resources)
         self.calls: list[PlaneCall] = []
@@ -166,12 +166,7 @@ class ControlPlane:
         return found
 
     async def send(
-        self,
-        method: str,
-        target: str,
-        body: bytes = b"",
-        content_type: str = JSON,
-        agent: str = "",
+        self, method: str, target: str, body: bytes = b"", content_type: str = JSON, agent: str = ""
     ) -> PlaneResponse | PlaneWatch:
         """Return the response to a request, or a watch, which the caller must `close`.
 

@@ -1,4 +1,9 @@
-"""Selects the objects, the version and the page of each list and watch."""
+"""Selects the objects, the version and the page of each list; writes watches as lines of JSON.
+
+Source: "Resource versions" in the Kubernetes API concepts. Kubernetes' counterparts:
+staging/src/k8s.io/apimachinery/pkg/apis/meta/internalversion/validation, and
+staging/src/k8s.io/apiserver/pkg/endpoints/handlers/watch.go.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +22,14 @@ from activator.lab.control_plane.status import (
     too_large,
     version_expired,
 )
-from activator.lab.control_plane.store import ObjectChange, ObjectStore, selector
-
-# Selects the objects, the version and the page of each list.
-#
-# Source: "Resource versions" in the Kubernetes API concepts. Kubernetes' counterpart:
-# staging/src/k8s.io/apimachinery/pkg/apis/meta/internalversion/validation.
-
-# One watch: the changes of one kind of objects, as lines of JSON.
-#
-# Kubernetes' counterpart: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/watch.go.
+from activator.lab.control_plane.store import ObjectChange, PlaneStore, selector
 
 Object = dict[str, Any]
 
 _MATCHES = ("Exact", "NotOlderThan")
 
 
-def listed(store: ObjectStore, place: ApiPath, query: Mapping[str, str]) -> Object:
+def listed(store: PlaneStore, place: ApiPath, query: Mapping[str, str]) -> Object:
     """Return the list that a request asks for.
 
     Raises:
@@ -118,7 +114,7 @@ class PlaneWatch:
     """
 
     def __init__(
-        self, store: ObjectStore, place: ApiPath, query: Mapping[str, str], bookmark_period: float
+        self, store: PlaneStore, place: ApiPath, query: Mapping[str, str], bookmark_period: float
     ) -> None:
         """
         Arguments:

@@ -1,4 +1,9 @@
-"""Selects, stores and collects objects; feeds watches with the changes."""
+"""Selects, stores and collects objects, and feeds watches with the changes.
+
+It accepts every object: :mod:`.writes` checks them. Objects are never changed in place.
+Kubernetes' counterparts: staging/src/k8s.io/apiserver/pkg/storage, and for selectors
+staging/src/k8s.io/apimachinery/pkg/labels/selector.go.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +16,6 @@ from typing import Any, Final, NamedTuple
 
 from activator.lab.control_plane.resources import ApiKind
 from activator.lab.control_plane.status import bad_request, expired
-
-# Label and field selectors of lists and watches.
-#
-# Kubernetes' counterpart: staging/src/k8s.io/apimachinery/pkg/labels/selector.go.
-
-# Stores objects with versions, and feeds watches with the changes.
-#
-# It accepts every object: :mod:`.writes` checks them. Objects are never changed in place.
-# Kubernetes' counterpart: staging/src/k8s.io/apiserver/pkg/storage.
 
 Object = dict[str, Any]
 Test = Callable[[Object], bool]
@@ -118,7 +114,7 @@ class ObjectChange(NamedTuple):
 Listener = Callable[[ObjectChange], object]
 
 
-class ObjectStore:
+class PlaneStore:
     """All objects of one control plane.
 
     Attributes:
@@ -241,7 +237,7 @@ AFTER_WRITE: Final = 4.0
 class GarbageCollector:
     """Watches a store, and deletes dependents. It needs a running loop for its timers."""
 
-    def __init__(self, store: ObjectStore, delete: Callable[[ApiKind, str, str], object]) -> None:
+    def __init__(self, store: PlaneStore, delete: Callable[[ApiKind, str, str], object]) -> None:
         """
         Arguments:
             delete: deletes an object: resource, namespace, name.

@@ -1,4 +1,9 @@
-"""Fills in the fields of a written object, and refuses wrong ones, as the API server does."""
+"""Fills in the fields of a written object, and refuses wrong ones, with the server's own texts.
+
+Only fields that the activator reads are here, and only rules that a program which writes these
+kinds can break. Kubernetes' counterparts: pkg/apis/core/v1/defaults.go and its siblings, and
+pkg/apis/*/validation/validation.go.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +25,6 @@ from activator.lab.control_plane.resources import (
     ApiKind,
 )
 from activator.lab.control_plane.store import matches
-
-# Fills in the fields that the API server fills in when an object is written.
-#
-# Kubernetes' counterpart: pkg/apis/core/v1/defaults.go and its siblings. Only fields that the
-# activator reads are here.
-
-# Refuses wrong objects with the API server's own texts.
-#
-# Kubernetes' counterpart: pkg/apis/*/validation/validation.go. Only rules are here that a program
-# which writes these kinds can break.
 
 Object = dict[str, Any]
 

@@ -29,7 +29,7 @@ from activator.lab.control_plane.status import (
     undecodable_patch,
     unsupported,
 )
-from activator.lab.control_plane.store import ObjectStore
+from activator.lab.control_plane.store import PlaneStore
 from activator.lab.control_plane.validation import (
     ValidationRules,
     causes,
@@ -54,65 +54,56 @@ def merge(target: Any, patch: Any) -> Any:
     return merged
 
 
-# Records which client set the number of replicas, in ``metadata.managedFields``.
-#
-# Only this field is recorded, and only its last writer. A write of the ``scale`` subresource
-# leaves an entry with its name, unless the Scale lacks replicas, as one of 0 does.
-
-# The ``scale`` subresource: reads and sets the replicas of an object.
-#
-# Kubernetes' counterpart: pkg/registry/apps/deployment/storage/storage.go, and for custom
-# resources staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource/etcd.go.
-
 Object = dict[str, Any]
 
 _REPLICAS: Object = {"f:spec": {"f:replicas": {}}}
 
 
-def record(resource: ApiKind, new: Object, old: Object | None, manager: str, time: str) -> None:
-    """Add the entry of a write of the object, if it changed the number of replicas.
+def record(
+    resource: ApiKind,
+    new: Object,
+    old: Object | None,
+    manager: str,
+    time: str,
+    *,
+    scales: bool = False,
+) -> None:
+    """Record which client set the number of replicas, in ``metadata.managedFields``.
+
+    Only this field is recorded, and only its last writer. A write of the ``scale`` subresource
+    leaves an entry with its name, unless the Scale lacks replicas, as one of 0 does.
 
     Arguments:
         manager: the writer: the query's ``fieldManager``, or the start of the user agent.
         time: of the write, as in objects.
+        scales: it is a write of the ``scale`` subresource.
     """
-    if not resource.scalable:
+    if not (resource.scalable or scales):
         return
-    if new["spec"].get("replicas") == (old["spec"].get("replicas") if old else None):
-        _keep(new, old)
+    metadata, replicas = new["metadata"], new["spec"].get("replicas")
+    metadata.pop("managedFields", None)
+    if replicas == (old["spec"].get("replicas") if old else None):
+        if old and (entries := old["metadata"].get("managedFields")):
+            metadata["managedFields"] = entries
         return
-    _set(resource.api_version, new, manager, time)
-
-
-def scaled(resource: ApiKind, new: Object, old: Object, manager: str, time: str) -> None:
-    """Set the entry of a write of the ``scale`` subresource, as `record` does."""
-    if new["spec"].get("replicas") == old["spec"].get("replicas"):
-        _keep(new, old)
+    if scales and (resource.is_custom or not replicas):
         return
-    _keep(new, None)
-    if resource.is_custom or not new["spec"]["replicas"]:
-        return
-    _set(resource.api_version, new, manager, time)
-    new["metadata"]["managedFields"][0]["subresource"] = "scale"
-
-
-def _set(api_version: str, new: Object, manager: str, time: str) -> None:
     entry = {
         "manager": manager,
         "operation": "Update",
-        "apiVersion": api_version,
+        "apiVersion": resource.api_version,
         "time": time,
         "fieldsType": "FieldsV1",
         "fieldsV1": _REPLICAS,
+        **({"subresource": "scale"} if scales else {}),
     }
-    new["metadata"]["managedFields"] = [entry]
+    metadata["managedFields"] = [entry]
 
 
-def _keep(new: Object, old: Object | None) -> None:
-    new["metadata"].pop("managedFields", None)
-    if old is not None and (entries := old["metadata"].get("managedFields")):
-        new["metadata"]["managedFields"] = entries
-
+# The ``scale`` subresource: reads and sets the replicas of an object.
+#
+# Kubernetes' counterpart: pkg/registry/apps/deployment/storage/storage.go, and for custom
+# resources staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource/etcd.go.
 
 #: The metadata of an object that its Scale has too.
 _SHARED: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -192,7 +183,7 @@ class Writes:
 
     def __init__(
         self,
-        store: ObjectStore,
+        store: PlaneStore,
         faults: Faults,
         rules: ValidationRules,
         clock: Callable[[], datetime],
@@ -359,10 +350,7 @@ class Writes:
         self._check(resource, new, old)
         if resource.has_generation and _content(new) != _content(old):
             metadata["generation"] = old["metadata"].get("generation", 0) + 1
-        if scales:
-            scaled(resource, new, old, context.manager, self._now())
-        else:
-            record(resource, new, old, context.manager, self._now())
+        record(resource, new, old, context.manager, self._now(), scales=scales)
         metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
         if new == old:
             return old

@@ -6,14 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from activator.lab.scenario import Scenario
-from activator.lab.scenarios import (
-    plain_pods,
-    plain_scaling,
-    pods,
-    readiness,
-    sharing,
-    waking,
-)
+from activator.lab.scenarios import plain_pods, plain_scaling, pods, readiness, sharing, waking
 
 _MODULES: Final = (readiness, pods, plain_scaling, plain_pods, sharing, waking)
 

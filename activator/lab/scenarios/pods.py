@@ -33,13 +33,7 @@ async def first_start(lab: Environment) -> None:
     response = await waiting
     lab.expect_200("the new pod responds to the queued request", response)
     lab.expect("before Kubernetes lists the pod as ready", not pod.listed_ready)
-    view = await app.view()
-    said = {key: view["pods"][0][key] for key in ("kubernetes", "decision", "decidedBy")}
-    lab.expect(
-        "the API shows: Kubernetes not-ready, use, probe-passed",
-        list(said.values()) == ["not-ready", "use", "probe-passed"],
-        said,
-    )
+    lab.expect_used_early(await app.view())
     pod.process.resume(KubeletStep.CHECK)
     await app.until_ready()
 
@@ -138,14 +132,14 @@ async def drain(lab: Environment) -> None:
         return not any(pod["usable"] for pod in view["pods"] if pod["uid"] == leaving.uid)
 
     await app.until_view(f"the activator sends no request to {leaving.name}", is_known)
-    before = (await leaving.counters())["requests"]
+    before = await leaving.requests()
     responses = [await lab.request(app) for _ in range(5)]
     lab.expect(
         f"new requests go to {staying.name}",
         all(r.status == 200 and staying.name in r.body for r in responses),
         responses,
     )
-    after = (await leaving.counters())["requests"]
+    after = await leaving.requests()
     lab.expect(f"{leaving.name} gets no new request", after == before, f"{after - before} requests")
     ended = await asyncio.gather(*slow)
     lab.expect("the requests in flight finish", [r.status for r in ended] == [200, 200], ended)
@@ -275,23 +269,11 @@ async def sidecar_liveness(lab: Environment) -> None:
     async with lab.load(app, rate=30, posts=5) as load:
         await load.more(5)
         await pod.switch("SidecarLive", "the liveness probe of its sidecar begins to fail")
-        view = await app.until_view(
-            "Kubernetes lists its pod as not ready",
-            lambda view: view["pods"][0]["kubernetes"] == "not-ready",
-        )
+        await app.until_kubernetes("not-ready", "Kubernetes lists its pod as not ready")
         await load.more(20)
-        view = await app.view()
-        said = {key: view["pods"][0][key] for key in ("kubernetes", "decision", "decidedBy")}
-        lab.expect(
-            "the API shows: Kubernetes not-ready, use, probe-passed",
-            list(said.values()) == ["not-ready", "use", "probe-passed"],
-            said,
-        )
+        lab.expect_used_early(await app.view())
         pod.process.resume(KubeletStep.RESTART)
-        await app.until_view(
-            "Kubernetes lists its pod as ready again",
-            lambda view: view["pods"][0]["kubernetes"] == "ready",
-        )
+        await app.until_kubernetes("ready", "Kubernetes lists its pod as ready again")
         await load.more(5)
     for method in ("GET", "POST"):
         lab.expect_only_200(f"each {method} gets 200", load, method)

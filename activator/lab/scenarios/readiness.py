@@ -31,7 +31,7 @@ async def exec_readiness(lab: Environment) -> None:
     )
     queue_proxy = await pod.probe_as_kubelet()
     lab.expect("queue-proxy still responds 200 queue", queue_proxy.body == "queue", queue_proxy)
-    before = (await pod.counters())["requests"]
+    before = await pod.requests()
     response = await lab.request(app)
     lab.expect(
         f"a request waits for its {TIMEOUT} s and gets 504",
@@ -41,7 +41,7 @@ async def exec_readiness(lab: Environment) -> None:
     )
     reason = response.headers.get("activator-reason", "")
     lab.expect("the 504 has the reason pods-not-ready", reason.startswith("pods-not-ready"), reason)
-    after = (await pod.counters())["requests"]
+    after = await pod.requests()
     lab.expect("the pod gets no request", after == before, f"{after - before} requests")
 
     waiting = lab.start_request(app)
@@ -83,10 +83,7 @@ async def readiness(lab: Environment) -> None:
     lab.expect_200("while the probe passes, a request gets 200", response)
 
     await pod.switch("Ready", "the readiness probe of its serving container begins to fail")
-    await app.until_view(
-        "Kubernetes lists its pod as not ready",
-        lambda view: view["pods"][0]["kubernetes"] == "not-ready",
-    )
+    await app.until_kubernetes("not-ready", "Kubernetes lists its pod as not ready")
     queue_proxy = await pod.probe_as_kubelet()
     lab.expect("queue-proxy responds to its probe with 503", queue_proxy.status == 503, queue_proxy)
     waiting = []
@@ -139,10 +136,7 @@ async def sidecar_readiness(lab: Environment) -> None:
     for app in (polled, older, policy):
         await app.pods[0].switch("SidecarReady", "the readiness probe of its sidecar fails")
     for app in (polled, older, policy):
-        await app.until_view(
-            "Kubernetes lists its pod as not ready",
-            lambda view: view["pods"][0]["kubernetes"] == "not-ready",
-        )
+        await app.until_kubernetes("not-ready", "Kubernetes lists its pod as not ready")
     await _queue_proxy_must_say(lab, polled, 503)
     await _queue_proxy_must_say(lab, older, 200)
 
@@ -185,7 +179,7 @@ async def _must_wait(lab: Environment, app: AppHandle, rule: str) -> None:
         f"a request waits, decided by {rule}",
         lambda view: view["queued"] == 1 and view["pods"][0]["decidedBy"] == rule,
     )
-    before = (await app.pods[0].counters())["requests"]
+    before = await app.pods[0].requests()
     lab.expect_equal(f"the pod of {app.name} gets no request", before, 0)
     await app.pods[0].switch("SidecarReady", "the readiness probe of its sidecar passes again")
     response = await waiting
@@ -213,10 +207,7 @@ async def other_port(lab: Environment) -> None:
     lab.expect_200("a request gets 200", response)
 
     await pod.switch("Ready", "its readiness probe, on a port of its own, begins to fail")
-    await app.until_view(
-        "Kubernetes lists its pod as not ready",
-        lambda view: view["pods"][0]["kubernetes"] == "not-ready",
-    )
+    await app.until_kubernetes("not-ready", "Kubernetes lists its pod as not ready")
     waiting = lab.start_request(app)
     await app.until_view("a request waits", lambda view: view["queued"] == 1)
     await pod.switch("Ready", "its readiness probe passes again")
@@ -250,7 +241,7 @@ async def probes_of_others(lab: Environment) -> None:
     """Run scenario 10: probes of kubelet, of cloud load balancers, and of the activator."""
     app = await lab.deploy(timeout=20)
     (pod,) = app.pods
-    before = (await pod.counters())["requests"]
+    before = await pod.requests()
     await _as_kubelet(lab)
     await _as_load_balancer(lab, app)
     counters = await pod.counters()
@@ -306,11 +297,7 @@ PROBES_OF_OTHERS = Scenario(
 
 
 HASH = "cafe0123"
-PROBE = {
-    "User-Agent": "Knative-Ingress-Probe",
-    "K-Network-Probe": "probe",
-    "K-Network-Hash": HASH,
-}
+PROBE = {"User-Agent": "Knative-Ingress-Probe", "K-Network-Probe": "probe", "K-Network-Hash": HASH}
 TARGETS = ("/healthz", "/USN/42/orders", "/")
 
 
@@ -319,12 +306,12 @@ async def ingress_probe(lab: Environment) -> None:
     app = await lab.deploy(timeout=20)
     asleep = await lab.deploy("asleep", pods=0, timeout=20)
     (pod,) = app.pods
-    before = (await pod.counters())["requests"]
+    before = await pod.requests()
     for target in TARGETS:
         await _must_echo(lab, app, target)
     await _must_echo(lab, asleep, "/healthz")
     await _must_echo(lab, "nobody", "/healthz")
-    after = (await pod.counters())["requests"]
+    after = await pod.requests()
     lab.expect("no pod gets a request", after == before, f"{after - before} requests")
     view = await asleep.view()
     lab.expect_equal("and no revision scales up", view["queued"], 0)

@@ -9,10 +9,7 @@ from activator.lab.environment import Environment
 from activator.lab.handles import AppHandle
 from activator.lab.scenario import Scenario
 
-PAGE = {
-    "activator.dev/while-waiting": "page, refuse",
-    "activator.dev/page-after-seconds": "0.5",
-}
+PAGE = {"activator.dev/while-waiting": "page, refuse", "activator.dev/page-after-seconds": "0.5"}
 NAVIGATION = {"Sec-Fetch-Mode": "navigate", "Accept": "text/html"}
 PEEK = {"Activator-Peek": "1"}
 
@@ -78,7 +75,7 @@ _ALLOWED = b"HTTP/1.1 204 No Content\r\n\r\n"
 _DENIED = b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\n\r\n"
 
 
-class AuthorizationServer:
+class PasswordServer:
     """A server that allows one password.
 
     Attributes:
@@ -103,7 +100,7 @@ class AuthorizationServer:
 
 async def wake_rules(lab: Environment) -> None:
     """Run scenario 27: monitors and strangers send requests to a service that sleeps."""
-    deciding = AuthorizationServer()
+    deciding = PasswordServer()
     server = await asyncio.start_server(deciding.decide, "127.0.0.1", 0)
     try:
         port = server.sockets[0].getsockname()[1]

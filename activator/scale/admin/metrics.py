@@ -14,8 +14,8 @@ from activator.scale.decisions.engine import Engine
 from activator.scale.decisions.record import Record
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Name
-from activator.telemetry.exposition import TextWriter
 from activator.telemetry.families import Family
+from activator.telemetry.metric_writers import TextWriter
 from activator.telemetry.process import ProcessMetrics
 
 

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.object_warnings import Effect, Rejection, log_rejection
-from activator.discovery.reflector import ObjectStore, Reflector
+from activator.discovery.reflector import ReflectedObjects, Reflector
 from activator.discovery.wire import WatchedResource
 from activator.objects.fields import ManifestError, ObjectKey, identify, root
 
@@ -190,7 +190,7 @@ class ClusterWatch:
     def __init__(
         self,
         server: ApiServer,
-        objects: ObjectStore,
+        objects: ReflectedObjects,
         timings: Timings,
         requests_wait: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -229,7 +229,7 @@ class ClusterWatch:
     def hurry(self) -> None:
         """Shorten all pauses after failures, since a request has begun to wait."""
         for reflector in self._reflectors.values():
-            reflector.hurry()
+            reflector.pauses.hurry()
 
     def is_stale(self, now: float) -> bool:
         """Return whether the watch of a needed kind fails, or is silent for too long."""

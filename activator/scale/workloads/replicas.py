@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple
 
 from activator.objects.fields import Field, ManifestError, root
-from activator.plain.annotations import Target as Wanted
+from activator.plain.annotations import ScaleTarget as Wanted
 from activator.scale.cluster.api import (
     MERGE_PATCH,
     Api,

@@ -12,7 +12,7 @@ from activator.discovery.object_warnings import Effect
 from activator.objects.fields import ManifestError, ObjectKey, root
 from activator.plain import service as services
 from activator.plain.annotations import Annotations, Route
-from activator.plain.annotations import Target as Wanted
+from activator.plain.annotations import ScaleTarget as Wanted
 from activator.plain.matches import Index
 from activator.plain.service import Fronts, PlainService, Selecting
 from activator.plain.slices import SERVICE_LABEL, count_ready, is_takeover

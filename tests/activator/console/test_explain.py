@@ -19,13 +19,7 @@ from activator.scale import reasons
 from activator.scale.reasons import ScaleReason
 from tests.activator.console.explained import OTHER, POD, shown, view
 from tests.activator.telemetry.world import World
-from throttler.model import (
-    AppProtocol,
-    ProbeKind,
-    ProbeSpec,
-    ReadinessRule,
-    RevisionKind,
-)
+from throttler.model import AppProtocol, ProbeKind, ProbeSpec, ReadinessRule, RevisionKind
 from throttler.reason import ROWS, Reason
 
 COLUMNS = (

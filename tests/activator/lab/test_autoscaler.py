@@ -17,7 +17,7 @@ from activator.lab.autoscaler import DemoEvent, DemoService, ToyAutoscaler, ToyS
 from activator.lab.cluster import ToyCluster
 from tests.process import PATIENCE, addresses
 
-FAST = {"start_after": 0.0, "idle": 1.0}
+FAST = {"start_after": 0.0, "idle": 3.0}
 
 
 class Town:

@@ -9,8 +9,9 @@ import pytest
 
 from activator.lab import command
 from activator.lab.command import Misuse, run, show_list
+from activator.lab.scenario import ScenarioOutcome
 from activator.lab.scenarios import SCENARIOS
-from activator.lab.timeline import ScenarioOutcome, TimelineEntry, Who
+from activator.lab.timeline import TimelineEntry, Who
 
 
 @pytest.fixture
@@ -21,8 +22,7 @@ def failing(monkeypatch) -> set[int]:
     async def run_scenario(scenario, addresses, *more):
         passed = scenario.number not in numbers
         entries = [TimelineEntry(0.0, Who.CHECK, "so", passed)]
-        texts = (scenario.name, scenario.title, scenario.knative, scenario.here)
-        return ScenarioOutcome(scenario.number, *texts, entries, passed, "", 1.0)
+        return ScenarioOutcome(scenario, entries, passed, "", 1.0)
 
     monkeypatch.setattr(command, "run_scenario", run_scenario)
     return numbers
@@ -96,8 +96,7 @@ def test_what_is_kept_ends_with_the_status_of_an_interruption(monkeypatch, numbe
     async def run_scenario(scenario, addresses, live, afterwards):
         asyncio.get_running_loop().call_soon(signal.raise_signal, number)
         await afterwards(None, True)
-        texts = (scenario.name, scenario.title, scenario.knative, scenario.here)
-        return ScenarioOutcome(scenario.number, *texts, [], True, "", 1.0)
+        return ScenarioOutcome(scenario, [], True, "", 1.0)
 
     monkeypatch.setattr(command, "run_scenario", run_scenario)
     monkeypatch.setattr(command, "_guide", lambda environment: [])

@@ -14,8 +14,13 @@ from typing import Any
 import pytest
 
 from activator.lab.http1 import PodRequest
-from activator.lab.kubelet import pod_arguments
-from activator.lab.pod import PodOptions, parse_options, probe_response, traffic_refusal
+from activator.lab.pod import (
+    PodOptions,
+    parse_options,
+    pod_arguments,
+    probe_response,
+    traffic_refusal,
+)
 from activator.lab.switchboard import Switches
 from tests.process import PATIENCE, addresses
 

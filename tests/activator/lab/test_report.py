@@ -5,15 +5,18 @@ from __future__ import annotations
 import io
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from activator.lab import report
-from activator.lab.report import STYLES, SWITCHES, Printer, ReportRow, ShownPod, guide
+from activator.lab.pod import PodOptions
+from activator.lab.report import STYLES, SWITCHES, Printer, ReportRow, guide
+from activator.lab.scenario import ScenarioOutcome
 from activator.lab.scenarios import SCENARIOS
 from activator.lab.switchboard import ALL_SWITCHES
-from activator.lab.timeline import ScenarioOutcome, TimelineEntry, Who
+from activator.lab.timeline import TimelineEntry, Who
 
 
 def outcome(passed: bool = True, error: str = "", number: int = 1) -> ScenarioOutcome:
@@ -21,7 +24,8 @@ def outcome(passed: bool = True, error: str = "", number: int = 1) -> ScenarioOu
         TimelineEntry(0.5, Who.KUBERNETES, "starts app-1"),
         TimelineEntry(61.25, Who.CHECK, "it is 200", passed),
     ]
-    return ScenarioOutcome(number, "name", "Title", "k.", "o.", entries, passed, error, 2.34)
+    scenario = replace(SCENARIOS[0], number=number, name="name")
+    return ScenarioOutcome(scenario, entries, passed, error, 2.34)
 
 
 def plain(rows: list[report.ReportRow]) -> list[str]:
@@ -115,7 +119,7 @@ def test_what_is_under_way_is_shown_on_a_terminal_alone():
 
 
 def test_guide_names_all_that_can_be_asked():
-    pods = [ShownPod("app-1", "127.0.0.11:8012", "127.0.0.11:8022")]
+    pods = [PodOptions("app-1", "127.0.0.11", 8012, 8022)]
     text = "\n".join(
         row.plain
         for row in guide("127.0.0.1:1", "127.0.0.1:2", "/m", ["app", "other"], pods, {"Ready"})

@@ -11,9 +11,9 @@ import pytest
 from activator.lab import environment as environment_module
 from activator.lab import local_activator, scenarios
 from activator.lab.environment import Environment
-from activator.lab.scenario import Scenario, run_scenario
+from activator.lab.scenario import Scenario, ScenarioOutcome, run_scenario
 from activator.lab.scenarios import SCENARIOS, find
-from activator.lab.timeline import ScenarioOutcome, TimelineEntry, Who
+from activator.lab.timeline import TimelineEntry, Who
 from tests.process import addresses
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from activator.lab.client import ClientResponse
+from activator.lab.environment import Environment
 from activator.lab.phrases import (
     SWITCHES,
     of_activator_event,
@@ -15,14 +16,19 @@ from activator.lab.phrases import (
     of_value,
     of_view,
 )
+from activator.lab.scenario import Scenario, ScenarioOutcome
 from activator.lab.switchboard import Switches
-from activator.lab.timeline import ScenarioOutcome, Timeline, Who
+from activator.lab.timeline import Timeline, Who
 
 
 def outcome(timeline: Timeline, error: str = "") -> ScenarioOutcome:
-    return ScenarioOutcome(
-        3, "n", "t", "k", "o", timeline.entries, timeline.passed and not error, error, 1.23456
-    )
+    scenario = Scenario(3, "n", "t", "o", _script, "k")
+    passed = timeline.passed and not error
+    return ScenarioOutcome(scenario, timeline.entries, passed, error, 1.23456)
+
+
+async def _script(environment: Environment) -> None:
+    """Do nothing."""
 
 
 def test_entries_are_in_the_order_of_their_times_from_the_begin():

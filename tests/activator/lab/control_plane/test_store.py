@@ -16,7 +16,7 @@ from activator.lab.control_plane.resources import (
     ApiPath,
 )
 from activator.lab.control_plane.status import ApiError
-from activator.lab.control_plane.store import ObjectStore, matches, selector
+from activator.lab.control_plane.store import PlaneStore, matches, selector
 from tests.activator.lab.control_plane.world import service
 from tests.rows import naming
 
@@ -117,7 +117,7 @@ def test_all_labels_of_a_selector_must_match():
 
 
 def test_stored_objects_are_separate_from_those_of_callers():
-    store, found = ObjectStore(), service()
+    store, found = PlaneStore(), service()
     returned = store.put(SERVICES, found)
     found["spec"] = returned["spec"] = None
     read = store.get(SERVICES, "shop", "web")
@@ -129,7 +129,7 @@ def test_stored_objects_are_separate_from_those_of_callers():
 
 
 def test_each_change_has_a_version_of_its_own():
-    store = ObjectStore()
+    store = PlaneStore()
     first = store.put(SERVICES, service())["metadata"]["resourceVersion"]
     second = store.put(SERVICES, service())["metadata"]["resourceVersion"]
     third = store.delete(SERVICES, "shop", "web")["metadata"]["resourceVersion"]
@@ -139,7 +139,7 @@ def test_each_change_has_a_version_of_its_own():
 
 def test_old_versions_are_compacted(monkeypatch):
     monkeypatch.setattr(module, "HISTORY", 3)
-    store = ObjectStore()
+    store = PlaneStore()
     for _ in range(5):
         store.put(SERVICES, service())
     assert len(store.since(store.oldest)) == 3

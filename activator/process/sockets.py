@@ -1,12 +1,14 @@
-"""TCP keep-alive and user time-out of every socket: one table, and functions that apply it.
+"""Finds vanished peers by socket options, and connects to a host by its name.
 
 A peer that has vanished (its node is gone, or packets are dropped) sends no FIN and no RST. Only
-these options find it; without them Linux keeps an idle connection for two hours. The functions skip
-options that the machine does not have, so macOS also finds a dead peer, but less precisely.
+TCP keep-alive and the user time-out find it; without them Linux keeps an idle connection for two
+hours. The functions skip options that the machine does not have, so macOS also finds a dead peer,
+but less precisely.
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from enum import Enum
 from typing import Final, NamedTuple
@@ -87,3 +89,28 @@ def _set(sock: socket.socket, names: tuple[str, ...], value: int) -> None:
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
             return
+
+
+#: Seconds of silence of an address after which the dial tries the next one too, as Go's
+#: net.Dialer (FallbackDelay).
+NEXT_ADDRESS: Final = 0.3
+
+
+async def connected(host: str, port: int) -> socket.socket:
+    """Return a socket that is connected to the first address of a host that accepts.
+
+    ``create_connection`` of uvloop cannot be cancelled cleanly during its look-up of the name: the
+    exception of the look-up then ends in the log as one that nothing retrieved.
+
+    Raises:
+        OSError: no look-up, or no address accepts; the text has the error of each address.
+        UnicodeError: the name is not possible in the DNS.
+    """
+    from aiohappyeyeballs import start_connection  # most processes dial no name
+
+    loop = asyncio.get_running_loop()
+    try:  # an IP address needs no thread
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return await start_connection(found, happy_eyeballs_delay=NEXT_ADDRESS)

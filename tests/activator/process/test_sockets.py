@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from activator.process import keepalive
-from activator.process.keepalive import SocketKind, find_dead
+from activator.process import sockets
+from activator.process.sockets import SocketKind, find_dead
 from activator.proxy.client.listener import listen
 
 NAMES = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
@@ -57,6 +57,6 @@ def test_macos_has_the_idle_time_by_another_name(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delattr(socket, "TCP_USER_TIMEOUT")
     monkeypatch.setattr(socket, "TCP_KEEPALIVE", 0x10, raising=False)
     sock = Recording()
-    keepalive.find_dead(sock, SocketKind.POD)  # type: ignore[arg-type] # as much of one as it uses
+    sockets.find_dead(sock, SocketKind.POD)  # type: ignore[arg-type] # as much of one as it uses
     assert (socket.IPPROTO_TCP, 0x10, 15) in sock.set
     assert len(sock.set) == 4
