@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from activator.objects.fields import Field, ManifestError, root
 from activator.plain.annotations import ScaleTarget as Wanted
@@ -319,13 +319,12 @@ class Rights:
         changed: Callable[[str], object],
     ) -> None:
         self._api = api
-        self._start = start
         self._clock = clock
         self._changed = changed
         self._kinds: dict[KindOf, ScalableKind] = {}
         self._unknown: dict[KindOf, RightsCheck] = {}
         self._rights: dict[tuple[ScalableKind, str], RightsCheck] = {}
-        self._pending: set[object] = set()
+        self._checks = KeyedWriter[KindOf | tuple[ScalableKind, str], None](start, self._carry_out)
 
     def resource(self, wanted: Wanted) -> ScalableKind | str | None:
         """Return the kind of a target with its plural.
@@ -338,7 +337,7 @@ class Rights:
             return self._kinds[kind]
         known = self._unknown.get(kind)
         if known is None or self._is_old(known):
-            self._once(kind, self._look_up(kind))
+            self._check(kind)
         return None if known is None else known.problem
 
     def problem(self, target: ScaleTarget) -> str:
@@ -361,26 +360,22 @@ class Rights:
         key = resource, namespace
         known = self._rights.get(key)
         if known is None or (known.problem and self._is_old(known)):
-            self._once(key, self._review(resource, namespace))
+            self._check(key)
         return known
 
     def _is_old(self, verdict: RightsCheck) -> bool:
         return self._clock() - verdict.at >= AGAIN
 
-    def _once(self, key: object, work: Coroutine[Any, Any, None]) -> None:
-        if key in self._pending:
-            work.close()
-            return
-        self._pending.add(key)
-        self._start(self._run(key, work))
+    def _check(self, key: KindOf | tuple[ScalableKind, str]) -> None:
+        """Look up a kind or check a right, unless that is under way."""
+        if not self._checks.is_busy(key):
+            self._checks.put(key, None)
 
-    async def _run(self, key: object, work: Coroutine[Any, Any, None]) -> None:
+    async def _carry_out(self, key: KindOf | tuple[ScalableKind, str], _: None) -> None:
         try:
-            await work
+            await (self._look_up(key) if isinstance(key, KindOf) else self._review(*key))
         except ApiUnreachable as error:
             logger.debug("%s: %s", key, error)
-        finally:
-            self._pending.discard(key)
 
     async def _look_up(self, kind: KindOf) -> None:
         response = await self._api.send("GET", f"/apis/{kind.group}/{kind.version}")
