@@ -16,7 +16,7 @@ from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.takeover import slices
 from activator.scale.takeover.pods import MIRROR, Kept, Pods, about_front, lonely, lonely_finding
-from activator.scale.takeover.ports import Ports, PortShares
+from activator.scale.takeover.ports import Ports
 from activator.scale.takeover.slices import (
     ActivatorAddress,
     Leave,
@@ -294,7 +294,7 @@ class Takeovers:
     """
 
     def __init__(self, ports: Ports | None = None, pods: Pods | None = None) -> None:
-        self._ports = PortShares(ports or Ports())
+        self._ports = ports or Ports()
         self._pods = pods or Pods()
         self._wishes: dict[Name, _Wish] = {}
         self._kept: set[Name] = set()
