@@ -1,4 +1,8 @@
-"""Knows the components that scale workloads: HPAs, KEDA, and any that sets replicas to zero."""
+"""Knows the components that scale workloads: HPAs, KEDA, and any that sets replicas to zero.
+
+It also knows whether they can do it as the Service asks. Sources: autoscaling/v2 in the Kubernetes
+API reference, KEP-2021; the ScaledObject specification of KEDA 2.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,22 @@ from activator.scale.workloads.replicas import ScaleTarget
 HPA: Final = "HorizontalPodAutoscaler"
 SCALED_OBJECT: Final = "ScaledObject"
 
+#: The kind of the component that an owner stands for.
+_KINDS: Final = {Owner.HPA: HPA, Owner.KEDA: SCALED_OBJECT}
+_PAUSED_REPLICAS: Final = "autoscaling.keda.sh/paused-replicas"
+_ASLEEP: Final = "and the scaler starts no pod for a request"
+#: How Go's strconv.ParseBool writes false. KEDA takes each other text as true.
+_FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
+_PUSH: Final = ("external-push", "external")
+#: KEDA's default ``pollingInterval``, in seconds, and the longest one that a lease follows.
+_POLLS: Final = 30
+_MOST_POLLS: Final = 600.0
+#: Metrics that exist without pods: an HPA needs one of them to scale to or from zero.
+_WITHOUT_PODS: Final = ("Object", "External")
+#: Seconds for which the finding about a reset stays.
+STAYS: Final = 600.0
+_GROUP: Final = "apps"
+
 
 class _Pause(NamedTuple):
     """What an annotation means; ``effect`` goes on after the word KEDA."""
@@ -26,10 +46,6 @@ class _Pause(NamedTuple):
     effect: str
 
 
-#: The kind of the component that an owner stands for.
-_KINDS: Final = {Owner.HPA: HPA, Owner.KEDA: SCALED_OBJECT}
-_PAUSED_REPLICAS: Final = "autoscaling.keda.sh/paused-replicas"
-_ASLEEP: Final = "and the scaler starts no pod for a request"
 #: Annotations of a ScaledObject that pause it, with their effects. KEDA reads all but the first as
 #: a boolean (apis/keda/v1alpha1/scaledobject_types.go).
 _PAUSES: Final = {
@@ -46,14 +62,6 @@ _PAUSES: Final = {
         ScaleReason.SCALE_IN_PAUSED, "removes no replica, so the workload does not sleep"
     ),
 }
-#: How Go's strconv.ParseBool writes false. KEDA takes each other text as true.
-_FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
-_PUSH: Final = ("external-push", "external")
-#: KEDA's default ``pollingInterval``, in seconds, and the longest one that a lease follows.
-_POLLS: Final = 30
-_MOST_POLLS: Final = 600.0
-#: Metrics that exist without pods: an HPA needs one of them to scale to or from zero.
-_WITHOUT_PODS: Final = ("Object", "External")
 
 
 class TargetRef(NamedTuple):
@@ -105,7 +113,7 @@ def scaled(target: ScaleTarget) -> TargetRef:
 
 @final
 class WorkloadOwners:
-    """The components that scale workloads (objects.ObjectView).
+    """The components that scale workloads.
 
     Arguments:
         changed: called with each workload whose components have changed.
@@ -340,15 +348,13 @@ def _ref(namespace: str, ref: Field) -> TargetRef:
     )
 
 
-#: Seconds for which the finding stays.
-STAYS: Final = 600.0
-
-_GROUP: Final = "apps"
-
-
 @final
 class Flapping:
-    """The workloads of the group ``apps`` (objects.ObjectView).
+    """Detects another component that sets a workload to zero replicas while it is active.
+
+    A GitOps controller that applies ``spec.replicas: 0`` again undoes each cold start. The writer
+    is in ``metadata.managedFields`` of the workload, unless it wrote through the scale subresource,
+    as KEDA, an HPA and ``kubectl scale`` do. A workload that no watch follows is not checked.
 
     Arguments:
         is_active: returns whether a workload must not be scaled to zero: it has requests, or a

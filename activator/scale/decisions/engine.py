@@ -41,6 +41,7 @@ from activator.scale.workloads.services import EnabledServices
 if TYPE_CHECKING:
     from activator.scale.part import Parts
 
+
 logger = logging.getLogger(__name__)
 
 Arguments = TypeVarTuple("Arguments")
@@ -59,6 +60,9 @@ STEP: Final = 50
 
 _WALL: Final = partial(datetime.now, UTC)
 _LASTING: Final = REFUSALS | {ScaleReason.SCALE_TARGET_MISSING}
+
+#: Most Services of one turn, which take about 5 ms. One event may change thousands of them.
+MOST: Final = 50
 
 
 class _Phase(Enum):
@@ -169,10 +173,6 @@ class Sharing:
         rows = [self._loads.measured(each, now) for each in names]
         current, stable, panic = (sum(row[at] for row in rows) for at in range(3))
         return Measure(current, stable, panic, max(row.last_busy for row in rows))
-
-
-#: Most Services of one turn, which take about 5 ms. One event may change thousands of them.
-MOST: Final = 50
 
 
 @final

@@ -1,4 +1,9 @@
-"""Changes the replicas of workloads by their scale subresource, and checks the rights to do so."""
+"""Changes the replicas of workloads by their scale subresource, and checks the rights to do so.
+
+Rights and kinds are looked up before the first request needs them. Sources: autoscaling/v1 Scale,
+APIResourceList and SelfSubjectAccessReview in the Kubernetes API reference; the texts and statuses
+were seen on API server 1.36.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +25,8 @@ from activator.scale.cluster.api import (
 )
 from activator.scale.reasons import ScaleReason
 
+logger = logging.getLogger(__name__)
+
 #: What a role must allow: the scaler reads the subresource before it changes it.
 VERBS: Final = ("get", "patch")
 MOST_REPLICAS: Final = 2**31 - 1
@@ -29,6 +36,17 @@ ATTEMPTS: Final = 5
 AGAIN: Final = 30.0
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+#: What a failed request means for the workload.
+_PROBLEMS: Final = {
+    Meaning.CONFLICT: ScaleReason.CONFLICT,
+    Meaning.ABSENT: ScaleReason.SCALE_TARGET_MISSING,
+    Meaning.UNAVAILABLE: ScaleReason.API_SERVER_UNAVAILABLE,
+    Meaning.FORBIDDEN: ScaleReason.SCALE_FORBIDDEN,
+    Meaning.REFUSED: ScaleReason.SCALE_REFUSED,
+}
+#: The API server refuses a change, though it may allow reads.
+REFUSALS: Final = frozenset({ScaleReason.SCALE_FORBIDDEN, ScaleReason.SCALE_REFUSED})
 
 
 class ScalableKind(NamedTuple):
@@ -92,18 +110,6 @@ class Scale(NamedTuple):
         return json.dumps(wanted, separators=(",", ":")).encode()
 
 
-#: What a failed request means for the workload.
-_PROBLEMS: Final = {
-    Meaning.CONFLICT: ScaleReason.CONFLICT,
-    Meaning.ABSENT: ScaleReason.SCALE_TARGET_MISSING,
-    Meaning.UNAVAILABLE: ScaleReason.API_SERVER_UNAVAILABLE,
-    Meaning.FORBIDDEN: ScaleReason.SCALE_FORBIDDEN,
-    Meaning.REFUSED: ScaleReason.SCALE_REFUSED,
-}
-#: The API server refuses a change, though it may allow reads.
-REFUSALS: Final = frozenset({ScaleReason.SCALE_FORBIDDEN, ScaleReason.SCALE_REFUSED})
-
-
 def missing_rule(resource: ScalableKind, *verbs: str) -> str:
     """Return the RBAC rule that forbidden requests lack, in YAML on one line."""
     listed = ", ".join(f'"{verb}"' for verb in verbs)
@@ -111,9 +117,6 @@ def missing_rule(resource: ScalableKind, *verbs: str) -> str:
         f'{{apiGroups: ["{resource.group}"], resources: ["{resource.plural}/scale"], '
         f"verbs: [{listed}]}}"
     )
-
-
-logger = logging.getLogger(__name__)
 
 
 class ScaleTarget(NamedTuple):

@@ -1,4 +1,9 @@
-"""Joins each Service that opts in with its workload and its ready pods."""
+"""Joins each Service that opts in with its workload and its ready pods.
+
+Pure: objects go in by the views, and the names of changed Services come out. Workloads are found by
+the annotation, or by the Service's selector; both directions have an index, so that one event costs
+no more with more objects.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +27,11 @@ from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.workloads.replicas import KNOWN, MOST_REPLICAS, ScaleTarget
 
+#: Candidates that a message names.
+_NAMED: Final = 5
+_Pair = tuple[str, str, str]  # namespace, name and value of a label
+T = TypeVar("T")
+
 
 class _Counted(NamedTuple):
     """The ready pods of one slice; ``ports`` are names."""
@@ -33,7 +43,7 @@ class _Counted(NamedTuple):
 
 @final
 class ReadyPods:
-    """The ready pods of all Services (watch.KindView).
+    """The ready pods of all Services: numbers alone, since a cluster may have 100,000 pods.
 
     Arguments:
         changed: called with each Service whose pods may have changed.
@@ -96,12 +106,6 @@ class ReadyPods:
         return max(found.values(), default=0)
 
 
-#: Candidates that a message names.
-_NAMED: Final = 5
-
-_Pair = tuple[str, str, str]  # namespace, name and value of a label
-
-
 class Found(NamedTuple):
     """The workload of a Service.
 
@@ -122,7 +126,7 @@ class Found(NamedTuple):
 
 @final
 class Workloads:
-    """The Deployments and StatefulSets of a cluster (watch.KindView).
+    """The Deployments and StatefulSets of a cluster.
 
     Arguments:
         changed: called with each Service whose workload may have changed.
@@ -275,9 +279,6 @@ def _named(service: PlainService) -> ObjectKey | None:
 
 def _pairs(namespace: str, labels: Mapping[str, str]) -> Collection[_Pair]:
     return [(namespace, name, value) for name, value in labels.items()]
-
-
-T = TypeVar("T")
 
 
 class Joined(NamedTuple):

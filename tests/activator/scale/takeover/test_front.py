@@ -13,8 +13,8 @@ from activator.plain.service import parse as parse_service
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.takeover.pods import Pods
-from activator.scale.takeover.slices import ActivatorAddress, SliceFamily
-from activator.scale.takeover.takeovers import FIRST_RETRY, Takeovers
+from activator.scale.takeover.slices import FIRST_RETRY, ActivatorAddress, SliceFamily
+from activator.scale.takeover.takeovers import Takeovers
 from tests.activator.plain.objects import endpoint, front, named, service, slice_of
 from tests.activator.scale.takeover.slice_api import SliceApi
 from tests.activator.scale.world import Cluster, cluster, elapse, leader, until

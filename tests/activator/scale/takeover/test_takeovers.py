@@ -14,16 +14,17 @@ from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.takeover.pods import Pods
 from activator.scale.takeover.ports import REST, Ports
-from activator.scale.takeover.slices import ActivatorAddress, SliceFamily, Write
-from activator.scale.takeover.takeovers import (
+from activator.scale.takeover.slices import (
     CONTESTED_PAUSES,
     DOUBT,
     FIRST_RETRY,
     LAST_RETRY,
     MOST_EDITS,
-    ORPHAN_STAYS,
-    Takeovers,
+    ActivatorAddress,
+    SliceFamily,
+    Write,
 )
+from activator.scale.takeover.takeovers import ORPHAN_STAYS, Takeovers
 from tests.activator.plain.objects import endpoint, service, slice_of
 from tests.activator.scale.takeover.slice_api import SliceApi
 
