@@ -93,7 +93,6 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.proxy.http2.connection",
     "activator.proxy.http2.frames",
     "activator.proxy.http2.fields",
-    "activator.proxy.http2.stream",
     "activator.proxy.http2.frame_reader",
     "activator.proxy.http2.hpack",
     "activator.proxy.http2.section",
