@@ -63,7 +63,7 @@ class KindView(Protocol):
 
 
 class ClusterObjects:
-    """All objects in force (discovery.reflector.Objects).
+    """All objects in force (discovery.reflector.ObjectStore).
 
     Arguments:
         views: the views of each kind.
