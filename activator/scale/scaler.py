@@ -89,14 +89,44 @@ class ScalerProcess:
         self._server = ApiServer(settings.kubeconfig or None, timings, environ)
         lease_timings = replace(timings, request=LEASE_REQUEST)
         self._lease_server = ApiServer(settings.kubeconfig or None, lease_timings, environ)
-        self._candidate = self._make_candidate()
+        self._candidate = Candidate(
+            Api(self._lease_server),
+            LeasePlace(settings.system_namespace, settings.lease_name, settings.pod_name),
+            new_identity(settings.pod_name),
+            self._on_lead,
+        )
         api, services = Api(self._server), EnabledServices(self._pending.add)
-        self._loads = Loads(lambda name: name in services)
-        context = self._context(api, services)
+        self._loads = Loads(services.__contains__)
+        context = PartContext(
+            settings=settings,
+            api=api,
+            services=services,
+            loads=self._loads,
+            record=lambda name: self.engine.get(name),
+            start=self._tasks.start,
+            clock=self._clock,
+            is_leader=lambda: self._candidate.leads,
+            changed=self._pending.update,
+            missing_rule=lambda kind: self._watch.missing_rule(kind),
+        )
         self._parts = Parts([make(context) for make in parts])
         objects = ClusterObjects(self._parts.views(services))
         self._watch = ClusterWatch(self._server, objects, timings)
-        self.engine = self._make_engine(api, services)
+        rights = Rights(
+            api,
+            self._tasks.start,
+            self._clock,
+            lambda namespace: self._pending.update(self.engine.names(namespace)),
+        )
+        self.engine = Engine(
+            services,
+            self._loads,
+            self._parts,
+            rights=rights,
+            api=api,
+            start=self._tasks.start,
+            frozen=self._frozen,
+        )
         self._stats = StatServer(
             *(self._loads, self._clock, lambda: self._candidate.leads, self._on_busy),
             settings.stat_token_file,
@@ -111,49 +141,6 @@ class ScalerProcess:
             self._stats,
             self._parts.findings,
             self._clock,
-        )
-
-    # -- composition -------------------------------------------------------------------------------
-
-    def _make_candidate(self) -> Candidate:
-        settings = self.settings
-        return Candidate(
-            Api(self._lease_server),
-            LeasePlace(settings.system_namespace, settings.lease_name, settings.pod_name),
-            new_identity(settings.pod_name),
-            self._on_lead,
-        )
-
-    def _context(self, api: Api, services: EnabledServices) -> PartContext:
-        """Return what the parts may use; the engine exists later."""
-        return PartContext(
-            settings=self.settings,
-            api=api,
-            services=services,
-            loads=self._loads,
-            record=lambda name: self.engine.get(name),
-            start=self._tasks.start,
-            clock=self._clock,
-            is_leader=lambda: self._candidate.leads,
-            changed=self._pending.update,
-            missing_rule=lambda kind: self._watch.missing_rule(kind),
-        )
-
-    def _make_engine(self, api: Api, services: EnabledServices) -> Engine:
-        rights = Rights(
-            api,
-            self._tasks.start,
-            self._clock,
-            lambda namespace: self._pending.update(self.engine.names(namespace)),
-        )
-        return Engine(
-            services,
-            self._loads,
-            self._parts,
-            rights=rights,
-            api=api,
-            start=self._tasks.start,
-            frozen=self._frozen,
         )
 
     # -- life --------------------------------------------------------------------------------------

@@ -257,8 +257,8 @@ class Loads:
         load = self.of(name)
         if load is None:
             return NO_LOAD
-        stable, panic = load.window.averages(int(now))
-        return Measure(load.current(now, self.lost), stable, panic, load.last_busy)
+        current = load.current(now, self._lost)
+        return Measure(current, *load.window.averages(int(now)), load.last_busy)
 
     def of(self, service: Name) -> ServiceLoad | None:
         """Return the load of a Service; None if none was reported."""
