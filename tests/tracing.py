@@ -38,7 +38,7 @@ UNTRACED = (
     _ACTIVATOR / "scale/test_scaler.py",
     _ACTIVATOR / "scale/admin/test_application.py",
     _ACTIVATOR / "scale/test_lease.py",
-    _ACTIVATOR / "scale/events/test_part.py",
+    _ACTIVATOR / "scale/test_events.py",
     _ACTIVATOR / "scale/takeover/test_part.py",
     *(_EXCHANGE / f"test_{name}.py" for name in ("arrival", "attempts", "exchange", "pod_wait")),
     *(_EXCHANGE / f"test_{name}.py" for name in ("request_body", "tunnel", "waiting_client")),
