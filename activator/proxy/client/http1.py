@@ -375,7 +375,7 @@ class Http1Client(ClientSide):
             self._read_body(ahead)
             if self.state is not BEGINNING:
                 return
-        exchange.begin()
+        exchange.begin(self.base.port)
         if self.state is not BEGINNING:
             return
         if self._body is None:

@@ -287,7 +287,7 @@ class Http2Client(ConnectionSide):
         if request.has_body:
             stream.missing = request.length
         exchange = side.exchange = Exchange(self.services, side, request, client_timeout)
-        exchange.begin()
+        exchange.begin(self.base.port)
 
     def _respond_early(self, stream: Stream, request: Request) -> bool:
         """Respond to a probe, or to a client beyond the limit of connections.

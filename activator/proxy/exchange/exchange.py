@@ -31,7 +31,7 @@ from activator.proxy.exchange.limits import (
     name_wait,
     seconds_to_response,
 )
-from activator.proxy.exchange.lookup import find
+from activator.proxy.exchange.lookup import ClientPort, find
 from activator.proxy.exchange.observers import Trace, begin_trace, sample
 from activator.proxy.exchange.placement import (
     COOKIE_KIND,
@@ -165,12 +165,15 @@ class Exchange(Requester):
 
     # -- it begins ---------------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def begin(self, port: ClientPort) -> None:
         """Find the revision, and admit the request. Everything else follows from callbacks.
 
         Knative's counterpart: pkg/activator/handler/handler.go.
+
+        Arguments:
+            port: the port that the client has connected to.
         """
-        services, request, port = self.services, self.request, self.client.port()
+        services, request = self.services, self.request
         if port.admission is not None:
             if not admission_port.read(self, port.admission):
                 return
@@ -456,7 +459,8 @@ class Exchange(Requester):
             if not body.replayable or self.state in RESPONSE_BEGUN:
                 return
         if size:
-            body.keep(payload[0] if len(payload) == 1 else b"".join(payload))
+            data = payload[0] if len(payload) == 1 else b"".join(payload)
+            body.keep(data, has_pod=self.pod_side is not None)
             if self.state is not NEW:
                 self._charge(size)
 
@@ -469,8 +473,6 @@ class Exchange(Requester):
         ticket, body = self.ticket, self.body
         if ticket.state is not QUEUED:
             ticket.size += size
-            if self.pod_side is not None:
-                body.trim()
         elif body.replayable:
             body.replayable = self.entry.throttler.breaker.reserve_bytes(ticket, size)
 
@@ -714,17 +716,9 @@ class Exchange(Requester):
 
     def _finish(self, now: float) -> None:
         """End a request whose response is complete."""
-        side, self.pod_side = self.pod_side, None
-        if side is not None:  # as in ``detach``: a call for each request costs instructions
-            side.detach(self.body.complete)
+        self.pod_side = None
         self.end("served", self.status, self.response_size, now)
         self.client.finished(now)
-
-    def detach(self) -> None:
-        """Release the pod's side, because its response is complete."""
-        side, self.pod_side = self.pod_side, None
-        if side is not None:
-            side.detach(self.body.complete)
 
     def end(self, ended: str, status: int, size: int, now: float, why: str = "") -> None:
         """Count the request, and release its ticket. Called once.

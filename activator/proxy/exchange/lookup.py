@@ -178,7 +178,7 @@ def probe_response(
     fields = request.fields
     if port.service:
         return _loop(fields)
-    probe = b""
+    probe, wrong = b"", contradiction(fields) if fields else ""
     if port.admission is None:
         block = request.section or request.lines
         may_be = block.find(KUBELET_AGENT) >= 0  # not `in`, see lookup._COMMA
@@ -189,7 +189,6 @@ def probe_response(
             return own_responses.unhealthy(why) if why else own_responses.HEALTHY
         probe = fields.get(NETWORK_PROBE, b"").rstrip(b" \t")
     if not probe:
-        wrong = contradiction(fields)
         if wrong:
             return own_responses.refused(400, wrong)
         return _loop(fields) if len(fields.get(_FORWARDED_FOR, b"")) >= _SHORTEST else None

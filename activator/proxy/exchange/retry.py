@@ -341,7 +341,7 @@ class Attempts:
         if failure is None or not self._may_go_again(exchange, pod, failure):
             self._judge(pod, response.status, failure, payload)
             return True
-        exchange.detach()
+        exchange.pod_side = None
         self.failed(exchange, failure, complaint(response.status, payload), failure.value)
         return False
 

@@ -383,11 +383,6 @@ class Http1Pod(PodSide):
     def took(self, size: int) -> None:
         """Do nothing, because back-pressure pauses the transport."""
 
-    def detach(self, complete: bool) -> None:
-        """Abort, or the pod would read the next request as the rest of this one."""
-        if not complete:
-            self.transport.abort()
-
     def cancel(self) -> None:
         self._close(abort=True)
 

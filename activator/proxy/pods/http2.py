@@ -246,8 +246,8 @@ class PodStream(PodSide):
     def took(self, size: int) -> None:
         self._stream.credit(size)
 
-    def detach(self, complete: bool) -> None:
-        """Reset the stream if the request is incomplete."""
+    def detach(self) -> None:
+        """Release the stream, whose response is not needed any more; reset it if it is open."""
         self.requester = None
         stream = self._stream
         stream.on_sent = None
@@ -303,6 +303,7 @@ class PodStream(PodSide):
                 raise FramingError("the body does not have its content-length", 502)
             self._end()
             self._pod.link.peer_ended(stream)
+            self.detach()
         requester.on_response(response, None, [], ended)
 
     def _on_interim(self, requester: Requester, response: ResponseFields, ended: bool) -> None:
@@ -326,6 +327,7 @@ class PodStream(PodSide):
             link.peer_ended(self._stream)
         else:
             link.end(self._stream, _NO_ERROR)
+        self.detach()
         requester.on_response(response, None, [], True)
 
     def on_data(self, payload: bytes, trailers: bytes | None) -> None:
@@ -337,6 +339,7 @@ class PodStream(PodSide):
             requester.on_payload([payload], False, b"")
         else:
             self._end()
+            self.detach()
             requester.on_payload([payload] if payload else [], True, trailers)
 
     def on_trailers(self, trailers: bytes, ended: bool) -> None:
@@ -354,6 +357,7 @@ class PodStream(PodSide):
             raise FramingError("the body does not have its content-length", 502)
         self._end()
         self._pod.link.peer_ended(self._stream)
+        self.detach()
         requester.on_payload([], True, trailers)
 
     def _end(self) -> None:
