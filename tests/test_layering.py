@@ -312,7 +312,7 @@ PRIVATE: Final[dict[str, int]] = {
     "tests/activator/proxy/client/test_service_ports.py": 2,
     "tests/activator/proxy/client/test_tls_listener.py": 6,
     "tests/activator/proxy/exchange/test_http2_exchange.py": 1,
-    "tests/activator/proxy/exchange/test_request_key.py": 1,
+    "tests/activator/proxy/exchange/test_placement.py": 1,
     "tests/activator/proxy/http2/test_floods.py": 1,
     "tests/activator/proxy/http2/test_lines.py": 2,
     "tests/activator/proxy/http2/test_recurring.py": 1,
