@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Only the targets below compile, even if the shell sets this variable.
 unexport ACTIVATOR_COMPILE
 
-.PHONY: help demo test check format compile test-compiled test-cluster fuzz bench bench-compiled soak simulation dashboards queries screenshots lock \
+.PHONY: help demo test check format compile test-compiled test-cluster fuzz bench bench-compiled soak dashboards queries screenshots lock \
 	image-proof dist sbom install-yaml chart clean
 
 help:  ## Show this list
@@ -113,9 +113,6 @@ else
 	@PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/soak $(COMPILED)/bin/python -m benchmarks.soak \
 		--seconds $(SECONDS) $(SEED:%=--seed %) $(SOAK_ARGS)
 endif
-
-simulation: $(STAMP)  ## Simulate many activators and pods, write the tables of docs/simulation.md (SIMULATION_ARGS=--quick writes none)
-	$(BIN)/python -m benchmarks.simulation $(SIMULATION_ARGS)
 
 dashboards: $(STAMP)  ## Write Grafana's dashboards (manifests/monitoring/dashboards)
 	$(BIN)/python -m manifests.monitoring.grafana

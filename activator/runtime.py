@@ -17,21 +17,25 @@ from typing import TYPE_CHECKING
 
 from activator.admin.history import History
 from activator.authorization.authorizer import Authorizer as Authorizer
-from activator.autoscaler.concurrency import Stat
+from activator.autoscaler.concurrency import Stat as Stat
 from activator.autoscaler.links import Links
 from activator.autoscaler.reporter import Sink, StatReporter
 from activator.discovery.source import Source, SourceError
 from activator.discovery.sources import Wiring, make_source
 from activator.driver import Driver
-from activator.knative.configmaps import network, pages
-from activator.knative.configmaps.cluster import ClusterConfig, Listeners, Names
+from activator.knative.configmaps.cluster import (
+    NETWORK,
+    PAGES,
+    ClusterConfig,
+    NetworkConfig,
+    pages_reader,
+)
 from activator.knative.configmaps.following import ConfigMapError, Followed
-from activator.knative.configmaps.network import NetworkConfig
-from activator.knative.configmaps.observability import ObservabilityConfig
-from activator.knative.configmaps.process_log import LogChanges
+from activator.knative.configmaps.observability import ObservabilityConfig, observability_reader
+from activator.knative.configmaps.process_log import LogChanges, LoggingConfig, logging_reader
 from activator.knative.system_objects import SystemObjects
 from activator.knative.words import CERTIFICATE_SECRET
-from activator.plain.hosts import HostClaims
+from activator.plain.hosts import HostClaims as HostClaims
 from activator.probing.prober import PodProber
 from activator.process.outputs import Outputs
 from activator.process.tasks import Tasks
@@ -45,10 +49,9 @@ from activator.proxy.transport.peer_socket import UnreadBytes
 from activator.records.source_status import SourceStatus
 from activator.settings.config import Settings
 from activator.settings.tls_parameters import TlsParameters
-from activator.telemetry.concurrency import ReportedConcurrency
+from activator.telemetry.collection import ReportedConcurrency
 from activator.telemetry.metrics import Metrics
-from activator.telemetry.observers import Observers
-from activator.telemetry.otel import OpenTelemetry
+from activator.telemetry.otel import Observers, OpenTelemetry
 from activator.telemetry.request_log import RequestLog as RequestLog
 from activator.telemetry.request_log import compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
@@ -57,6 +60,7 @@ from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:
     # Siblings must not import each other: they get these types here, and each ``X as X`` above.
+    from activator.autoscaler.concurrency import RevisionLoad as RevisionLoad
     from activator.probing.probe import Probe as Probe
     from activator.proxy.exchange.exchange import Exchange as Exchange
     from activator.proxy.exchange.observers import RequestRecord as RequestRecord
@@ -164,20 +168,25 @@ class Runtime:
         otel = OpenTelemetry(
             self.settings, self._set_tracer, self._tasks.start, lambda: self._metrics.points()
         )
-        return Observers(otel, RequestLog(outputs.stdout, self._clock), outputs)
+        return Observers(otel, RequestLog(outputs.stdout.write, self._clock), outputs)
 
     def _make_cluster_config(self) -> ClusterConfig:
         settings = self.settings
-        log_changes = LogChanges(settings.log_level)
         templates: Followed[Mapping[str, Template]] = Followed(
-            pages.NAME, pages.reader_of(Template), {}, self._set_pages
+            PAGES, pages_reader(Template), {}, self._set_pages
         )
+        level, name = settings.log_level, settings.config_observability_name
+        observability = observability_reader(compiled)
         return ClusterConfig(
-            Names(settings.config_logging_name, settings.config_observability_name),
-            Listeners(self._set_network, log_changes.apply, self._set_observability),
-            check_template=compiled,
-            log_level=settings.log_level,
-            more=(templates,),
+            Followed(
+                settings.config_logging_name,
+                logging_reader(level),
+                LoggingConfig(),
+                LogChanges(level).apply,
+            ),
+            Followed(name, observability, ObservabilityConfig(), self._set_observability),
+            self._set_network,
+            (templates,),
         )
 
     def _make_internal_tls(self) -> InternalTls:
@@ -334,7 +343,7 @@ class Runtime:
         except ConfigMapError as error:
             where = source.status(self._clock()).name
             raise StartError(
-                f"ConfigMap {network.NAME} ({where}): {error}. So it is unknown whether traffic "
+                f"ConfigMap {NETWORK} ({where}): {error}. So it is unknown whether traffic "
                 f"must be encrypted; correct the ConfigMap and start again."
             ) from error
 

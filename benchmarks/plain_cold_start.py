@@ -15,13 +15,12 @@ import uvloop
 
 from activator.lab.addresses import AddressPool
 from activator.lab.control_plane.resources import DEPLOYMENTS
-from activator.lab.control_plane.store import Change
-from activator.lab.environment import Overdue
+from activator.lab.control_plane.store import ObjectChange
+from activator.lab.environment import Environment, Overdue, set_up
+from activator.lab.handles import AppHandle
 from activator.lab.local_activator import DidNotStart
-from activator.lab.plain.environment import PlainEnvironment, set_up
-from activator.lab.plain.handles import ServiceHandle
-from activator.lab.plain.objects import HTTP_PROBE, TCP_PROBE, Object
-from activator.lab.timeline import Entry, Timeline
+from activator.lab.objects import HTTP_PROBE, TCP_PROBE, Object
+from activator.lab.timeline import Timeline, TimelineEntry
 from benchmarks.process import CannotMeasure
 from benchmarks.report import Row, middle, percentile
 
@@ -82,27 +81,27 @@ def _row(what: str, times: list[float], goal: float) -> Row:
 
 
 async def _run(probe: Object, turns: int) -> list[Turn]:
-    async with set_up(Timeline(), AddressPool()) as environment:
-        web = await environment.deploy(probe=probe, annotations={"owner": "none"})
+    async with set_up(Timeline(), AddressPool(), is_plain=True) as environment:
+        web = await environment.deploy_service(probe=probe, annotations={"owner": "none"})
         return [await _turn(environment, web) for _ in range(turns)]
 
 
-async def _turn(environment: PlainEnvironment, web: ServiceHandle) -> Turn:
+async def _turn(environment: Environment, web: AppHandle) -> Turn:
     moments: dict[str, float] = {}
 
-    def on_change(change: Change) -> None:
+    def on_change(change: ObjectChange) -> None:
         if change.resource == DEPLOYMENTS and web.replicas:
             moments.setdefault("patch", time.monotonic())
 
-    def on_entry(entry: Entry) -> None:
+    def on_entry(entry: TimelineEntry) -> None:
         if entry.what.endswith(": listens"):
             moments["listens"] = entry.at
 
     store = environment.cluster.plane.store
     store.listen(on_change)
-    environment.base.live = on_entry
+    environment.live = on_entry
     sent = time.monotonic()
-    response = await environment.base.request(web)
+    response = await environment.request(web)
     ended = time.monotonic()
     store.remove(on_change)
     if response.status != 200:
@@ -111,7 +110,7 @@ async def _turn(environment: PlainEnvironment, web: ServiceHandle) -> Turn:
     return Turn(moments["patch"] - sent, ended - moments["listens"])
 
 
-async def _sleep_again(web: ServiceHandle) -> None:
+async def _sleep_again(web: AppHandle) -> None:
     """Remove the pod, after the scaler knows that no request is left."""
     while (await web.scaler_view())["load"]["current"]:  # noqa: ASYNC110  # no event says so
         await asyncio.sleep(_POLL)

@@ -21,10 +21,10 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.wire import encode
-from activator.lab.control_plane.plane import ControlPlane, Request
-from activator.lab.control_plane.server import Server
-from activator.lab.control_plane.status import Response
-from activator.lab.control_plane.watch import Watch
+from activator.lab.control_plane.plane import ControlPlane, PlaneRequest
+from activator.lab.control_plane.reads import PlaneWatch
+from activator.lab.control_plane.server import PlaneServer
+from activator.lab.control_plane.status import PlaneResponse
 from benchmarks.process import (
     START_TIMEOUT,
     CannotMeasure,
@@ -50,7 +50,7 @@ class Plane(ControlPlane):
         super().__init__()
         self.patched: dict[str, float] = {}
 
-    def handle(self, request: Request) -> Response | Watch:
+    def handle(self, request: PlaneRequest) -> PlaneResponse | PlaneWatch:
         """See ControlPlane."""
         if request.method == "PATCH" and request.target.endswith("/scale"):
             self.patched.setdefault(request.target.split("/")[-2], perf_counter())
@@ -114,7 +114,7 @@ def measure(folder: Path, services: int, seconds: float, cold_starts: int) -> It
 
 async def _run(folder: Path, services: int, seconds: float, cold_starts: int) -> Measured:
     plane = Plane()
-    server = Server(plane)
+    server = PlaneServer(plane)
     await server.start()
     try:
         for number in range(services):
@@ -245,6 +245,6 @@ async def _add(plane: Plane, number: int, *, awake: bool) -> None:
 async def _create(plane: Plane, path: str, name: str, body: Any, **metadata: Any) -> None:
     named = {"name": name, "namespace": "bench", **metadata}
     response = await plane.send("POST", path, json.dumps({"metadata": named, **body}).encode())
-    assert isinstance(response, Response)
+    assert isinstance(response, PlaneResponse)
     if response.status >= 300:
         raise CannotMeasure(f"the stand-in refuses {path}: {response.body.decode()[:200]}")

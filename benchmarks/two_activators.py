@@ -12,9 +12,8 @@ from collections.abc import Iterator
 import uvloop
 
 from activator.lab.addresses import AddressPool
-from activator.lab.environment import Overdue
+from activator.lab.environment import Overdue, set_up
 from activator.lab.local_activator import DidNotStart
-from activator.lab.plain.environment import set_up
 from activator.lab.timeline import Timeline
 from benchmarks.process import CannotMeasure
 from benchmarks.report import Row
@@ -46,9 +45,9 @@ def measure(count: int) -> Iterator[Row]:
 
 
 async def _run(count: int) -> tuple[int, set[int]]:
-    async with set_up(Timeline(), AddressPool()) as environment:
-        load = environment.base.load
-        web = await environment.deploy(replicas=1, annotations=LIMIT)
+    async with set_up(Timeline(), AddressPool(), is_plain=True) as environment:
+        load = environment.load
+        web = await environment.deploy_service(replicas=1, annotations=LIMIT)
         second = await environment.start_second()
         await web.until_view("both know each other", lambda view: view["activatorCount"] == 2)
         async with (

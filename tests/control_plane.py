@@ -8,12 +8,12 @@ from urllib.parse import urlencode
 
 from activator.discovery.wire import ConnectionLostError
 from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.status import Response
-from activator.lab.control_plane.watch import Watch
-from activator.scale.cluster.api import ApiResponse, ApiUnreachable
+from activator.lab.control_plane.reads import PlaneWatch
+from activator.lab.control_plane.status import PlaneResponse
+from activator.scale.cluster.api import Api, ApiResponse, ApiUnreachable
 
 
-class InProcessClient:
+class InProcessClient(Api):
     """Sends the requests of the scaler (scale.api.Api) and of discovery (discovery.wire.Cluster).
 
     Attributes:
@@ -28,12 +28,11 @@ class InProcessClient:
     async def send(
         self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
     ) -> ApiResponse:
-        """See Api."""
         try:
             response = await self._plane.send(method, path, body, content_type, self._agent)
         except ConnectionError as error:
             raise ApiUnreachable(str(error)) from None
-        assert isinstance(response, Response), "a watch: use get"
+        assert isinstance(response, PlaneResponse), "a watch: use get"
         return ApiResponse(response.status, response.body)
 
     @asynccontextmanager
@@ -49,7 +48,7 @@ class InProcessClient:
         try:
             yield InProcessResponse(response)
         finally:
-            if isinstance(response, Watch):
+            if isinstance(response, PlaneWatch):
                 self._plane.released(response)
 
     def renew_credentials(self) -> None:
@@ -62,13 +61,13 @@ class InProcessResponse:
 
     retry_after = 0.0
 
-    def __init__(self, response: Response | Watch) -> None:
+    def __init__(self, response: PlaneResponse | PlaneWatch) -> None:
         self._response = response
 
     @property
     def status(self) -> int:
         """See Response."""
-        return 200 if isinstance(self._response, Watch) else self._response.status
+        return 200 if isinstance(self._response, PlaneWatch) else self._response.status
 
     async def read(self, limit: int) -> bytes:
         """See Response."""
@@ -76,7 +75,7 @@ class InProcessResponse:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """See Response."""
-        if isinstance(self._response, Response):
+        if isinstance(self._response, PlaneResponse):
             yield self._response.body
             return
         try:

@@ -1,19 +1,23 @@
-"""Follows the resources of a cluster, each by its own reflector.
+"""Follows the resources of a cluster, each by its own reflector, once its API server is new enough.
 
 Decides which resources to follow, and from when. It must not know the meaning of objects, nor how
-to send requests. Knative's counterpart: the informers that cmd/activator/main.go starts.
+to send requests. Knative's counterparts: the informers that cmd/activator/main.go starts, and the
+version check of pkg/injection/sharedmain.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from activator.discovery import version
+import msgspec
+import tenacity
+
 from activator.discovery.api_server import ApiServer, ClusterConfigError
 from activator.discovery.backoff import Timings
 from activator.discovery.endpoints import EndpointsSource
@@ -22,13 +26,110 @@ from activator.discovery.knative_kinds import KNATIVE
 from activator.discovery.reflector import Reflector
 from activator.discovery.self_check import SelfCheck
 from activator.discovery.service_kinds import SERVICES
-from activator.discovery.version import ClusterVersionError
-from activator.discovery.wire import WatchedResource
+from activator.discovery.source import Source, SourceError
+from activator.discovery.wire import (
+    UNDECODABLE,
+    ConnectionLostError,
+    ServerResponseError,
+    WatchedResource,
+)
 from activator.knative.words import REVISIONS_PATH, SERVICE_TYPE_LABEL
 from activator.plain.workloads import KINDS as WORKLOADS
-from activator.records.source_status import SourceStatus, WatchCounters
+from activator.records.source_status import SourceStatus
 
-__all__ = ["ClusterConfigError", "ClusterVersionError", "KubernetesWatch", "resources"]
+logger = logging.getLogger(__name__)
+
+_VERSION_BYTES = 65_536
+
+
+class ClusterVersionError(SourceError):
+    """The API server did not respond in time, or is too old."""
+
+
+async def check_version(api: ApiServer, minimum: str, timings: Timings) -> str:
+    """Wait for the API server, and check its version.
+
+    Arguments:
+        api: the server.
+        minimum: the oldest accepted version, as in ``1.34`` or ``v1.34.0``.
+        timings: interval and time-out of the requests.
+
+    Returns:
+        The server's version, as in ``v1.35.2``.
+
+    Raises:
+        ClusterConfigError: there is no usable configuration.
+        ClusterVersionError: there is no response in time, or the server is older.
+    """
+    try:
+        needed = _parts(minimum)
+    except ValueError:
+        raise ClusterConfigError(
+            f"the minimum version {minimum!a} is no version: set KUBERNETES_MIN_VERSION to one "
+            "such as v1.34.0"
+        ) from None
+    await api.connect()
+    version = await _first_response(api, timings)
+    if _parts(version) < needed:
+        raise ClusterVersionError(
+            f"Kubernetes {version} at {api.host} is older than {minimum}: upgrade it, "
+            "or set KUBERNETES_MIN_VERSION to start anyway"
+        )
+    return version
+
+
+async def _first_response(api: ApiServer, timings: Timings) -> str:
+    """Repeat the request until a response. Raises ``ClusterVersionError`` after the time-out."""
+    errors: list[str] = []
+    loop = asyncio.get_running_loop()
+    log_at = loop.time()
+
+    def record(state: tenacity.RetryCallState) -> None:
+        nonlocal log_at
+        errors[:] = [str(state.outcome.exception())] if state.outcome else []
+        if loop.time() >= log_at:
+            log_at = loop.time() + timings.version_reminder
+            logger.warning("waiting for the API server %s: %s", api.host, "".join(errors))
+
+    try:
+        async with asyncio.timeout(timings.version_limit):
+            return await tenacity.AsyncRetrying(
+                wait=tenacity.wait_fixed(timings.version_interval),
+                retry=tenacity.retry_if_exception_type((ConnectionLostError, ServerResponseError)),
+                before_sleep=record,
+                sleep=asyncio.sleep,
+            )(_request, api, timings.connect)
+    except TimeoutError:
+        raise ClusterVersionError(
+            f"the API server {api.host} gave no version within {timings.version_limit:g} s: "
+            f"{''.join(errors) or 'no response'}"
+        ) from None
+
+
+async def _request(api: ApiServer, silence: float) -> str:
+    async with api.get("/version", {}, silence) as response:
+        body = await response.read(_VERSION_BYTES)
+        if response.status == 401:
+            api.renew_credentials()
+        if response.status != 200:
+            raise ServerResponseError(response.status, "", response.retry_after)
+    try:
+        version = msgspec.json.decode(body)["gitVersion"]
+        _parts(version)
+    except (*UNDECODABLE, LookupError, TypeError, ValueError):
+        raise ServerResponseError(200, "the response to /version has no version") from None
+    return str(version)
+
+
+def _parts(version: str) -> tuple[int, int, int]:
+    """Return the numbers of a version, without pre-release and build, as Knative compares them."""
+    numbers = version.removeprefix("v").partition("-")[0].partition("+")[0].split(".")
+    major, minor, patch = (*numbers, "0", "0")[:3]
+    for number in (major, minor, patch):
+        if not (number.isascii() and number.isdigit()):  # int() takes more than that
+            raise ValueError(f"{number!a} is no number")
+    return int(major), int(minor), int(patch)
+
 
 # Knative's dialect uses only Endpoints and EndpointSlices with this label, so the server sends
 # only those. A cluster has as many of them as Services. The activator knows Services and Revisions
@@ -84,8 +185,8 @@ def _of_knative(source: EndpointsSource, *, with_services: bool) -> tuple[Watche
     )
 
 
-class KubernetesWatch:
-    """Keeps an inventory equal to a cluster (discovery.source.Source).
+class KubernetesWatch(Source):
+    """Keeps an inventory equal to a cluster.
 
     Arguments:
         inventory: takes every object.
@@ -129,17 +230,22 @@ class KubernetesWatch:
             self._follow(resource)
 
     async def start(self) -> None:
-        """See Source and ``check_version``."""
-        await self.check_version(self._minimum_version)
+        """Wait for the API server, and check its version; ``check_version`` has the errors."""
+        await check_version(self._api, self._minimum_version, self._timings)
 
     def status(self, now: float) -> SourceStatus:
-        """See Source."""
-        kinds, ages = self._inventory.status(), self.ages(now)
+        """Return the state of each resource. Its age is that of the server's last sign of life.
+
+        A missing resource that may be missing has no age.
+        """
+        kinds = self._inventory.status()
         for kind, reflector in self._reflectors.items():
+            settled = reflector.settled.is_set()
+            is_followed = reflector.synced.is_set() or not settled
             kinds[kind] = replace(
                 kinds[kind],
-                synced=reflector.settled.is_set(),
-                age=ages.get(kind),
+                synced=settled,
+                age=max(0.0, now - reflector.last_sign_of_life) if is_followed else None,
                 watch=replace(reflector.counters),
                 error=reflector.last_error,
             )
@@ -151,25 +257,6 @@ class KubernetesWatch:
             warnings=tuple(self._inventory.warnings),
         )
 
-    @property
-    def synced(self) -> bool:
-        """Whether every readable resource has been listed once."""
-        return all(reflector.settled.is_set() for reflector in self._reflectors.values())
-
-    @property
-    def counters(self) -> Mapping[str, WatchCounters]:
-        """The counters of each watch, by kind."""
-        return {kind: reflector.counters for kind, reflector in self._reflectors.items()}
-
-    @property
-    def errors(self) -> Mapping[str, str]:
-        """The present errors of failing watches, by kind."""
-        return {
-            kind: reflector.last_error
-            for kind, reflector in self._reflectors.items()
-            if reflector.last_error
-        }
-
     async def wait_synced(self, *kinds: str) -> None:
         """Wait until resources have been listed once; ``run`` must be in progress.
 
@@ -180,14 +267,14 @@ class KubernetesWatch:
         """
         for kind in kinds or tuple(self._reflectors):
             await self._reflectors[kind].settled.wait()
-        if self.synced:
+        if all(reflector.settled.is_set() for reflector in self._reflectors.values()):
             every = self._reflectors.items()
             self._inventory.settled([kind for kind, each in every if not each.synced.is_set()])
 
     def hurry(self) -> None:
         """Shorten all pauses after failures, since a request has begun to wait."""
         for reflector in self._reflectors.values():
-            reflector.hurry()
+            reflector.pauses.hurry()
 
     async def follow_secret(self, name: str) -> None:
         """Follow one Secret of the system namespace; the activator reads no other Secret.
@@ -203,22 +290,6 @@ class KubernetesWatch:
         path = f"/api/v1/namespaces/{self._system_namespace}/secrets"
         resource = WatchedResource("Secret", path, {"fieldSelector": f"metadata.name={name}"})
         await self._follow(resource).settled.wait()
-
-    def ages(self, now: float) -> Mapping[str, float]:
-        """Return the age of the state of each resource.
-
-        Arguments:
-            now: the loop's time.
-
-        Returns:
-            Seconds since the server's last sign of life, or since the start, by kind. A missing
-            resource that may be missing has no age.
-        """
-        return {
-            kind: max(0.0, now - reflector.last_sign_of_life)
-            for kind, reflector in self._reflectors.items()
-            if reflector.synced.is_set() or not reflector.settled.is_set()
-        }
 
     async def run(self) -> None:
         """Follow all resources until cancelled; no fault of the server ends this.
@@ -236,23 +307,8 @@ class KubernetesWatch:
             self._group = None
             await self._api.close()
 
-    async def check_version(self, minimum: str) -> str:
-        """Wait for the API server and check its version; see ``version.check``.
-
-        Arguments:
-            minimum: the oldest accepted version, as in ``1.34`` or ``v1.34.0``.
-
-        Returns:
-            The server's version, as in ``v1.35.2``.
-
-        Raises:
-            ClusterConfigError: there is no usable configuration.
-            ClusterVersionError: there is no response in time, or the server is older.
-        """
-        return await version.check(self._api, minimum, self._timings)
-
     async def close(self) -> None:
-        """See Source: close the connections, which ``run`` does at its end."""
+        """Close the connections; ``run`` does so at its end."""
         await self._api.close()
 
     def _follow(self, resource: WatchedResource) -> Reflector:

@@ -17,19 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from activator.discovery.backoff import Turns
 from activator.discovery.documents import Document
 from activator.discovery.inventory import INVALID, Inventory
 from activator.discovery.listener import FolderListener
 from activator.discovery.manifest_file import File, ManifestFiles, Reading, digest_of
 from activator.discovery.self_check import MissedEventCounters
-from activator.discovery.source import SourceError
+from activator.discovery.source import Source, SourceError
 from activator.objects.fields import ObjectKey
 from activator.records.source_status import FilesStatus, ObjectWarning, SourceStatus
 
 logger = logging.getLogger(__name__)
-
-# Seconds of work after which other tasks of the loop get a turn. One request needs about six turns.
-_PIECE = 0.002
 
 
 class ManifestFolderError(SourceError):
@@ -66,21 +64,8 @@ class FolderTimings:
         return max(self.rescan, min(cost / self.rescan_share, self.rescan_limit))
 
 
-class _Turns:
-    """Divides long work into pieces, so that other tasks serve requests between them."""
-
-    def __init__(self) -> None:
-        self._since = time.monotonic()
-
-    async def pause(self) -> None:
-        """Let other tasks run if the current piece has lasted long enough."""
-        if time.monotonic() - self._since >= _PIECE:
-            await asyncio.sleep(0)
-            self._since = time.monotonic()
-
-
-class ManifestFolder:
-    """Reads a folder into an inventory and follows its changes (discovery.source.Source).
+class ManifestFolder(Source):
+    """Reads a folder into an inventory and follows its changes.
 
     Arguments:
         path: the folder. Its subfolders are not read.
@@ -111,7 +96,7 @@ class ManifestFolder:
         self._checked_at = self._looked_at = self._changed_at = time.monotonic()
 
     def status(self, now: float) -> SourceStatus:
-        """See Source; missed changes have the kind ``file``."""
+        """Return the state of the folder; missed changes have the kind ``file``."""
         path = str(self._path)
         return SourceStatus(
             kind="folder",
@@ -140,20 +125,7 @@ class ManifestFolder:
         return MappingProxyType(self._errors)
 
     async def start(self) -> None:
-        """See Source and ``load``."""
         self.load()
-
-    async def wait_synced(self) -> None:
-        """See Source: ``start`` has read all files."""
-
-    async def follow_secret(self, name: str) -> None:
-        """See Source: all Secrets of the folder are read."""
-
-    def hurry(self) -> None:
-        """See Source: the folder is read at once when it changes."""
-
-    async def close(self) -> None:
-        """See Source: nothing is open."""
 
     def load(self) -> None:
         """Read the folder once, before the activator accepts traffic.
@@ -204,7 +176,7 @@ class ManifestFolder:
 
         Other tasks get turns between files and between objects.
         """
-        turns = _Turns()
+        turns = Turns()
         try:
             names = self._files.names()
         except OSError as error:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from activator.records.source_status import SourceStatus
-from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID, Route
+from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID, ServiceRoute
 
 
 class Sink(Protocol):
@@ -38,7 +38,7 @@ class Sink(Protocol):
     ) -> None:
         """Replace the IPs of the activators that share the pods of a revision, by protocol."""
 
-    def set_route(self, revision_id: RevisionID, route: Route) -> None:
+    def set_route(self, revision_id: RevisionID, route: ServiceRoute) -> None:
         """Replace the hosts and the port of a Service; ``Route()`` if it has none.
 
         May come before the Service. The caller also resets it when the Service is deleted.
@@ -52,7 +52,7 @@ class SourceError(Exception):
     """A source is unusable; the text has its name, the reason and a remedy."""
 
 
-class Source(Protocol):
+class Source:
     """Reads objects from one place.
 
     The caller calls ``start``, runs ``run`` as a task, and awaits ``wait_synced`` before it
@@ -65,17 +65,22 @@ class Source(Protocol):
         Raises:
             SourceError: the source is unusable.
         """
+        raise NotImplementedError
 
     async def run(self) -> None:
         """Follow all changes until cancelled, also after failures."""
+        raise NotImplementedError
 
     async def wait_synced(self) -> None:
-        """Return when every object has been read once; ``run`` must be in progress."""
+        """Return when every object has been read once; ``run`` must be in progress.
+
+        By default ``start`` has read all objects.
+        """
 
     async def follow_secret(self, name: str) -> None:
         """Follow one Secret of the system namespace, and return after its first read.
 
-        Also returns if there is no such Secret. The source need not read other Secrets.
+        Also returns if there is no such Secret. By default the source reads all Secrets, or none.
         """
 
     def hurry(self) -> None:
@@ -87,6 +92,7 @@ class Source(Protocol):
         Arguments:
             now: seconds, on the loop's clock.
         """
+        raise NotImplementedError
 
     async def close(self) -> None:
         """Close the connections that ``start`` opened, also if ``run`` was never called."""

@@ -22,7 +22,7 @@ MAX_ADDRESSES = 64
 SHARED_ADDRESS = "127.0.0.1"
 
 
-class Place(NamedTuple):
+class PodPlace(NamedTuple):
     """The address of one pod, with its port for traffic and its admin port."""
 
     ip: str
@@ -45,27 +45,27 @@ class AddressPool:
         self._first = IPv4Address(first)
         self._port = port
         self._admin_port = admin_port
-        self._taken: dict[Place, socket.socket | None] = {}
+        self._taken: dict[PodPlace, socket.socket | None] = {}
         weakref.finalize(self, _close, self._taken)
 
-    def take(self) -> Place:
+    def take(self) -> PodPlace:
         """Return a free place; the caller must `release` it when the pod has ended.
 
         Raises:
             OSError: the kernel has no free port.
         """
         for offset in range(MAX_ADDRESSES):
-            place = Place(str(self._first + offset), self._port, self._admin_port)
+            place = PodPlace(str(self._first + offset), self._port, self._admin_port)
             if place in self._taken or not _is_free(place):
                 continue
             if holder := _hold(place.ip):
                 self._taken[place] = holder
                 return place
-        place = Place(SHARED_ADDRESS, *_free_ports(2))
+        place = PodPlace(SHARED_ADDRESS, *_free_ports(2))
         self._taken[place] = None
         return place
 
-    def release(self, place: Place) -> None:
+    def release(self, place: PodPlace) -> None:
         """Return a place to the pool."""
         if holder := self._taken.pop(place, None):
             holder.close()
@@ -82,13 +82,13 @@ def _hold(ip: str) -> socket.socket | None:
     return holder
 
 
-def _close(taken: dict[Place, socket.socket | None]) -> None:
+def _close(taken: dict[PodPlace, socket.socket | None]) -> None:
     for holder in taken.values():
         if holder:
             holder.close()
 
 
-def _is_free(place: Place) -> bool:
+def _is_free(place: PodPlace) -> bool:
     try:
         for port in (place.port, place.admin_port):
             with _socket() as probe:

@@ -10,8 +10,8 @@
 ``/status?code=N``   a response with that status
 ``/stream?n=N&ms=M`` N lines, M milliseconds apart, chunked
 ``/events?n=N&ms=M`` the same as an event stream
-``/v1/…``            ``models`` and ``chat/completions`` of the OpenAI API (:mod:`.openai_server`)
-``/ws``              a WebSocket that returns each message (by :mod:`.websocket`)
+``/v1/…``            ``models`` and ``chat/completions`` of the OpenAI API (`chat`)
+``/ws``              a WebSocket that returns each message (`Echo`)
 ``/healthz``         200 while the pod is ready, otherwise 503; only in pods without queue-proxy
 ``/toggleReady``     toggles the result of the readiness probe
 ``/toggleLive``      toggles the result of the liveness probe
@@ -23,23 +23,135 @@ It does not use sockets, the clock or queue-proxy.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
-from activator.lab import openai_server
-from activator.lab.http1 import Request
-from activator.lab.responses import Response, as_json, text
-from activator.lab.state import Counters, Switches
+from activator.lab.http1 import JSON, PodRequest, PodResponse, as_json, text
+from activator.lab.switchboard import SWITCHES, PodCounters, Switches
+
+if TYPE_CHECKING:
+    from websockets.frames import Frame
+    from websockets.server import ServerProtocol
+
+
+# A stand-in for a server of the OpenAI API: one model, which repeats the last message.
+#
+# Only as much of the API as clients need for a first request. Source:
+# https://platform.openai.com/docs/api-reference/chat.
+
+EVENT_STREAM: Final = "text/event-stream"
+MODEL: Final = "echo"
+#: Seconds between two words of a streamed response.
+_PACE: Final = 0.05
+
+
+def models(request: PodRequest) -> PodResponse:
+    """Return the list of models."""
+    model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "lab"}
+    return as_json({"object": "list", "data": [model]})
+
+
+def chat(request: PodRequest) -> PodResponse:
+    """Return a chat completion, as an event stream if the request wants one."""
+    try:
+        asked: dict[str, Any] = json.loads(request.body)
+        model, words = asked["model"], str(asked["messages"][-1]["content"]).split()
+    except (ValueError, LookupError, TypeError):
+        return _error(400, "expected a model and messages", "invalid_request_error")
+    if model != MODEL:
+        return _error(404, f"no model {model!r}; try {MODEL!r}", "model_not_found")
+    if asked.get("stream") is True:
+        deltas = [{"role": "assistant"}, *({"content": f"{word} "} for word in words)]
+        events = (*(_event(_choice(delta=delta)) for delta in deltas), b"data: [DONE]\n\n")
+        return PodResponse(content_type=EVENT_STREAM, pieces=events, interval=_PACE)
+    message = {"role": "assistant", "content": " ".join(words)}
+    return as_json(_choice("chat.completion", message=message, finish_reason="stop"))
+
+
+def events(lines: tuple[bytes, ...], interval: float) -> PodResponse:
+    """Return lines as an event stream, one event each.
+
+    Arguments:
+        lines: each with its line feed.
+        interval: seconds between two events.
+    """
+    pieces = tuple(b"data: %b\n" % line for line in lines)
+    return PodResponse(content_type=EVENT_STREAM, pieces=pieces, interval=interval)
+
+
+def _choice(
+    kind: str = "chat.completion.chunk", *, finish_reason: str | None = None, **given: object
+) -> dict[str, Any]:
+    choice = {"index": 0, "finish_reason": finish_reason, **given}
+    return {"id": "1", "object": kind, "created": 0, "model": MODEL, "choices": [choice]}
+
+
+def _event(value: object) -> bytes:
+    return b"data: %b\n\n" % json.dumps(value).encode()
+
+
+def _error(status: int, message: str, code: str) -> PodResponse:
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
+    return PodResponse(status, json.dumps({"error": error}).encode(), JSON)
+
+
+# A WebSocket echo of the sample application, to try tunnels through the activator.
+#
+# It turns received bytes into bytes to send; the pod's connection moves them. The first WebSocket
+# imports the library, because most pods never need it and should start quickly.
+
+
+def asks_for_websocket(request: PodRequest) -> bool:
+    """Return whether the request is the opening handshake of an echo."""
+    return request.path == "/ws" and request.header("upgrade").lower() == "websocket"
+
+
+class Echo:
+    """The pod's side of one WebSocket."""
+
+    def __init__(self, request: PodRequest) -> None:
+        """Take the opening handshake; the first `receive` returns the response to it."""
+        from websockets.server import ServerProtocol
+
+        self._protocol: ServerProtocol = ServerProtocol()
+        lines = [f"{request.method} {request.target} {request.version}"]
+        lines += [f"{name}: {value}" for name, value in request.headers]
+        self._protocol.receive_data(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+
+    def receive(self, data: bytes) -> list[bytes]:
+        """Take received bytes, and return pieces to send; an empty piece means: close."""
+        from websockets.frames import Frame
+        from websockets.http11 import Request as Handshake
+
+        if data:
+            self._protocol.receive_data(data)
+        for event in self._protocol.events_received():
+            if isinstance(event, Handshake):
+                self._protocol.send_response(self._protocol.accept(event))
+            elif isinstance(event, Frame):
+                self._send_back(event)
+        return self._protocol.data_to_send()
+
+    def _send_back(self, frame: Frame) -> None:
+        from websockets.frames import Opcode
+
+        if frame.opcode is Opcode.TEXT:
+            self._protocol.send_text(frame.data, frame.fin)
+        elif frame.opcode is Opcode.BINARY:
+            self._protocol.send_binary(frame.data, frame.fin)
+        elif frame.opcode is Opcode.CONT:
+            self._protocol.send_continuation(frame.data, frame.fin)
+
 
 #: Upper limits, so that a slip in a URL does not occupy a laptop.
 MAX_DELAY_MS = 3_600_000
 MAX_BYTES = 1 << 30
 MAX_LINES = 1_000_000
 
-SWITCHES = {"/toggleReady": "ready", "/toggleLive": "live", "/toggleExec": "exec_ready"}
 
-
-def health_response(request: Request, switches: Switches) -> Response | None:
+def health_response(request: PodRequest, switches: Switches) -> PodResponse | None:
     """Return the response of the health page; None for a request to another page."""
     if request.path != "/healthz":
         return None
@@ -53,11 +165,11 @@ class Application:
         counters: of the pod; the requests in flight slow ``/crowd`` down.
     """
 
-    def __init__(self, pod_name: str, switches: Switches, counters: Counters) -> None:
+    def __init__(self, pod_name: str, switches: Switches, counters: PodCounters) -> None:
         self._pod_name = pod_name
         self._switches = switches
         self._counters = counters
-        self._routes: dict[str, Callable[[Request], Response]] = {
+        self._routes: dict[str, Callable[[PodRequest], PodResponse]] = {
             "/": self._hello,
             "/sleep": self._hello,
             "/crowd": self._crowd,
@@ -67,11 +179,11 @@ class Application:
             "/status": _status,
             "/stream": self._stream,
             "/events": self._events,
-            "/v1/models": openai_server.models,
-            "/v1/chat/completions": openai_server.chat,
+            "/v1/models": models,
+            "/v1/chat/completions": chat,
         }
 
-    def respond(self, request: Request) -> Response:
+    def respond(self, request: PodRequest) -> PodResponse:
         """Return the response to a request that is no probe; 400 for a wrong parameter."""
         path = request.path
         if path in SWITCHES:
@@ -87,7 +199,7 @@ class Application:
         except ValueError as error:
             return text(400, f"{error}\n")
 
-    def _hello(self, request: Request) -> Response:
+    def _hello(self, request: PodRequest) -> PodResponse:
         host = request.header("k-original-host") or request.header("host")
         via = request.header("k-proxy-request")
         # Only a pod with queue-proxy learns the name of a proxy.
@@ -96,50 +208,50 @@ class Application:
         delay = _number(request, "ms", 0, MAX_DELAY_MS) / 1000
         return text(200, f"Hello from {self._pod_name}, reached {way} for {host}\n", delay)
 
-    def _crowd(self, request: Request) -> Response:
+    def _crowd(self, request: PodRequest) -> PodResponse:
         room = max(_number(request, "n", 50, MAX_LINES), 1)
         times = max(1.0, self._counters.in_flight / room) ** 2
         response = self._hello(request)
         return replace(response, delay=min(response.delay * times, MAX_DELAY_MS / 1000))
 
-    def _stream(self, request: Request) -> Response:
-        return Response(pieces=self._lines(request), interval=_interval(request))
+    def _stream(self, request: PodRequest) -> PodResponse:
+        return PodResponse(pieces=self._lines(request), interval=_interval(request))
 
-    def _events(self, request: Request) -> Response:
-        return openai_server.events(self._lines(request), _interval(request))
+    def _events(self, request: PodRequest) -> PodResponse:
+        return events(self._lines(request), _interval(request))
 
-    def _lines(self, request: Request) -> tuple[bytes, ...]:
+    def _lines(self, request: PodRequest) -> tuple[bytes, ...]:
         count = _number(request, "n", 5, MAX_LINES)
         return tuple(f"{self._pod_name} line {i}\n".encode() for i in range(1, count + 1))
 
 
-def _interval(request: Request) -> float:
+def _interval(request: PodRequest) -> float:
     return _number(request, "ms", 100, MAX_DELAY_MS) / 1000
 
 
-def _bytes(request: Request) -> Response:
+def _bytes(request: PodRequest) -> PodResponse:
     body = bytes(_number(request, "n", 1024, MAX_BYTES))
-    return Response(body=body, content_type="application/octet-stream")
+    return PodResponse(body=body, content_type="application/octet-stream")
 
 
-def _echo(request: Request) -> Response:
+def _echo(request: PodRequest) -> PodResponse:
     kind = request.header("content-type") or "application/octet-stream"
-    return Response(body=request.body, content_type=kind)
+    return PodResponse(body=request.body, content_type=kind)
 
 
-def _headers(request: Request) -> Response:
+def _headers(request: PodRequest) -> PodResponse:
     lines = [f"{name}: {value}" for name, value in request.headers]
     return as_json({"method": request.method, "target": request.target, "headers": lines})
 
 
-def _status(request: Request) -> Response:
+def _status(request: PodRequest) -> PodResponse:
     code = _number(request, "code", 200, 599)
     if code < 200:
         raise ValueError(f"code={code}: expected a final status, 200 to 599")
-    return Response(code) if code in (204, 304) else text(code, f"status {code} as asked\n")
+    return PodResponse(code) if code in (204, 304) else text(code, f"status {code} as asked\n")
 
 
-def _number(request: Request, name: str, default: int, limit: int) -> int:
+def _number(request: PodRequest, name: str, default: int, limit: int) -> int:
     given = request.query.get(name, str(default))
     if not given.isascii() or not given.isdigit() or int(given) > limit:
         raise ValueError(f"{name}={given}: expected a number from 0 to {limit}")

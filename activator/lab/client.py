@@ -1,12 +1,18 @@
-"""An HTTP client like curl: each request has its own connection, and the response is read whole."""
+"""Clients: one request, steady traffic, and the event stream of an activator."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import Mapping
+from asyncio import Task, TaskGroup
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from statistics import median
+from typing import Any, NamedTuple
+
+# An HTTP client like curl: each request has its own connection, and the response is read whole.
 
 #: Seconds for a request and its response; more than the time-out of any scenario's revision.
 PATIENCE = 60.0
@@ -33,21 +39,23 @@ async def fetch(
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
+    patience: float = PATIENCE,
 ) -> ClientResponse:
     """Send one request on a new connection, and return the response, which ends the connection.
 
     Arguments:
         headers: added to the headers that curl sends; the same name replaces one of them.
+        patience: seconds for all of it.
 
     Raises:
-        OSError: no connection, or no complete response within `PATIENCE` seconds.
+        OSError: no connection, or no complete response within so many seconds.
     """
     given = {"Host": f"{ip}:{port}", "Accept": "*/*", "Connection": "close", **(headers or {})}
     if body or method == "POST":
         given["Content-Length"] = str(len(body))
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
     began = time.monotonic()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(patience):
         reader, writer = await asyncio.open_connection(ip, port)
         try:
             writer.write(("\r\n".join(lines) + "\r\n\r\n").encode() + body)
@@ -75,14 +83,168 @@ def parse_response(data: bytes) -> ClientResponse:
     return ClientResponse(int(first.split()[1]), headers, body.decode(errors="replace"))
 
 
-async def open_and_close(ip: str, port: int) -> None:
+async def open_and_close(ip: str, port: int, patience: float = PATIENCE) -> None:
     """Open a connection and close it without sending a byte, as a TCP probe does.
 
     Raises:
         OSError: no process listens there.
     """
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(patience):
         _, writer = await asyncio.open_connection(ip, port)
         writer.close()
         with suppress(ConnectionError):
             await writer.wait_closed()
+
+
+# Steady traffic of one client, with all its responses.
+
+#: Sends one request with this method and id.
+Send = Callable[[str, str], Coroutine[Any, Any, ClientResponse]]
+
+
+class SteadyTraffic:
+    """Requests at a steady rate, each on a new connection, until `stop`.
+
+    Attributes:
+        responses: by method, in the order of their arrival.
+        posts: the ids of all POSTs that were sent.
+    """
+
+    def __init__(self, send: Send, rate: float, posts: int = 0, target: str = "/") -> None:
+        """
+        Arguments:
+            send: sends one request; must not raise.
+            rate: requests per second.
+            posts: one request in so many is a POST; 0 for none.
+            target: of the requests, for the summary.
+        """
+        self._send = send
+        self._rate = rate
+        self._post_every = posts
+        self._target = target
+        self._sent = 0
+        self._stop = asyncio.Event()
+        self._responded = asyncio.Event()
+        self._running: Task[None] | None = None
+        self.posts: set[str] = set()
+        self.responses: dict[str, list[ClientResponse]] = {"GET": [], "POST": []}
+
+    def start(self, tasks: TaskGroup) -> None:
+        """Begin to send; the caller must call `stop`."""
+        self._running = tasks.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Stop sending; return when every request has a response or has failed."""
+        self._stop.set()
+        if self._running is not None:
+            await self._running
+
+    async def more(self, count: int) -> None:
+        """Return when so many further requests have a response or have failed."""
+        wanted = self._count + count
+        while self._count < wanted:
+            self._responded.clear()
+            await self._responded.wait()
+
+    def statuses(self, method: str) -> dict[int, int]:
+        """Return the number of responses by status; 0 stands for no response."""
+        return dict(sorted(Counter(response.status for response in self.responses[method]).items()))
+
+    def summary(self) -> str:
+        """Return statuses and durations of all requests in one line."""
+        return "; ".join(self._of(method) for method, found in self.responses.items() if found)
+
+    def _of(self, method: str) -> str:
+        took = [response.took * 1000 for response in self.responses[method]]
+        found = ", ".join(f"{n} times {status}" for status, n in self.statuses(method).items())
+        line = f"{method} {self._target}: {found}"
+        return f"{line}; median {median(took):,.0f} ms, maximum {max(took):,.0f} ms"
+
+    @property
+    def _count(self) -> int:
+        return sum(map(len, self.responses.values()))
+
+    async def _run(self) -> None:
+        began = time.monotonic()
+        async with TaskGroup() as tasks:
+            while not self._stop.is_set():
+                self._sent += 1
+                post = self._post_every and self._sent % self._post_every == 0
+                tasks.create_task(self._one("POST" if post else "GET", f"load-{self._sent}"))
+                await self._until(began + self._sent / self._rate)
+
+    async def _until(self, moment: float) -> None:
+        try:
+            async with asyncio.timeout(max(0.0, moment - time.monotonic())):
+                await self._stop.wait()
+        except TimeoutError:
+            pass
+
+    async def _one(self, method: str, request_id: str) -> None:
+        if method == "POST":
+            self.posts.add(request_id)
+        self.responses[method].append(await self._send(method, request_id))
+        self._responded.set()
+
+
+# Read the server-sent events of an activator.
+#
+# https://html.spec.whatwg.org/multipage/server-sent-events.html, as far as the activator uses it.
+
+PATH = "/api/v1/events"
+#: The first event of each stream: the stream contains all later changes.
+HELLO = "hello"
+
+#: Takes an event's name and its data; must return at once.
+Take = Callable[[str, dict[str, Any]], None]
+
+
+class ActivatorEvents:
+    """One stream of events, from `open` to `close`."""
+
+    def __init__(self, take: Take) -> None:
+        self._take = take
+        self._writer: asyncio.StreamWriter | None = None
+        self._reading: asyncio.Future[None] | None = None
+        self._greeted = asyncio.Event()
+
+    async def open(self, ip: str, port: int) -> None:
+        """Open the stream; return when it will contain all further events.
+
+        Raises:
+            OSError: no response, or a response that is no stream.
+        """
+        reader, self._writer = await asyncio.open_connection(ip, port)
+        head = f"GET {PATH} HTTP/1.1\r\nHost: {ip}:{port}\r\nAccept: text/event-stream\r\n\r\n"
+        self._writer.write(head.encode())
+        if b" 200 " not in await reader.readline():
+            raise ConnectionError(f"{PATH} did not return a stream")
+        self._reading = asyncio.ensure_future(self._read(reader))
+        await self._greeted.wait()
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        # Ignore all other lines: head, chunk sizes, comments, ids. The server begins a new chunk
+        # with each piece, and a piece has only complete events.
+        kind = ""
+        async for raw in reader:
+            field, _, value = raw.decode().rstrip("\r\n").partition(": ")
+            if field == "event":
+                kind = value
+            elif field == "data":
+                self._greet_or_take(kind, value)
+        self._greeted.set()
+
+    def _greet_or_take(self, kind: str, value: str) -> None:
+        if kind == HELLO:
+            self._greeted.set()
+        else:
+            self._take(kind, json.loads(value))
+
+    async def close(self) -> None:
+        """Close the stream."""
+        if self._writer is not None:
+            self._writer.close()
+        if self._reading is not None:
+            self._reading.cancel()
+            with suppress(asyncio.CancelledError, OSError):
+                await self._reading

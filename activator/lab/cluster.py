@@ -1,225 +1,197 @@
-"""A toy cluster for one machine: services whose pods are processes, scaled by statistics.
+"""A toy cluster on one machine: API server, controllers and node, with processes as pods.
 
-It replaces autoscaler, scheduler, kubelet and the ServerlessService controller. It runs the
-desired number of pods, and writes their addresses and readiness into the manifests folder.
-:mod:`.scaler` calculates the desired number from statistics, which `Cluster.on_stats` receives.
+It has pods of Services without Knative, which a Deployment asks for, and pods of Knative's
+revisions, which its user starts and stops.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
 from asyncio import TaskGroup
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Final
 
-from activator.lab.addresses import AddressPool, Place
-from activator.lab.checks import PERIOD, Probes
-from activator.lab.deployment import Deployment
-from activator.lab.kubelet import PodProcess
-from activator.lab.objects import Object, revision
-from activator.lab.pod import PodOptions
-from activator.lab.scaler import Scaler
+from activator.lab.addresses import AddressPool
+from activator.lab.control_plane.plane import ControlPlane
+from activator.lab.control_plane.resources import (
+    BUILT_IN,
+    DEPLOYMENTS,
+    ENDPOINTS,
+    PODS,
+    REVISIONS,
+    SCALED_OBJECTS,
+    SERVICES,
+    SLICES,
+    ApiKind,
+)
+from activator.lab.control_plane.server import PlaneServer
+from activator.lab.control_plane.validation import ValidationRules
+from activator.lab.controllers import (
+    NODE,
+    Deployments,
+    EndpointSlices,
+    Mirror,
+    RevisionEndpoints,
+    service_of,
+)
+from activator.lab.kubelet import PodProcess, Probes, Tell, ToyNode
+from activator.lab.objects import REVISION, is_live, revision_of
+from activator.lab.pod import PodOptions, pod_arguments
 
-#: Requests at a time for each pod of a service without a limit.
-DEFAULT_TARGET = 10.0
-#: Seconds before the cluster replaces a pod that ended by itself. This prevents a tight loop if
-#: the pod cannot run.
-REPLACE_AFTER = 1.0
+Object = dict[str, Any]
 
-#: ((namespace, name), average concurrency, requests counted), as the activator reports them.
-Stat = tuple[tuple[str, str], float, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """A service of the cluster; its revision has the same name.
-
-    Attributes:
-        container_concurrency: requests that one pod may have at a time; 0 is no limit.
-        start_after: seconds from a pod's start to its listening.
-        target: requests at a time that one pod should have; 0 takes container_concurrency.
-        idle: seconds without requests before the service scales to zero.
-        timeout: seconds that a request may take in total.
-        exec_readiness: the container has an exec readiness probe.
-    """
-
-    name: str
-    namespace: str = "default"
-    container_concurrency: int = 0
-    start_after: float = 2.0
-    target: float = 0.0
-    min_pods: int = 0
-    max_pods: int = 3
-    idle: float = 15.0
-    timeout: int = 300
-    exec_readiness: bool = False
+NAMESPACE: Final = "default"
+#: The kinds that ``activator local`` reads from a folder.
+MIRRORED: Final = (REVISIONS, ENDPOINTS, DEPLOYMENTS, SERVICES, SLICES)
 
 
-class Event(NamedTuple):
-    """One event of a service or pod.
+class ToyCluster:
+    """All parts of the cluster. Call `close` before the task group ends.
 
     Attributes:
-        kind: one of queued, scaled, started, listening, listed, switched, probe passed,
-            probe failed, ready, not ready, killing, restarted, responded, draining, stopped,
-            ended by itself.
-        pod: the pod's name; empty for an event of the service.
+        plane, server: the API server and its socket, which `start` opens.
+        slices: the endpointslice controller.
+        node: runs the pods.
     """
-
-    at: float
-    service: Service
-    kind: str
-    pod: str = ""
-    details: dict[str, object] = {}  # noqa: RUF012  never changed
-
-
-Tell = Callable[[Event], None]
-
-
-class Cluster:
-    """All services and their pods."""
 
     def __init__(
         self,
-        folder: Path,
-        services: Iterable[Service],
-        *,
-        tell: Tell = lambda event: None,
-        addresses: AddressPool | None = None,
-        readiness_period: float = PERIOD,
+        addresses: AddressPool,
+        tasks: TaskGroup,
+        tell: Tell = lambda *args, **details: None,
+        pace: float = 1.0,
+        resources: Iterable[ApiKind] = (*BUILT_IN, SCALED_OBJECTS),
+        folder: Path | None = None,
     ) -> None:
-        """Write the services' manifests, without pods, into the existing folder.
-
+        """
         Arguments:
-            tell: called with each event; must return at once.
-            readiness_period: seconds between kubelet's checks of a pod.
+            tasks: gets a task for each pod.
+            tell: called with each event: kind, pod (empty for none), details by name; must return
+                at once.
+            pace: the duration of a second in probes of pods, in seconds.
+            folder: gets copies of the objects that ``activator local`` reads; None for no copies.
+        """
+        self.plane = ControlPlane(resources, ValidationRules(allows_loopback=True))
+        self.server = PlaneServer(self.plane)
+        self._tell = tell
+        self._started: Counter[str] = Counter()
+        self._options: dict[str, Mapping[str, Any]] = {}
+        self._mirror = Mirror(self.plane.store, folder, MIRRORED) if folder else None
+        self._deployments = Deployments(self.plane)
+        self.node = ToyNode(self.plane, addresses, tasks, tell, pace)
+        self.slices = EndpointSlices(self.plane, self._on_slice)
+        self._endpoints = RevisionEndpoints(self.plane, tell)
+
+    async def start(self) -> None:
+        """Listen with the API server.
 
         Raises:
-            OSError: the folder cannot be written to.
+            OSError: the kernel has no free port.
         """
-        pool = addresses or AddressPool()
-        self._services = {
-            (service.namespace, service.name): _ScaledService(
-                folder, service, tell, pool, readiness_period
-            )
-            for service in services
-        }
+        await self.server.start()
 
-    def on_stats(self, stats: Iterable[Stat]) -> None:
-        """Use the load that an activator reports; ignore unknown revisions. Do not block.
+    async def close(self) -> None:
+        """End all pods and connections."""
+        for part in (self._mirror, self._deployments, self.slices, self._endpoints, self.node):
+            if part is not None:
+                part.close()
+        self.plane.close()
+        await self.server.close()
 
-        The caller must be on the thread of the loop that `run` uses.
+    @property
+    def pods(self) -> dict[str, PodProcess]:
+        """The pods with a process, by name."""
+        return self.node.pods
+
+    # -- Services without Knative ---------------------------------------------------------------
+
+    def create(self, resource: ApiKind, found: Object) -> Object:
+        """Create an object, as ``kubectl create`` does; return it.
+
+        Raises:
+            ApiError: the API server refuses it.
         """
-        for revision_id, concurrency, count in stats:
-            service = self._services.get(revision_id)
-            if service is not None:
-                service.observe(concurrency, count)
+        return self.plane.act("create", resource, found["metadata"]["namespace"], "", found)
 
-    def on_queue(self, revision_id: tuple[str, str], reason: str) -> None:
-        """Note that the activator has begun to queue requests of a revision, with the reason.
+    def patch(self, resource: ApiKind, name: str, change: Object) -> Object:
+        """Change an object by a merge patch; return it.
 
-        Like `on_stats`, it returns at once, and must be called on the loop's thread.
+        Raises:
+            ApiError: the API server refuses it.
         """
-        service = self._services.get(revision_id)
-        if service is not None:
-            service.waits(reason)
+        return self.plane.act("patch", resource, NAMESPACE, name, change)
 
-    async def run(self) -> None:
-        """Run the desired number of pods until cancelled, then end them all."""
-        async with TaskGroup() as tasks:
-            for service in self._services.values():
-                tasks.create_task(service.run())
+    def scale(self, name: str, replicas: int) -> None:
+        """Set the replicas of a Deployment, as ``kubectl scale`` does.
 
+        Raises:
+            ApiError: there is no such Deployment.
+        """
+        change = {"spec": {"replicas": replicas}}
+        self.plane.act("patch", DEPLOYMENTS, NAMESPACE, name, change, "scale")
 
-class _ScaledService:
-    """One service: its scaler, its pods, its manifests."""
+    def replicas(self, name: str) -> int:
+        """Return the replicas that a Deployment wants; 0 if there is no such Deployment."""
+        found = self.plane.store.get(DEPLOYMENTS, NAMESPACE, name)
+        return 0 if found is None else int(found["spec"]["replicas"])
 
-    def __init__(
-        self, folder: Path, service: Service, tell: Tell, addresses: AddressPool, period: float
-    ) -> None:
-        self._service = service
-        self._tell = tell
-        self._probes = Probes(period, exec_readiness=service.exec_readiness)
-        target = service.target or service.container_concurrency or DEFAULT_TARGET
-        self._scaler = Scaler(target, service.max_pods, service.idle, service.min_pods)
-        self._not_before = 0.0
-        self._wake = asyncio.Event()
-        self._deployment = Deployment(folder, _revision_of(service), self._happened, addresses)
+    def listed(self, name: str) -> list[Object]:
+        """Return the endpoints of a Service, of all its slices."""
+        found = self.plane.store.select(SLICES, NAMESPACE, lambda each: service_of(each) == name)
+        return [endpoint for each in found for endpoint in each["endpoints"] or ()]
 
-    def observe(self, concurrency: float, count: float) -> None:
-        self._scaler.observe(time.monotonic(), concurrency, count)
-        # Only without any pod is it certain that the request is queued. The activator probes pods
-        # itself, so a pod that Kubernetes does not list as ready may have responded already.
-        if concurrency > 0 and not self._deployment.running:
-            self._happened("queued", concurrency=concurrency)
-        self._wake.set()
+    def _on_slice(self, service: str, written: Object) -> None:
+        states: dict[str, list[str]] = {"ready": [], "not_ready": [], "terminating": []}
+        for endpoint in written["endpoints"] or ():
+            states[_state(endpoint["conditions"])].append(endpoint["targetRef"]["name"])
+        self._tell("listed in slices", "", service=service, **states)
 
-    def waits(self, reason: str) -> None:
-        # Without a pod, `observe` has reported this. A queue at capacity is normal: the service is
-        # being scaled.
-        if self._deployment.running and reason != "at-capacity":
-            self._happened("queued", reason=reason)
+    # -- revisions of Knative -------------------------------------------------------------------
 
-    async def run(self) -> None:
-        async with TaskGroup() as tasks:
-            while True:
-                self._wake.clear()
-                # Read the clock once: two readings could miss a time between them.
-                now = time.monotonic()
-                self._reconcile(tasks, now)
-                await self._wait(now)
+    def add_revision(self, found: Object, probes: Probes, options: Mapping[str, Any]) -> None:
+        """Create a Revision, and its Endpoints without pods.
 
-    async def _wait(self, now: float) -> None:
-        """Wait for a statistic, a pod's end, or the time at which the desired number may change."""
-        times = [self._scaler.next_change()]
-        if self._not_before > now:
-            times.append(self._not_before)
-        known = [at for at in times if at is not None]
-        # Not wait_for: on Python 3.11 it loses a cancellation that comes together with the event.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(min(known) - now, 0) if known else None):
-                await self._wake.wait()
+        Arguments:
+            probes: the probes of its pods.
+            options: fields of `PodOptions`.
+        """
+        metadata = self.create(REVISIONS, found)["metadata"]
+        self.node.probes[metadata["name"]] = probes
+        self._options[metadata["name"]] = options
+        self._endpoints.reconcile(metadata["namespace"], metadata["name"])
 
-    def _reconcile(self, tasks: TaskGroup, now: float) -> None:
-        wanted = self._scaler.desired(now)
-        running = self._deployment.running
-        if wanted == len(running) or (wanted > len(running) and now < self._not_before):
-            return
-        self._happened("scaled", pods=len(running), wanted=wanted)
-        for _ in range(wanted - len(running)):
-            self._deployment.start_pod(tasks, self._probes, self._options, self._ended)
-        for pod in running[wanted:]:
-            pod.stop()  # `publish` removes it from the Endpoints, so new requests avoid it
-        self._deployment.publish()
+    def start_pods(self, revision: str, count: int, namespace: str = NAMESPACE) -> None:
+        """Start so many more pods of a revision; its Endpoints list them soon as not ready."""
+        for _ in range(count):
+            self._started[revision] += 1
+            options = PodOptions(report_requests=True, **self._options[revision])
+            container = {
+                "name": "user-container",
+                "args": pod_arguments(options),
+                "ports": [{"name": "http1", "containerPort": options.port}],
+            }
+            name = f"{revision}-{self._started[revision]}"
+            pod = {
+                "metadata": {"name": name, "namespace": namespace, "labels": {REVISION: revision}},
+                "spec": {"containers": [container], "nodeName": NODE},
+            }
+            self.create(PODS, pod)
 
-    def _options(self, name: str, place: Place) -> PodOptions:
-        return PodOptions(
-            name=name,
-            address=place.ip,
-            port=place.port,
-            admin_port=place.admin_port,
-            start_after=self._service.start_after,
-            container_concurrency=self._service.container_concurrency,
-            report_requests=True,
+    def stop_pod(self, name: str, namespace: str = NAMESPACE) -> None:
+        """Delete a pod, as ``kubectl delete`` does; its process finishes its requests."""
+        self.plane.act("delete", PODS, namespace, name)
+
+    def running(self, revision: str, namespace: str = NAMESPACE) -> list[str]:
+        """Return the names of a revision's pods that do not terminate, in the order of start."""
+        found = self.plane.store.select(
+            PODS, namespace, lambda pod: is_live(pod) and revision_of(pod) == revision
         )
-
-    def _ended(self, pod: PodProcess) -> None:
-        if not pod.stopping:
-            self._not_before = time.monotonic() + REPLACE_AFTER
-        self._wake.set()
-
-    def _happened(self, kind: str, pod: str = "", **details: object) -> None:
-        self._tell(Event(time.monotonic(), self._service, kind, pod, details))
+        names = (pod["metadata"]["name"] for pod in found)
+        return sorted(names, key=lambda name: int(name.rpartition("-")[2]))
 
 
-def _revision_of(service: Service) -> Object:
-    return revision(
-        service.name,
-        namespace=service.namespace,
-        container_concurrency=service.container_concurrency,
-        timeout=service.timeout,
-        exec_readiness=service.exec_readiness,
-    )
+def _state(conditions: Object) -> str:
+    if conditions["terminating"]:
+        return "terminating"
+    return "ready" if conditions["ready"] else "not_ready"

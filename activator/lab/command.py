@@ -17,14 +17,12 @@ from typing import Final, TextIO
 
 from activator.lab import report
 from activator.lab.addresses import AddressPool
-from activator.lab.catalogue import SCENARIOS, find
 from activator.lab.control_plane.server import KUBECONFIG
 from activator.lab.environment import Environment
-from activator.lab.guide import Place, guide
-from activator.lab.printing import Printer
-from activator.lab.runner import outcome_of, run_scenario
-from activator.lab.scenario import Scenario
-from activator.lab.timeline import Entry, Outcome
+from activator.lab.report import Printer, guide
+from activator.lab.scenario import Scenario, ScenarioOutcome, run_scenario
+from activator.lab.scenarios import SCENARIOS, find
+from activator.lab.timeline import TimelineEntry
 
 #: The version of the JSON document. It grows when a field is removed or changes its meaning.
 JSON_VERSION: Final = 1
@@ -136,7 +134,7 @@ class _Lab:
             self._printer.rows(report.summary(outcomes))
         return all(outcome.passed for outcome in outcomes)
 
-    async def _run_one(self, scenario: Scenario, number: int) -> Outcome:
+    async def _run_one(self, scenario: Scenario, number: int) -> ScenarioOutcome:
         if self._as_json:
             return await self._record(scenario)
         if self._keep:
@@ -147,29 +145,31 @@ class _Lab:
         self._printer.rows([*report.timeline(outcome), *report.result(outcome)])
         return outcome
 
-    async def _record(self, scenario: Scenario) -> Outcome:
+    async def _record(self, scenario: Scenario) -> ScenarioOutcome:
         """Run one scenario and record its entries; after a signal, return the entries so far.
 
         They show where a script was waiting.
         """
         began = time.monotonic()
-        entries: list[Entry] = []
+        entries: list[TimelineEntry] = []
 
-        def note(found: Entry) -> None:
+        def note(found: TimelineEntry) -> None:
             if not self._interrupted:  # leave out the end of the processes
                 entries.append(found)
 
         try:
             return await run_scenario(scenario, self._addresses, note)
         except asyncio.CancelledError:
-            return outcome_of(scenario, entries, False, "interrupted", time.monotonic() - began)
+            return ScenarioOutcome(
+                scenario, entries, False, "interrupted", time.monotonic() - began
+            )
 
-    async def _run_live(self, scenario: Scenario) -> Outcome:
+    async def _run_live(self, scenario: Scenario) -> ScenarioOutcome:
         """Run one scenario, print each entry at once, and keep its processes until a signal."""
         self._printer.rows(report.heading(scenario, 1, 1))
         return await run_scenario(scenario, self._addresses, self._tell, self._keep_running)
 
-    def _tell(self, found: Entry) -> None:
+    def _tell(self, found: TimelineEntry) -> None:
         self._printer.rows([report.entry(found)])
 
     async def _keep_running(self, environment: Environment, passed: bool) -> None:
@@ -180,7 +180,7 @@ class _Lab:
         await self._kept
 
 
-def _document(outcomes: Sequence[Outcome]) -> dict[str, object]:
+def _document(outcomes: Sequence[ScenarioOutcome]) -> dict[str, object]:
     return {
         "version": JSON_VERSION,
         "passed": all(outcome.passed for outcome in outcomes),
@@ -189,25 +189,17 @@ def _document(outcomes: Sequence[Outcome]) -> dict[str, object]:
     }
 
 
-def _guide(environment: Environment) -> list[report.Row]:
+def _guide(environment: Environment) -> list[report.ReportRow]:
     activator = environment.activator
-    places = [
-        Place(
-            pod.name,
-            f"{pod.options.address}:{pod.options.port}",
-            f"{pod.options.address}:{pod.options.admin_port}",
-        )
-        for app in environment.apps
-        for pod in app.pods
-        if not pod.count("stopped")
-    ]
+    apps = environment.apps
+    pods = [pod.options for app in apps for pod in app.pods if not pod.count("stopped")]
     return guide(
         "{}:{}".format(*activator.traffic),
         "{}:{}".format(*activator.admin),
         _objects(environment.manifests),
-        [app.name for app in environment.apps],
-        places,
-        {switch for app in environment.apps for switch in app.probed_switches},
+        [app.name for app in apps],
+        pods,
+        {switch for app in apps for switch in app.probed_switches},
     )
 
 

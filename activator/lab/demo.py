@@ -1,8 +1,9 @@
 """The demo: sample services that scale from zero, a short guide, and a line for each event.
 
-It combines a toy cluster, its manifests folder and the narrator. The caller starts an activator
-that watches `Demo.manifests`, and passes the activator's statistics to `Demo.on_stats`. One service
-needs no Knative: :mod:`.plain.showcase` has its cluster and its scaler.
+It has a toy cluster and a folder with copies of its objects. The caller starts an activator that
+watches `Demo.manifests`, and passes the activator's statistics to `Demo.on_stats`. One service
+needs no Knative: it is a Deployment that ``activator scale`` scales. This scaler is the real
+program, as a separate process.
 """
 
 from __future__ import annotations
@@ -10,40 +11,59 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+import time
+from asyncio import Future, TaskGroup
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
+from typing import Any, Final
 
 from activator.lab.addresses import AddressPool
-from activator.lab.cluster import Cluster, Event, Service, Stat
-from activator.lab.guide import own_command
-from activator.lab.narrator import Narrator
-from activator.lab.plain.showcase import Showcase
+from activator.lab.autoscaler import DemoEvent, DemoService, Stat, ToyAutoscaler
+from activator.lab.cluster import ToyCluster
+from activator.lab.control_plane.resources import DEPLOYMENTS, SERVICES
+from activator.lab.control_plane.store import ObjectChange
+from activator.lab.local_activator import DidNotStart, LocalScaler
+from activator.lab.objects import TCP_PROBE, deployment, service
+from activator.lab.report import own_command
 
 #: A service without a limit, and one with two requests per pod, so that a queue is visible.
-SERVICES = (
-    Service("hello", start_after=1.5, idle=15.0),
-    Service("slow", container_concurrency=2, start_after=2.5, idle=15.0),
+REVISIONS = (
+    DemoService("hello", start_after=1.5, idle=15.0),
+    DemoService("slow", container_concurrency=2, start_after=2.5, idle=15.0),
 )
 
 #: A Deployment with a Service, without Knative.
-PLAIN = Service("web", start_after=1.5, idle=15.0)
+PLAIN = DemoService("web", start_after=1.5, idle=15.0)
+#: The duration of a second in probes of this Deployment's pods: kubelet's 10 s become 1 s.
+PACE: Final = 0.1
+#: The namespace of the scaler's Lease.
+SYSTEM: Final = "activator"
+#: Seconds before a pod that ended by itself starts again. This prevents a tight loop if it cannot
+#: run.
+RESTART_AFTER: Final = 1.0
 
 Print = Callable[[str], object]
 
 
 class Demo:
-    """The demo's cluster and folder. Use it as a context manager, so that the folder is removed."""
+    """The demo's cluster and folder. Use it as a context manager, so that the folder is removed.
+
+    Attributes:
+        manifests: the folder.
+        kubeconfig: a file for ``kubectl``; set by `start`.
+    """
 
     def __init__(
         self,
-        services: Iterable[Service] = SERVICES,
+        services: Iterable[DemoService] = REVISIONS,
         *,
-        plain: Service = PLAIN,
+        plain: DemoService = PLAIN,
         addresses: AddressPool | None = None,
     ) -> None:
-        """Create the manifests folder with the services, without pods.
+        """Create the manifests folder.
 
         Arguments:
             services: the services with a revision of Knative.
@@ -53,13 +73,16 @@ class Demo:
             OSError: the folder for temporary files is full or not writable.
         """
         self.manifests = Path(tempfile.mkdtemp(prefix="activator-demo-"))
-        self._services = tuple(services)
+        self.kubeconfig = Path()
+        self._services = {each.name: each for each in services}
+        self._plain = plain
+        self._addresses = addresses or AddressPool()
         self._narrator = Narrator()
         self._print: Print = lambda line: None
-        pool = addresses or AddressPool()
-        self._cluster = Cluster(self.manifests, self._services, tell=self._tell, addresses=pool)
-        self._plain = plain
-        self._showcase = Showcase(self.manifests, plain, self._tell, pool)
+        self._scaler = LocalScaler((), _ignore, {})
+        self._cluster: ToyCluster
+        self._autoscaler: ToyAutoscaler
+        self._running: Future[None] | None = None
 
     def __enter__(self) -> Demo:
         return self
@@ -70,46 +93,52 @@ class Demo:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
-
-    def close(self) -> None:
         """Remove the manifests folder; end the activator first, or it loses all revisions."""
         shutil.rmtree(self.manifests, ignore_errors=True)
 
     def on_stats(self, stats: Iterable[Stat]) -> None:
         """Take an activator's statistics: ((namespace, name), average concurrency, count) each.
 
-        It returns at once. The caller must be on the thread of the loop that `run` uses.
+        It returns at once. The caller must be on the thread of the loop, after `start`.
         """
-        self._cluster.on_stats(stats)
+        self._autoscaler.on_stats(stats)
 
     def on_queue(self, name: tuple[str, str], reason: str) -> None:
         """Note that requests of a service, (namespace, name), begin to wait, with the reason.
 
         The caller must be on the loop's thread, as for `on_stats`.
         """
-        if name == (self._plain.namespace, self._plain.name):
-            self._showcase.on_queue(reason)
-        else:
-            self._cluster.on_queue(name, reason)
+        if name != (self._plain.namespace, self._plain.name):
+            self._autoscaler.on_queue(name, reason)
+        elif not any(_service_of(pod) == self._plain.name for pod in self._cluster.pods):
+            self._happened("queued")
+        elif reason != "at-capacity":
+            self._happened("queued", reason=reason)
+
+    @property
+    def scaler_admin(self) -> str:
+        """Host and port of the scaler's API."""
+        return "{}:{}".format(*self._scaler.admin)
 
     async def start(self) -> str:
-        """Start the scaler; return the URL for the activator's reports of Services.
+        """Start the cluster and the scaler; return the URL for reports of Services.
 
         The caller must call `run` afterwards, and `stop` in the end.
 
         Raises:
-            OSError: it did not start.
+            OSError: the scaler did not start, or a port is not available.
         """
-        return await self._showcase.start()
+        started: Future[None] = asyncio.get_running_loop().create_future()
+        self._running = asyncio.ensure_future(self._run(started))
+        await asyncio.wait([started, self._running], return_when=asyncio.FIRST_COMPLETED)
+        if self._running.done():
+            _raise(self._running.exception())
+        return "ws://{}:{}".format(*self._scaler.reports)
 
     async def run(
-        self,
-        traffic: str = "127.0.0.1:8012",
-        admin: str = "127.0.0.1:8080",
-        print: Print = print,
+        self, traffic: str = "127.0.0.1:8012", admin: str = "127.0.0.1:8080", print: Print = print
     ) -> None:
-        """Print the guide, run the cluster until cancelled, then end all pods within seconds.
+        """Print the guide, and each event until cancelled; return when a part has failed.
 
         Arguments:
             traffic: host and port where the activator takes requests.
@@ -117,20 +146,169 @@ class Demo:
             print: called with each line.
         """
         self._print = print
-        shown = self._showcase
-        for line in guide(traffic, admin, shown.admin, shown.kubeconfig, self.manifests):
+        for line in guide(traffic, admin, self.scaler_admin, self.kubeconfig, self.manifests):
             print(line)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._cluster.run())
-            tasks.create_task(self._showcase.wait())
+        if self._running is not None:
+            await asyncio.shield(self._running)
 
     async def stop(self) -> None:
-        """End the scaler, and the pods without Knative; the activator no longer reports."""
-        await self._showcase.close()
+        """End the scaler and all pods within seconds."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait([self._running])
 
-    def _tell(self, event: Event) -> None:
+    async def _run(self, started: Future[None]) -> None:
+        with TemporaryDirectory(prefix="activator-demo-") as folder:
+            async with TaskGroup() as tasks:
+                cluster = self._cluster = ToyCluster(
+                    self._addresses, tasks, self._happened, PACE, folder=self.manifests
+                )
+                cluster.node.restart_after = RESTART_AFTER
+                cluster.plane.store.listen(self._on_change)
+                self._autoscaler = ToyAutoscaler(cluster, self._services.values(), self._tell)
+                try:
+                    await cluster.start()
+                    self.kubeconfig = cluster.server.write_kubeconfig(Path(folder))
+                    await self._start_scaler()
+                    self._create_plain()
+                    started.set_result(None)
+                    await asyncio.get_running_loop().create_future()
+                finally:
+                    self._autoscaler.close()
+                    await self._scaler.close()
+                    await cluster.close()
+
+    async def _start_scaler(self) -> None:
+        settings = {"SYSTEM_NAMESPACE": SYSTEM, "POD_NAME": "scale-1"}
+        self._scaler = LocalScaler(("--kubeconfig", str(self.kubeconfig)), _ignore, settings)
+        try:
+            await self._scaler.start()
+        except DidNotStart as error:
+            raise OSError(str(error)) from None
+
+    def _create_plain(self) -> None:
+        shown = self._plain
+        options = [f"--start-after={shown.start_after:g}"]
+        made = deployment(shown.name, probe=TCP_PROBE, arguments=options)
+        self._cluster.create(DEPLOYMENTS, made)
+        annotations = {"enabled": "true", "idle-seconds": f"{shown.idle:g}"}
+        self._cluster.create(SERVICES, service(shown.name, annotations=annotations))
+
+    def _on_change(self, change: ObjectChange) -> None:
+        if change.resource == DEPLOYMENTS and change.old and change.new:
+            before, after = (each["spec"]["replicas"] for each in (change.old, change.new))
+            if before != after:
+                self._happened("scaled", pods=before, wanted=after)
+
+    def _happened(self, kind: str, pod: str = "", **details: Any) -> None:
+        at = float(details.pop("at", time.monotonic()))
+        shown = self._services.get(_service_of(pod), self._plain)
+        self._tell(DemoEvent(at, shown, kind, pod, details))
+
+    def _tell(self, event: DemoEvent) -> None:
         for line in self._narrator.lines(event, datetime.now()):
             self._print(line)
+
+
+def _service_of(pod: str) -> str:
+    return pod.rpartition("-")[0]
+
+
+def _raise(error: BaseException | None) -> None:
+    """Raise the errors of the operating system, without the group of a TaskGroup around them."""
+    if isinstance(error, ExceptionGroup) and (found := error.subgroup(OSError)):
+        raise OSError("; ".join(map(str, found.exceptions)))
+    if error is not None:
+        raise error
+
+
+def _ignore(line: dict[str, Any]) -> None:
+    pass
+
+
+#: Lines about responses per second and service; one line counts the rest.
+MAX_RESPONSES_PER_SECOND = 5
+
+
+class Narrator:
+    """Makes lines from the events of all services, in their order."""
+
+    def __init__(self) -> None:
+        self._queued_since: dict[str, float] = {}
+        self._responses: dict[str, tuple[float, int]] = {}
+
+    def lines(self, event: DemoEvent, clock: datetime) -> list[str]:
+        """Return the lines to print for an event; none if it adds nothing.
+
+        Arguments:
+            clock: the time of day, for the start of each line.
+        """
+        service = event.service.name
+        lines = self._on_response(event) if event.kind == "responded" else self._other(event)
+        stamp = f"{clock:%H:%M:%S}.{clock.microsecond // 1000:03d}"
+        return [f"{stamp}  {service:<8} {text}" for text in lines]
+
+    def _other(self, event: DemoEvent) -> list[str]:
+        service, pod, details = event.service, event.pod, event.details
+        match event.kind:
+            case "queued":
+                return self._on_queued(event)
+            case "scaled":
+                return [f"pods: {details['pods']} -> {details['wanted']}"]
+            case "started":
+                where, delay = details["address"], service.start_after
+                return [
+                    f"pod {pod} starts at {where} and needs about {delay:g} s to listen; "
+                    f"its switches are at http://{details['switches']}/"
+                ]
+            case "listening":
+                return [f"pod {pod} listens"]
+            case "probe passed":
+                return [f"pod {pod} passed the activator's probe"]
+            case "probe failed":
+                return [f"pod {pod} failed the activator's probe: {details['status']}"]
+            case "ready":
+                return [f"pod {pod} is ready for Kubernetes as well, which checks less often"]
+            case "not ready":
+                return [f"pod {pod} is no longer ready for Kubernetes"]
+            case "draining":
+                return [f"pod {pod} stops: it finishes its requests"]
+            case "stopped":
+                return [f"pod {pod} stopped"]
+            case "ended by itself":
+                return [f"pod {pod} ended by itself, status {details['status']}"]
+        return []
+
+    def _on_queued(self, event: DemoEvent) -> list[str]:
+        """Return a line for the first queued request; none for others until its response."""
+        name = event.service.name
+        if name in self._queued_since:
+            return []
+        self._queued_since[name] = event.at
+        lack = "no pod can take it" if "reason" in event.details else "there is no pod"
+        return [f"a request arrives and {lack}: the activator queues it"]
+
+    def _on_response(self, event: DemoEvent) -> list[str]:
+        name, details = event.service.name, event.details
+        since = self._queued_since.pop(name, None)
+        if since is not None:
+            waited = (event.at - since) * 1000
+            return [
+                f"{event.pod} responds to the first queued request, {waited:,.0f} ms after its "
+                "arrival"
+            ]
+        since, count = self._responses.get(name, (event.at, 0))
+        lines = []
+        if event.at - since >= 1:
+            if count > MAX_RESPONSES_PER_SECOND:
+                lines.append(f"… and {count - MAX_RESPONSES_PER_SECOND:,} more responses")
+            since, count = event.at, 0
+        self._responses[name] = since, count + 1
+        if count < MAX_RESPONSES_PER_SECOND:
+            took = float(str(details["took"])) * 1000
+            path, status = details["path"], details["status"]
+            lines.append(f"{event.pod} responds to {path} with {status} in {took:,.0f} ms")
+        return lines
 
 
 def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Path) -> list[str]:

@@ -1,13 +1,16 @@
-"""The environment of a scenario: revisions with pods, an activator in front, and clients.
+"""The environment of a scenario: a toy cluster, an activator in front of it, and clients.
 
-Everything is real: processes on loopback addresses, a folder of manifests, HTTP. By this module,
-a script changes pods, sends requests and checks results. The environment records the timeline. It
-waits for events and responses, never for time alone.
+Everything is real: processes on loopback addresses, HTTP. A scenario of Knative has an ``activator
+local``, which reads a folder. One without Knative has ``activator run`` and ``activator scale``,
+which use the API server of the cluster. By this module, a script changes pods, sends requests and
+checks results. The environment records the timeline. It waits for events and responses, never for
+time alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from asyncio import Task, TaskGroup
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -15,54 +18,44 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any, Final
 
 from activator.lab import phrases
 from activator.lab.addresses import AddressPool
-from activator.lab.checks import Probes
-from activator.lab.client import ClientResponse, fetch
-from activator.lab.handles import AppHandle, PodHandle, View
-from activator.lab.load import Load
-from activator.lab.local_activator import LocalActivator, Where
-from activator.lab.objects import revision
-from activator.lab.timeline import Entry, Timeline, Who
+from activator.lab.client import ClientResponse, SteadyTraffic, fetch
+from activator.lab.cluster import ToyCluster
+from activator.lab.control_plane.resources import DEPLOYMENTS, EVENTS, PODS, SERVICES, SLICES
+from activator.lab.control_plane.server import KUBECONFIG
+from activator.lab.control_plane.store import ObjectChange
+from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
+from activator.lab.handles import AppHandle, View
+from activator.lab.kubelet import Probes, probed_switches
+from activator.lab.local_activator import LocalActivator, LocalScaler, Where
+from activator.lab.objects import TCP_PROBE, deployment, revision, service
+from activator.lab.timeline import Timeline, TimelineEntry, Who
+
+Object = dict[str, Any]
 
 #: Most seconds to wait for an expected event, on a busy machine.
 PATIENCE = 30.0
-#: Seconds between two polls of the admin API, for changes that cause no event.
+#: Seconds between two polls of an API, for changes that cause no event.
 POLL_PERIOD = 0.01
 #: Seconds by which events may be late: the activator sends them ten times a second at most.
 EVENTS_LATE = 0.15
 #: Seconds between kubelet's checks: a tenth of Kubernetes' minimum, to keep scenarios short.
 PERIOD = 0.1
-#: The default probes of an environment's pods.
+#: The default probes of a revision's pods.
 QUICK = Probes(PERIOD)
-
+#: The duration of a second in probes of plain pods: kubelet's 10 s become 1 s.
+PACE: Final = 0.1
+#: The namespace of activator and scaler.
+SYSTEM: Final = "activator"
+#: The Service of the activators.
+ACTIVATORS: Final = "activator-service"
+#: Seconds without a request before a draining pod stops listening: short enough for a scenario.
+QUIET_PERIOD: Final = 0.1
 
 _HEALTHY = {0: "the activator knows the revision, without a pod", 1: "its pod is healthy"}
-
-
-class Viewed(Protocol):
-    """A revision or a Service that the activator's API shows."""
-
-    @property
-    def name(self) -> str:
-        """The name of its object."""
-
-    @property
-    def probed_switches(self) -> frozenset[str]:
-        """The switches of its pods that have an effect."""
-
-    @property
-    def pods(self) -> list[PodHandle]:
-        """All its pods that were started, in order."""
-
-    async def view(self) -> View:
-        """Return it as the API shows it.
-
-        Raises:
-            OSError: no response, or the activator does not know it yet.
-        """
 
 
 class Overdue(Exception):
@@ -81,26 +74,74 @@ class Environment:
     """The environment of one scenario; see `set_up`.
 
     Attributes:
+        manifests: the folder of the activator's objects, or of the kubeconfig.
+        cluster: API server, controllers and pods.
+        activator, scaler: the present programs; only an environment without Knative has a scaler.
+        apps: the handles of all services so far.
+        changed: set by each event of pods and objects.
         live: called at once with each entry of the timeline.
         log_moments: the time of each line in the activator's log, in time.monotonic().
     """
 
     def __init__(
-        self, manifests: Path, timeline: Timeline, addresses: AddressPool, tasks: TaskGroup
+        self,
+        folder: Path,
+        timeline: Timeline,
+        addresses: AddressPool,
+        tasks: TaskGroup,
+        *,
+        is_plain: bool = False,
     ) -> None:
-        self.manifests = manifests
-        self.addresses = addresses
+        """
+        Arguments:
+            is_plain: the environment of a scenario without Knative.
+        """
+        self.manifests = folder
         self.tasks = tasks
-        self.pod_tasks: list[Task[None]] = []
         self.changed = asyncio.Event()
-        self.apps: list[Viewed] = []
-        self.live: Callable[[Entry], object] = lambda entry: None
+        self.apps: list[AppHandle] = []
+        self.live: Callable[[TimelineEntry], object] = lambda entry: None
         self.log_moments: list[float] = []
+        self._addresses = addresses
         self._timeline = timeline
         self._clocks_apart = time.time() - time.monotonic()
-        self.activator = self.new_activator(
-            ("local", "--manifests", str(manifests), "--admit-port", "0")
-        )
+        self._is_plain = is_plain
+        mirrored = None if is_plain else folder
+        self.cluster = ToyCluster(addresses, tasks, self._happened, PACE, folder=mirrored)
+        self._is_ready = False
+        self._places = [addresses.take()] if is_plain else []
+        self._second: LocalActivator | None = None
+        self.scaler = LocalScaler((), self._on_scaler_line, {})
+        local = ("local", "--manifests", str(folder), "--admit-port", "0")
+        self.activator = self.new_activator(local)
+
+    async def start(self) -> None:
+        """Start the programs; return when all are ready.
+
+        Raises:
+            DidNotStart: a program did not start.
+        """
+        if self._is_plain:
+            await self.cluster.start()
+            self.cluster.server.write_kubeconfig(self.manifests)
+            self.cluster.plane.store.listen(self._on_change)
+            self._create_system()
+            await self.start_scaler()
+            self._list_activator()
+            self.activator = self._new_plain_activator()
+        await self.activator.start()
+        self._is_ready = True
+
+    async def close(self) -> None:
+        """End all processes."""
+        for each in self.apps:
+            await each.close()
+        for activator in filter(None, (self._second, self.activator)):
+            await activator.close()
+        await self.scaler.close()
+        await self.cluster.close()
+        for place in self._places:
+            self._addresses.release(place)
 
     def new_activator(
         self, arguments: Sequence[str], settings: Mapping[str, str] | None = None
@@ -131,8 +172,31 @@ class Environment:
             self._timeline.check(time.monotonic(), what, bool(passed), phrases.of_value(seen))
         )
 
+    def expect_equal(self, what: str, seen: object, wanted: object) -> None:
+        """Add the check that a value is the wanted one."""
+        self.expect(what, seen == wanted, seen)
+
+    def expect_200(self, what: str, response: ClientResponse) -> None:
+        """Add the check that a response has status 200."""
+        self.expect(what, response.status == 200, response)
+
+    def expect_only_200(self, what: str, load: SteadyTraffic, method: str = "GET") -> None:
+        """Add the check that each response to traffic of a method has status 200."""
+        statuses = load.statuses(method)
+        self.expect(what, set(statuses) == {200}, statuses)
+
+    def expect_used_early(self, view: View) -> None:
+        """Add the check that the activator uses the only pod before Kubernetes lists it as ready.
+
+        Arguments:
+            view: of the service, as the activator's API shows it.
+        """
+        known = [view["pods"][0][key] for key in ("kubernetes", "decision", "decidedBy")]
+        what = "the API shows: Kubernetes not-ready, use, probe-passed"
+        self.expect_equal(what, known, ["not-ready", "use", "probe-passed"])
+
     def _on_log_line(self, line: Mapping[str, Any]) -> None:
-        moment = self._moment(line.get("timestamp"))
+        moment = self.moment(line.get("timestamp"))
         self.log_moments.append(time.monotonic() if moment is None else moment)
         message = str(line["message"])
         # The events also have the changes of pods and capacity.
@@ -141,9 +205,10 @@ class Environment:
 
     def _on_event(self, kind: str, data: Mapping[str, Any]) -> None:
         if words := phrases.of_activator_event(kind, data):
-            self.note(Who.ACTIVATOR, words, at=self._moment(data.get("time")))
+            self.note(Who.ACTIVATOR, words, at=self.moment(data.get("time")))
 
-    def _moment(self, written: object) -> float | None:
+    def moment(self, written: object) -> float | None:
+        """Return the time of a text in a log line or event, in time.monotonic(); None for none."""
         try:  # nanoseconds are more than Python takes
             wall = datetime.fromisoformat(f"{str(written).rstrip('Z')[:26]}+00:00")
         except ValueError:
@@ -174,23 +239,33 @@ class Environment:
         except TimeoutError:
             raise Overdue(f"timed out while waiting for: {what}") from None
 
-    async def until_view(self, app: Viewed, what: str, is_so: Callable[[View], object]) -> View:
-        """See `AppHandle.until_view`."""
+    async def until_view(
+        self, app: AppHandle, what: str, is_so: Callable[[View], object], who: Who = Who.ACTIVATOR
+    ) -> View:
+        """Wait until a condition is true in the view of a program; return the view.
+
+        Arguments:
+            what: the condition in words.
+            who: the activator or the scaler.
+
+        Raises:
+            Overdue: it was not true within `PATIENCE` seconds.
+        """
         end = time.monotonic() + PATIENCE
         found: View = {}
         while time.monotonic() < end:
             try:
-                found = await app.view()
+                found = await (app.view() if who is Who.ACTIVATOR else app.scaler_view())
             except ConnectionError:
                 found = {}
             if found and is_so(found):
-                self.note(Who.ACTIVATOR, f"{app.name}: {what}")
+                self.note(who, f"{app.name}: {what}")
                 return found
             await asyncio.sleep(POLL_PERIOD)
-        view = phrases.of_view(found)
-        raise Overdue(f"the activator did not reach: {app.name}: {what}; its state: {view}")
+        state = f"its state: {phrases.of_view(found)}" if who is Who.ACTIVATOR else f"{found}"
+        raise Overdue(f"the {who.value} did not reach: {app.name}: {what}; {state}")
 
-    # -- revisions and pods ---------------------------------------------------------------------
+    # -- services -------------------------------------------------------------------------------
 
     async def deploy(
         self,
@@ -201,15 +276,18 @@ class Environment:
         pod: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> AppHandle:
-        """Write a revision and start its pods; return when the activator uses all of them.
+        """Create a revision and start its pods; return when the activator uses all of them.
 
         Arguments:
             probes: the probes that kubelet runs on the pods.
             pod: further fields of `PodOptions`.
             settings: arguments of `activator.lab.objects.revision`.
         """
-        app = AppHandle(self, revision(name, **settings), probes, pod or {})
+        options = {"quiet_period": QUIET_PERIOD, **(pod or {})}
+        switches = probed_switches(probes, blind=bool(options.get("blind")))
+        app = AppHandle(self, name, switches, is_plain=False)
         self.apps.append(app)
+        self.cluster.add_revision(revision(name, **settings), probes, options)
         app.start_pods(pods)
         await app.until_ready()
         await app.until_view(
@@ -218,11 +296,72 @@ class Environment:
         )
         return app
 
+    async def deploy_service(
+        self,
+        name: str = "web",
+        replicas: int = 0,
+        *,
+        probe: Object | None = None,
+        arguments: Sequence[str] = (f"--quiet-period={QUIET_PERIOD}",),
+        annotations: Mapping[str, str] | None = None,
+    ) -> AppHandle:
+        """Create a Deployment and its Service; return when the activator uses all its pods.
+
+        Arguments:
+            probe: the readiness probe; None for one that only connects.
+            arguments: options of the pods' processes.
+            annotations: of the Service, without their prefix; ``enabled`` is set. The Service that
+                ``pods-service`` names is created, too.
+        """
+        switches = frozenset({"Ready"} if probe and "httpGet" in probe else ())
+        handle = AppHandle(self, name, switches, is_plain=True)
+        self.apps.append(handle)
+        made = deployment(name, replicas=replicas, probe=probe or TCP_PROBE, arguments=arguments)
+        self.cluster.create(DEPLOYMENTS, made)
+        asked = {"enabled": "true", **(annotations or {})}
+        found = service(name, annotations=asked)
+        if front := asked.get("pods-service"):
+            handle.pods_service = front
+            behind = service(front)
+            behind["spec"]["selector"] = found["spec"].pop("selector")
+            self.cluster.create(SERVICES, behind)
+        self.cluster.create(SERVICES, found)
+        await handle.until_listed(replicas)
+        await handle.until_view(
+            "the activator knows the Service",
+            lambda view: sum(pod["usable"] for pod in view["pods"]) == replicas,
+        )
+        return handle
+
+    def roll_out(self, handle: AppHandle, version: str) -> None:
+        """Change the template of a Deployment, as a new image does."""
+        self.note(Who.KUBERNETES, f"Deployment {handle.name}: the template changes")
+        labels = {"metadata": {"labels": {"version": version}}}
+        self.cluster.patch(DEPLOYMENTS, handle.name, {"spec": {"template": labels}})
+
+    async def until_event(self, service: str, reason: str) -> list[str]:
+        """Return the reasons of all Events on a Service once it has one of this reason.
+
+        The scaler writes an Event a moment after its API shows the reason. Returns after `PATIENCE`
+        seconds in any case.
+        """
+        end = time.monotonic() + PATIENCE
+        while reason not in (found := self.events(service)) and time.monotonic() < end:  # noqa: ASYNC110 # the store has no event
+            await asyncio.sleep(POLL_PERIOD)
+        return found
+
+    def events(self, service: str) -> list[str]:
+        """Return the reasons of all Events on a Service."""
+        found = self.cluster.plane.store.select(
+            EVENTS, "default", lambda each: each["regarding"]["name"] == service
+        )
+        return [str(each["reason"]) for each in found]
+
     # -- clients --------------------------------------------------------------------------------
 
     async def request(
         self,
-        app: Viewed | str,
+        app: AppHandle | str,
         target: str = "/",
         method: str = "GET",
         headers: Mapping[str, str] | None = None,
@@ -240,7 +379,7 @@ class Environment:
 
     def start_request(
         self,
-        app: Viewed,
+        app: AppHandle,
         target: str = "/",
         method: str = "GET",
         headers: Mapping[str, str] | None = None,
@@ -253,7 +392,7 @@ class Environment:
 
     async def _send(
         self,
-        app: Viewed | str,
+        app: AppHandle | str,
         target: str,
         method: str,
         headers: Mapping[str, str] | None,
@@ -273,12 +412,12 @@ class Environment:
     @asynccontextmanager
     async def load(
         self,
-        app: Viewed,
+        app: AppHandle,
         rate: float,
         posts: int = 0,
         where: Where | None = None,
         target: str = "/",
-    ) -> AsyncIterator[Load]:
+    ) -> AsyncIterator[SteadyTraffic]:
         """Send steady traffic while the block runs; the end of the block awaits all responses.
 
         Arguments:
@@ -291,7 +430,7 @@ class Environment:
         async def send(method: str, request_id: str) -> ClientResponse:
             return await self._send(app, target, method, {"x-request-id": request_id}, b"", where)
 
-        load = Load(send, rate, posts, target)
+        load = SteadyTraffic(send, rate, posts, target)
         self.note(Who.CLIENT, f"begins to send {rate:g} requests a second")
         load.start(self.tasks)
         try:
@@ -300,25 +439,139 @@ class Environment:
             await load.stop()
             self.note(Who.CLIENT, f"ends: {load.summary()}")
 
+    # -- the programs of an environment without Knative -----------------------------------------
+
+    async def start_second(self) -> LocalActivator:
+        """Start a second activator, which the activators' Service lists; return it when ready.
+
+        Raises:
+            DidNotStart: it did not start.
+        """
+        self._places.append(self._addresses.take())
+        self._list_activator()
+        self._second = self._new_plain_activator()
+        await self._second.start()
+        return self._second
+
+    async def start_scaler(self) -> None:
+        """Start a scaler that listens at the address of the first one, if there was one.
+
+        Raises:
+            DidNotStart: it did not start.
+        """
+        port = self.scaler.reports[1]
+        options = ["--kubeconfig", self._kubeconfig, "--stat-port", str(port)]
+        settings = {"SYSTEM_NAMESPACE": SYSTEM, "POD_NAME": "scale-1"}
+        self.scaler = LocalScaler(options, self._on_scaler_line, settings)
+        await self.scaler.start()
+
+    async def stop_scaler(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """End the scaler by a signal; the default is a crash."""
+        self.note(Who.FAULT, f"the scaler gets {number.name}")
+        await self.scaler.close(number)
+
+    def cut_api_server(self) -> None:
+        """Break all connections to the API server, and refuse new ones."""
+        self.note(Who.FAULT, "the API server is away")
+        self.cluster.plane.go_away()
+
+    def restore_api_server(self) -> None:
+        """End the effect of `cut_api_server`."""
+        self.note(Who.FAULT, "the API server is back")
+        self.cluster.plane.come_back()
+
+    @property
+    def _kubeconfig(self) -> str:
+        return str(self.manifests / KUBECONFIG)
+
+    def _new_plain_activator(self) -> LocalActivator:
+        place, number = self._places[-1], len(self._places)
+        arguments = [
+            *("run", "--dialect", "services", "--kubeconfig", self._kubeconfig),
+            *("--scaler-url", "ws://{}:{}".format(*self.scaler.reports)),
+            *("--bind", place.ip, "--http-port", str(place.port)),
+            *("--https-port", "0", "--profiling-port", "0"),
+        ]
+        settings = {
+            "POD_NAME": f"activator-{number}",
+            "POD_IP": place.ip,
+            "SYSTEM_NAMESPACE": SYSTEM,
+        }
+        return self.new_activator(arguments, settings)
+
+    def _create_system(self) -> None:
+        """Create the objects that a cluster has of activator and scaler themselves."""
+        act = self.cluster.plane.act
+        pod: Object = {
+            "metadata": {"name": "scale-1", "labels": {"app": "activator-scale"}},
+            "spec": {"containers": [{"name": "scale"}]},
+        }
+        act("create", PODS, SYSTEM, "", pod)
+
+    def _list_activator(self) -> None:
+        """List the last activator as a ready endpoint of the activators' Service."""
+        place = self._places[-1]
+        endpoint = {
+            "addresses": [place.ip],
+            "conditions": {"ready": True, "serving": True, "terminating": False},
+            "nodeName": "laptop",
+        }
+        labels = {SERVICE_NAME: ACTIVATORS, MANAGED_BY: CONTROLLER}
+        listed = {
+            "metadata": {"name": f"{ACTIVATORS}-{place.ip}", "labels": labels},
+            "addressType": "IPv4",
+            "ports": [{"name": "http", "port": place.port}],
+            "endpoints": [endpoint],
+        }
+        self.cluster.plane.act("create", SLICES, SYSTEM, "", listed)
+
+    # -- events ---------------------------------------------------------------------------------
+
+    def _happened(self, kind: str, pod: str = "", **details: Any) -> None:
+        at = float(details.pop("at", time.monotonic()))
+        for each in self.apps:
+            if pod.rpartition("-")[0] == each.name:
+                each.happened(kind, pod, details)
+        if words := phrases.of_pod_event(kind, pod, details):
+            self.note(*words, at=at)
+        self.changed.set()
+
+    def _on_change(self, change: ObjectChange) -> None:
+        if change.resource == DEPLOYMENTS and change.old and change.new:
+            before, after = (each["spec"]["replicas"] for each in (change.old, change.new))
+            if before != after:
+                name = change.new["metadata"]["name"]
+                self.note(Who.KUBERNETES, f"Deployment {name}: replicas {before} -> {after}")
+        self.changed.set()
+
+    def _on_scaler_line(self, line: Mapping[str, Any]) -> None:
+        message = str(line["message"])
+        if self._is_ready and not message.startswith(("activator ", "listening: ")):
+            self.note(Who.SCALER, message)
+        self.changed.set()
+
 
 def _in_use(pod: View) -> bool:
     return bool(pod["usable"] and pod["kubernetes"] == "ready")
 
 
 @asynccontextmanager
-async def set_up(timeline: Timeline, addresses: AddressPool) -> AsyncIterator[Environment]:
-    """Provide an environment with a ready activator; all its processes end with the block.
+async def set_up(
+    timeline: Timeline, addresses: AddressPool, *, is_plain: bool = False
+) -> AsyncIterator[Environment]:
+    """Provide an environment whose programs are ready; all its processes end with the block.
+
+    Arguments:
+        is_plain: the environment of a scenario without Knative.
 
     Raises:
-        DidNotStart: the activator did not start.
+        DidNotStart: a program did not start.
     """
     with TemporaryDirectory(prefix="activator-lab-") as folder:
         async with TaskGroup() as tasks:
-            environment = Environment(Path(folder), timeline, addresses, tasks)
+            found = Environment(Path(folder), timeline, addresses, tasks, is_plain=is_plain)
             try:
-                await environment.activator.start()
-                yield environment
+                await found.start()
+                yield found
             finally:
-                await environment.activator.close()
-                for task in environment.pod_tasks:
-                    task.cancel()
+                await found.close()

@@ -1,88 +1,59 @@
-"""Handles of a revision and its pods, for scripts of scenarios.
+"""Handles of a service and its pods, for scripts of scenarios.
 
-They toggle switches, send requests to pods, start and stop pods, and read the activator's API.
+They toggle switches, send requests to pods, start and stop pods, and read the programs' APIs.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from activator.lab import phrases
-from activator.lab.addresses import Place
-from activator.lab.checks import Probes, probed_switches
 from activator.lab.client import ClientResponse, fetch
-from activator.lab.deployment import Deployment
-from activator.lab.kubelet import PodProcess, Step
-from activator.lab.objects import Object
+from activator.lab.kubelet import PodProcess
+from activator.lab.objects import PORT
 from activator.lab.pod import PodOptions
+from activator.lab.service_proxy import ServiceProxy
 from activator.lab.timeline import Who
 
 if TYPE_CHECKING:  # an environment has handles
     from activator.lab.environment import Environment
 
-#: Seconds without a request before a draining pod stops listening.
-QUIET_PERIOD = 0.1
-
 View = dict[str, Any]
-
-
-class Program(Protocol):
-    """A program with an API: `LocalActivator` or `LocalScaler`."""
-
-    async def get(self, path: str) -> Any:
-        """Return the JSON document at a path; None for a status other than 200."""
-
-
-async def view_of(program: Program, path: str, unknown: str) -> View:
-    """Return an object of an API.
-
-    Arguments:
-        path: of the object.
-        unknown: the text of the error if the program does not know it.
-
-    Raises:
-        OSError: no response from the program, or it does not know the object yet.
-    """
-    found = await program.get(path)
-    if not isinstance(found, dict):
-        raise ConnectionError(unknown)
-    return found
 
 
 class PodHandle:
     """A script's handle of one pod.
 
     Attributes:
+        process: the pod's process; a script pauses steps of kubelet there.
         events: the pod's events so far: kind and details.
     """
 
     def __init__(self, environment: Environment, process: PodProcess) -> None:
         self._environment = environment
-        self._process = process
+        self.process = process
         self.events: list[tuple[str, Mapping[str, Any]]] = []
 
     @property
     def name(self) -> str:
         """The pod's name in Endpoints."""
-        return self._process.options.name
+        return self.process.options.name
 
     @property
     def uid(self) -> str:
         """The pod's uid in Endpoints and in the activator's API."""
-        return self._process.uid
+        return self.process.uid
 
     @property
     def options(self) -> PodOptions:
         """The options of the pod's process."""
-        return self._process.options
+        return self.process.options
 
     @property
     def listed_ready(self) -> bool:
         """Whether kubelet reports the pod as ready."""
-        return self._process.ready
+        return self.process.ready
 
     def count(self, event: str) -> int:
         """Return how often the pod has reported a kind of event."""
@@ -100,16 +71,19 @@ class PodHandle:
             fault: the effect in words, for the timeline.
         """
         self._environment.note(Who.FAULT, f"{self.name}: {fault} (/toggle{name})")
-        await self.admin(f"/toggle{name}")
+        await self._admin(f"/toggle{name}")
 
-    async def admin(self, path: str) -> ClientResponse:
-        """Send a GET to the pod's admin port."""
-        return await fetch(self.options.address, self.options.admin_port, path)
+    async def requests(self) -> int:
+        """Return how many requests the pod has had."""
+        return int((await self.counters())["requests"])
 
     async def counters(self) -> dict[str, Any]:
-        """Return the pod's counters, as `activator.lab.state.Counters.report` makes them."""
-        found: dict[str, Any] = json.loads((await self.admin("/counters")).body)
+        """Return the pod's counters, as `activator.lab.switchboard.PodCounters.report` does."""
+        found: dict[str, Any] = json.loads((await self._admin("/counters")).body)
         return found
+
+    async def _admin(self, path: str) -> ClientResponse:
+        return await fetch(self.options.address, self.options.admin_port, path)
 
     async def probe_as_kubelet(self) -> ClientResponse:
         """Send kubelet's readiness probe to queue-proxy, and return the response."""
@@ -120,94 +94,53 @@ class PodHandle:
         """Send a request to the pod without the activator, and return the response."""
         return await fetch(self.options.address, self.options.port, "/")
 
-    def pause(self, step: Step) -> None:
-        """Delay kubelet's next step of that kind until `resume`."""
-        self._process.pause(step)
-
-    def resume(self, step: Step) -> None:
-        """Let kubelet continue with steps of that kind."""
-        self._process.resume(step)
-
     def terminate(self) -> None:
-        """Remove the pod from Endpoints and send it SIGTERM, as Kubernetes deletes a pod."""
+        """Delete the pod: it leaves its Endpoints, and gets SIGTERM."""
         self._environment.note(Who.KUBERNETES, f"{self.name}: is terminating")
-        self._process.stop()
+        self._environment.cluster.stop_pod(self.name)
 
 
 class AppHandle:
-    """A script's handle of one revision.
+    """A script's handle of one revision, or of a Service and its Deployment of the same name.
 
     Attributes:
-        name: the revision's name.
+        name: the name of the revision or Service.
         pods: all pods that were started, in order.
+        probed_switches: the switches of its pods that have an effect.
+        pods_service: the Service whose slices list the pods.
     """
 
     def __init__(
-        self, environment: Environment, found: Object, probes: Probes, pod: Mapping[str, Any]
+        self, environment: Environment, name: str, switches: frozenset[str], *, is_plain: bool
     ) -> None:
-        self._environment = environment
-        self._probes = probes
-        self._options = dict(pod)
-        self.name: str = found["metadata"]["name"]
+        self.name = name
         self.pods: list[PodHandle] = []
-        self._by_name: dict[str, PodHandle] = {}
-        self._deployment = Deployment(
-            environment.manifests, found, self._happened, environment.addresses
-        )
-
-    @property
-    def probed_switches(self) -> frozenset[str]:
-        """The switches of its pods that have an effect."""
-        return probed_switches(self._probes, blind=bool(self._options.get("blind")))
-
-    def start_pods(self, count: int = 1) -> list[PodHandle]:
-        """Start so many more pods, and list them as not ready."""
-        fresh = [self._start_pod() for _ in range(count)]
-        self._deployment.publish()
-        return fresh
-
-    def _start_pod(self) -> PodHandle:
-        process = self._deployment.start_pod(
-            self._environment.tasks, self._probes, self._pod_options
-        )
-        self._environment.pod_tasks.append(self._deployment.tasks[process])
-        pod = PodHandle(self._environment, process)
-        self.pods.append(pod)
-        self._by_name[pod.name] = pod
-        return pod
-
-    def _pod_options(self, name: str, place: Place) -> PodOptions:
-        fixed = {"quiet_period": QUIET_PERIOD, "report_requests": True, **self._options}
-        return PodOptions(name, place.ip, place.port, place.admin_port, **fixed)
-
-    def terminate(self, pod: PodHandle) -> None:
-        """See `PodHandle.terminate`."""
-        pod.terminate()
-        self._deployment.publish()
-
-    async def until_ready(self) -> None:
-        """Return when Kubernetes lists all its pods as ready."""
-        await self._environment.until(
-            lambda: all(pod.listed_ready for pod in self.pods), f"all pods of {self.name} are ready"
-        )
+        self.probed_switches = switches
+        self.pods_service = name
+        self._environment = environment
+        self._query = "?kind=service" if is_plain else ""
+        self._proxy: ServiceProxy | None = None
 
     async def view(self) -> View:
-        """Return the revision as the activator's API shows it.
+        """Return the revision or Service as the activator's API shows it.
 
         Raises:
-            OSError: no response from the activator, or it does not know the revision yet.
+            OSError: no response from the activator, or it does not know the object yet.
         """
-        path = f"/api/v1/revisions/default/{self.name}"
-        return await view_of(
-            self._environment.activator, path, f"the activator does not know {self.name}"
-        )
+        path = f"/api/v1/revisions/default/{self.name}{self._query}"
+        return self._known(await self._environment.activator.get(path), "activator")
+
+    def _known(self, found: object, program: str) -> View:
+        if not isinstance(found, dict):
+            raise ConnectionError(f"the {program} does not know {self.name}")
+        return found
 
     async def until_view(self, what: str, is_so: Callable[[View], object]) -> View:
         """Wait until a condition is true in the activator's API, and add it to the timeline.
 
         Arguments:
             what: the condition in words.
-            is_so: the condition, on the revision as the API shows it.
+            is_so: the condition, on the object as the API shows it.
 
         Returns:
             That view.
@@ -217,12 +150,81 @@ class AppHandle:
         """
         return await self._environment.until_view(self, what, is_so)
 
-    def _happened(self, kind: str, pod: str = "", **details: Any) -> None:
-        if kind == "listed":
-            details["revision"] = self.name
-        at = float(details.pop("at", time.monotonic()))
-        if pod in self._by_name:
-            self._by_name[pod].events.append((kind, details))
-        if words := phrases.of_pod_event(kind, pod, details):
-            self._environment.note(*words, at=at)
-        self._environment.changed.set()
+    def happened(self, kind: str, pod: str, details: Mapping[str, Any]) -> None:
+        """Record an event of a pod."""
+        if kind == "started":
+            self.pods.append(PodHandle(self._environment, self._environment.cluster.pods[pod]))
+        for each in self.pods:
+            if each.name == pod:
+                each.events.append((kind, details))
+
+    # -- a revision -----------------------------------------------------------------------------
+
+    def start_pods(self, count: int = 1) -> list[PodHandle]:
+        """Start so many more pods, which Kubernetes lists as not ready; return them."""
+        self._environment.cluster.start_pods(self.name, count)
+        return self.pods[len(self.pods) - count :]
+
+    async def until_ready(self) -> None:
+        """Return when Kubernetes lists all its pods as ready."""
+        await self._environment.until(
+            lambda: all(pod.listed_ready for pod in self.pods), f"all pods of {self.name} are ready"
+        )
+
+    async def until_kubernetes(self, state: str, what: str) -> None:
+        """Return when the activator's API has a state of the first pod in Kubernetes' list.
+
+        Arguments:
+            what: the condition in words.
+        """
+        await self.until_view(what, lambda view: view["pods"][0]["kubernetes"] == state)
+
+    # -- a Service without Knative --------------------------------------------------------------
+
+    @property
+    def replicas(self) -> int:
+        """The replicas that the Deployment wants."""
+        return self._environment.cluster.replicas(self.name)
+
+    def scale(self, replicas: int) -> None:
+        """Set the replicas of the Deployment, as a person or another program does."""
+        self._environment.cluster.scale(self.name, replicas)
+
+    async def until_more_than(self, count: int) -> None:
+        """Return when more pods than that have been started."""
+        await self._environment.until(lambda: len(self.pods) > count, "the scaler starts a pod")
+
+    async def until_listed(self, count: int) -> None:
+        """Return when Kubernetes lists so many pods as ready, and no others."""
+
+        def is_so() -> bool:
+            listed = self._environment.cluster.listed(self.pods_service)
+            ready = [each for each in listed if each["conditions"]["ready"] and "targetRef" in each]
+            return len(ready) == count == len(listed)
+
+        await self._environment.until(is_so, f"{count} pods of {self.name} are ready")
+
+    async def scaler_view(self) -> View:
+        """Return the Service as the scaler's API shows it.
+
+        Raises:
+            OSError: no response from the scaler, or it does not know the Service yet.
+        """
+        path = f"/api/v1/services/default/{self.name}"
+        return self._known(await self._environment.scaler.get(path), "scaler")
+
+    async def open(self, delay: float) -> ServiceProxy:
+        """Open the Service itself to clients, without the activator.
+
+        Arguments:
+            delay: seconds from a change of an EndpointSlice to its effect.
+        """
+        plane = self._environment.cluster.plane
+        self._proxy = ServiceProxy(plane, "default", self.name, PORT, delay)
+        await self._proxy.start()
+        return self._proxy
+
+    async def close(self) -> None:
+        """Close the Service to clients."""
+        if self._proxy is not None:
+            await self._proxy.close()

@@ -7,7 +7,9 @@ It keeps whole bodies in memory.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
@@ -29,7 +31,7 @@ class BadRequest(Exception):
         self.status = status
 
 
-class Request(NamedTuple):
+class PodRequest(NamedTuple):
     """One complete request; ``headers`` keep the client's order, case and repetitions."""
 
     method: str
@@ -69,15 +71,15 @@ class RequestParser:
         on_head: gets each request when its head is complete, without its body.
     """
 
-    def __init__(self, on_head: Callable[[Request], None] = lambda _: None) -> None:
+    def __init__(self, on_head: Callable[[PodRequest], None] = lambda _: None) -> None:
         self._on_head = on_head
         self._buffer = bytearray()
-        self._done: list[Request] = []
+        self._done: list[PodRequest] = []
         self._expects_continue = False
         self._steps = self._read_requests()
         next(self._steps)
 
-    def feed(self, data: bytes) -> Iterator[Request]:
+    def feed(self, data: bytes) -> Iterator[PodRequest]:
         """Add received bytes, and yield the requests that they complete, in order.
 
         The caller must iterate to the end, and must not use the parser after an error.
@@ -155,7 +157,7 @@ class RequestParser:
         return bytes(body)
 
 
-def parse_head(head: bytes) -> Request:
+def parse_head(head: bytes) -> PodRequest:
     """Parse a request's head, without the empty line.
 
     Raises:
@@ -171,10 +173,10 @@ def parse_head(head: bytes) -> Request:
         if not colon or not name or name != name.strip():
             raise BadRequest(400, f"not a header: {line[:80]!r}")
         headers.append((name, value.strip(" \t")))
-    return Request(parts[0], parts[1], parts[2], tuple(headers))
+    return PodRequest(parts[0], parts[1], parts[2], tuple(headers))
 
 
-def body_length(request: Request) -> int | None:
+def body_length(request: PodRequest) -> int | None:
     """Return the body's length in bytes; None for a chunked body.
 
     Raises:
@@ -214,3 +216,35 @@ def render_head(status: int, headers: Iterable[tuple[str, str]]) -> bytes:
 def render_chunk(data: bytes) -> bytes:
     """Return one chunk of a body; the empty chunk ends the body."""
     return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class PodResponse:
+    """The response to one request.
+
+    Attributes:
+        delay: seconds to wait before the first byte.
+        pieces: further pieces of the body, sent chunked, ``interval`` seconds apart.
+    """
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = TEXT
+    headers: tuple[tuple[str, str], ...] = ()
+    delay: float = 0.0
+    pieces: tuple[bytes, ...] = ()
+    interval: float = 0.0
+
+
+def text(status: int, body: str, delay: float = 0.0) -> PodResponse:
+    """Return a plain text response that is sent after ``delay`` seconds."""
+    return PodResponse(status, body.encode(), delay=delay)
+
+
+def as_json(value: object) -> PodResponse:
+    """Return ``value`` as indented JSON with a line feed at the end, for terminals."""
+    return PodResponse(200, json.dumps(value, indent=1).encode() + b"\n", JSON)

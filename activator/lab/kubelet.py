@@ -1,22 +1,168 @@
-"""Run one pod as kubelet does: start it, probe it, restart its containers, stop it.
-
-:mod:`.checks` has the probes. Kubernetes' counterpart: pkg/kubelet/kuberuntime.
-"""
+"""Run pods as kubelet does: start, probe and restart their processes, and write their status."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
+from asyncio import Task, TaskGroup
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-from activator.lab.checks import Checks, Container, Probes, Readiness, ask
-from activator.lab.pod import PodOptions
+from activator.lab.addresses import AddressPool, PodPlace
+from activator.lab.client import fetch, open_and_close
+from activator.lab.control_plane.plane import ControlPlane
+from activator.lab.control_plane.resources import PODS
+from activator.lab.control_plane.store import ObjectChange
+from activator.lab.objects import revision_of
+from activator.lab.pod import PodOptions, parse_options, pod_arguments
+
+# The probes of the toy kubelet: whether a pod is ready, and whether its containers are alive.
+#
+# It also decides when a container must be restarted: after a number of failed liveness probes.
+# Kubernetes' counterpart: pkg/kubelet/prober.
+
+#: Seconds between checks: the minimum of Kubernetes, whose default is 10.
+PERIOD = 1.0
+#: Seconds for one check.
+TIMEOUT = 1.0
+
+
+class KubeletReadiness(Enum):
+    """How kubelet finds out whether a pod is ready."""
+
+    #: The probe that Knative gives to queue-proxy.
+    QUEUE_PROXY = "queue-proxy"
+    #: A page of the application; any status from 200 to 399 is a success.
+    HTTP = "httpGet"
+    #: A connection to the port of requests.
+    TCP = "tcpSocket"
+    #: No probe: ready as soon as the process has been started.
+    NONE = "none"
+
+
+class ProbedContainer(Enum):
+    """A container that has a liveness probe, and that kubelet restarts when the probe fails."""
+
+    APPLICATION = "the application"
+    SIDECAR = "the other container"
+    #: The pod of a plain Deployment: it has no queue-proxy, so its only process is restarted.
+    WHOLE = "the only container"
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """The probes of a pod.
+
+    Attributes:
+        period: seconds between checks.
+        readiness: the probe of the pod's port for requests.
+        path: the page of ``KubeletReadiness.HTTP``.
+        exec_readiness, sidecar_readiness: probes that must pass in addition.
+        liveness: the container that has a liveness probe, if any.
+        failure_threshold: failed liveness checks in a row before a restart.
+        restart_after: seconds from the decision until the new process runs. This includes the
+            grace period of the old process.
+        while_terminating: whether kubelet still probes a pod that terminates, and lists it as
+            ready until the probe fails.
+    """
+
+    period: float = PERIOD
+    readiness: KubeletReadiness = KubeletReadiness.QUEUE_PROXY
+    path: str = "/healthz"
+    exec_readiness: bool = False
+    sidecar_readiness: bool = False
+    liveness: ProbedContainer | None = None
+    failure_threshold: int = 3
+    restart_after: float = 1.0
+    while_terminating: bool = False
+
+
+def probed_switches(probes: Probes, *, blind: bool) -> frozenset[str]:
+    """Return the names of the switches that have an effect: a probe or a request reads them.
+
+    Arguments:
+        blind: queue-proxy cannot run the application's readiness probe.
+    """
+    probed = {
+        "Ready": not blind,
+        "Live": probes.liveness in (ProbedContainer.APPLICATION, ProbedContainer.WHOLE),
+        "Exec": probes.exec_readiness,
+        "Running": True,  # by each request
+        "SidecarReady": probes.sidecar_readiness,
+        "SidecarLive": probes.liveness is ProbedContainer.SIDECAR,
+    }
+    return frozenset(name for name, has_effect in probed.items() if has_effect)
+
+
+class Checks:
+    """The checks of one pod."""
+
+    def __init__(self, options: PodOptions, probes: Probes) -> None:
+        self._options = options
+        self._probes = probes
+        self._failed = 0
+
+    async def is_ready(self) -> bool:
+        """Return whether all readiness probes of the pod pass."""
+        probes = self._probes
+        if not await self._is_port_ready():
+            return False
+        if probes.exec_readiness and not await self._finds("/exec"):
+            return False
+        return not probes.sidecar_readiness or await self._finds("/sidecarReady")
+
+    async def _is_port_ready(self) -> bool:
+        where = self._options.address, self._options.port
+        match self._probes.readiness:
+            case KubeletReadiness.QUEUE_PROXY:
+                return await ask(*where, "/", probe="queue") == 200
+            case KubeletReadiness.HTTP:
+                return 200 <= await ask(*where, self._probes.path) < 400
+            case KubeletReadiness.TCP:
+                try:
+                    await open_and_close(*where, patience=TIMEOUT)
+                except OSError:
+                    return False
+        return True
+
+    async def is_dead(self) -> bool:
+        """Run the liveness probe; return whether it has failed often enough for a restart."""
+        if self._probes.liveness is None:
+            return False
+        is_sidecar = self._probes.liveness is ProbedContainer.SIDECAR
+        lives = await self._finds("/sidecarLive" if is_sidecar else "/live")
+        self._failed = 0 if lives else self._failed + 1
+        if self._failed < self._probes.failure_threshold:
+            return False
+        self._failed = 0
+        return True
+
+    async def _finds(self, path: str) -> bool:
+        return await ask(self._options.address, self._options.admin_port, path) == 200
+
+
+async def ask(ip: str, port: int, path: str, probe: str = "") -> int:
+    """Send a GET as kubelet does, on a new connection; return the status, or 0 without a response.
+
+    Arguments:
+        probe: the value of ``K-Network-Probe``; empty for no such header.
+    """
+    headers = {"User-Agent": "kube-probe/1.34", **({"K-Network-Probe": probe} if probe else {})}
+    try:
+        return (await fetch(ip, port, path, headers=headers, patience=TIMEOUT)).status
+    except (OSError, ValueError, IndexError):  # TimeoutError is an OSError
+        return 0
+
+
+# Run one pod as kubelet does: start it, probe it, restart its containers, stop it.
+#
+# Kubernetes' counterpart: pkg/kubelet/kuberuntime.
 
 #: Seconds from SIGTERM to SIGKILL.
 TERMINATION_GRACE = 70.0
@@ -29,7 +175,7 @@ NO_EXTRA_PROBES = Probes()
 Tell = Callable[..., None]
 
 
-class Step(Enum):
+class KubeletStep(Enum):
     """A step of kubelet that a script can pause."""
 
     CHECK = "check"
@@ -62,10 +208,11 @@ class PodProcess:
         self._checks = Checks(options, probes)
         self._stop = asyncio.Event()
         self._listening = asyncio.Event()
-        self._free = {step: asyncio.Event() for step in Step}
+        self._free = {step: asyncio.Event() for step in KubeletStep}
         self._process: Process | None = None
         self._comes_back: asyncio.Event | None = None
-        for step in Step:
+        self._is_over = False
+        for step in KubeletStep:
             self.resume(step)
 
     def stop(self) -> None:
@@ -85,16 +232,17 @@ class PodProcess:
             with suppress(ProcessLookupError):
                 self._process.kill()
 
-    def pause(self, step: Step) -> None:
+    def pause(self, step: KubeletStep) -> None:
         """Delay kubelet's next step of that kind until `resume`."""
         self._free[step].clear()
 
-    def resume(self, step: Step) -> None:
+    def resume(self, step: KubeletStep) -> None:
         """Let kubelet continue with steps of that kind."""
         self._free[step].set()
 
     async def run(self) -> None:
         """Run the pod until it ends; cancelling ends it within `SHUTDOWN_GRACE` seconds."""
+        self._is_over = False
         async with asyncio.TaskGroup() as tasks:
             checking = tasks.create_task(self._check_until_stopped())
             while await self._run_once():
@@ -120,6 +268,7 @@ class PodProcess:
             return again
         finally:
             self._listening.clear()
+            self._is_over = not again
             self.ready = self.ready and again
             await _end(process, SHUTDOWN_GRACE)
 
@@ -156,19 +305,21 @@ class PodProcess:
         await _end(process, TERMINATION_GRACE)
 
     async def _check_until_stopped(self) -> None:
-        if self._probes.readiness is Readiness.NONE:
+        if self._probes.readiness is KubeletReadiness.NONE:
             self._set_ready(True)
         await self._listening.wait()
         while self._is_probed():
             # The first check comes a whole period after the start: the worst case of a cluster.
             await asyncio.sleep(self._probes.period)
-            await self._free[Step.CHECK].wait()
+            await self._free[KubeletStep.CHECK].wait()
             self._set_ready(await self._checks.is_ready() and self._is_probed())
             if await self._checks.is_dead() and not self.stopping:
                 await self._restart()
 
     def _is_probed(self) -> bool:
-        return not self.stopping or self._probes.while_terminating
+        if self.stopping and not self._probes.while_terminating:
+            return False
+        return not self._is_over
 
     def _set_ready(self, ready: bool) -> None:
         if ready != self.ready:
@@ -185,26 +336,26 @@ class PodProcess:
         self._tell(self, "killing", container=container.value if container else "")
         await self._kill(container)
         await asyncio.sleep(self._probes.restart_after)
-        await self._free[Step.RESTART].wait()
+        await self._free[KubeletStep.RESTART].wait()
         await self._start(container)
         self.restarts += 1
         self._tell(self, "restarted", container=container.value if container else "")
         self._set_ready(False)
 
-    async def _kill(self, container: Container | None) -> None:
-        if container is Container.APPLICATION:
+    async def _kill(self, container: ProbedContainer | None) -> None:
+        if container is ProbedContainer.APPLICATION:
             await self._ask_pod("/kill")
-        elif container is Container.SIDECAR:
+        elif container is ProbedContainer.SIDECAR:
             self._set_ready(False)
         elif self._process is not None:
             self._comes_back = asyncio.Event()
             with suppress(ProcessLookupError):
                 self._process.kill()
 
-    async def _start(self, container: Container | None) -> None:
-        if container is Container.APPLICATION:
+    async def _start(self, container: ProbedContainer | None) -> None:
+        if container is ProbedContainer.APPLICATION:
             await self._ask_pod("/start")
-        elif container is Container.SIDECAR:
+        elif container is ProbedContainer.SIDECAR:
             await self._ask_pod("/startSidecar")
         elif self._comes_back is not None:
             self._listening.clear()
@@ -213,26 +364,6 @@ class PodProcess:
 
     async def _ask_pod(self, path: str) -> None:
         await ask(self.options.address, self.options.admin_port, path)
-
-
-def pod_arguments(options: PodOptions) -> list[str]:
-    """Return the command line for these options; the pod ends with the pipe of its parent."""
-    port = options.readiness_port
-    return [
-        *("--name", options.name),
-        *("--address", options.address),
-        *("--port", str(options.port)),
-        *("--admin-port", str(options.admin_port)),
-        *("--start-after", str(options.start_after)),
-        *("--container-concurrency", str(options.container_concurrency)),
-        *("--quiet-period", str(options.quiet_period)),
-        *(["--report-requests"] if options.report_requests else []),
-        *(["--blind"] if options.blind else []),
-        *(["--polls-sidecar"] if options.polls_sidecar else []),
-        *(["--plain"] if options.plain else []),
-        *([] if port is None else ["--readiness-port", str(port)]),
-        "--follow-stdin",
-    ]
 
 
 async def _end(process: Process, grace: float) -> None:
@@ -247,3 +378,171 @@ async def _end(process: Process, grace: float) -> None:
         except TimeoutError:
             process.kill()
             await process.wait()
+
+
+# Run each pod of the API server as a process, and write its status, as kubelet does.
+#
+# A pod's container has options of :mod:`activator.lab.pod` as its arguments. Its readiness probe
+# is that of the object. Kubernetes' counterpart: pkg/kubelet.
+
+Object = dict[str, Any]
+
+#: Seconds before kubelet starts a container again that ended by itself; kubelet waits up to 5 min.
+RESTART_AFTER: Final = 0.2
+
+#: Takes an event's kind, the pod's name, and details by name.
+
+
+class _Pod(NamedTuple):
+    """One pod, and where its process runs."""
+
+    namespace: str
+    name: str
+    process: PodProcess
+    place: PodPlace
+
+
+class ToyNode:
+    """The only node of the cluster.
+
+    Attributes:
+        restart_after: seconds before a container is started again that ended by itself.
+        probes: the probes of pods of Knative, by the name of the Revision. Its objects have fewer.
+    """
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        addresses: AddressPool,
+        tasks: TaskGroup,
+        tell: Tell = lambda *args, **details: None,
+        pace: float = 1.0,
+    ) -> None:
+        """
+        Arguments:
+            tasks: gets a task for each pod; the caller cancels them by `close`.
+            tell: called with each event of a pod; must return at once.
+            pace: the duration of a second in the objects, in seconds.
+        """
+        self._plane = plane
+        self._addresses = addresses
+        self._tasks = tasks
+        self._tell = tell
+        self._pace = pace
+        self.restart_after = RESTART_AFTER
+        self.probes: dict[str, Probes] = {}
+        self._pods: dict[str, _Pod] = {}
+        self._running: set[Task[None]] = set()
+        plane.store.listen(self._on_change)
+
+    def close(self) -> None:
+        """End all pods within seconds, and start none."""
+        self._plane.store.remove(self._on_change)
+        for task in self._running:
+            task.cancel()
+
+    @property
+    def pods(self) -> dict[str, PodProcess]:
+        """The pods with a process, by name, in the order of their start."""
+        return {pod.name: pod.process for pod in self._pods.values()}
+
+    def _on_change(self, change: ObjectChange) -> None:
+        if change.resource != PODS:
+            return
+        known = self._pods.get(change.last["metadata"]["uid"])
+        if change.old is None and change.last["spec"].get("nodeName"):
+            self._start(change.last)
+        elif known is not None and (
+            change.new is None or "deletionTimestamp" in change.new["metadata"]
+        ):
+            known.process.stop()
+
+    def _start(self, found: Object) -> None:
+        metadata, place = found["metadata"], self._addresses.take()
+        process = PodProcess(
+            options_of(found, place),
+            self._on_event,
+            probes=self.probes.get(revision_of(found)) or probes_of(found, self._pace),
+            uid=metadata["uid"],
+        )
+        pod = _Pod(metadata["namespace"], metadata["name"], process, place)
+        self._pods[metadata["uid"]] = pod
+        task = self._tasks.create_task(self._run(pod))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        self._tell("started", pod.name, address=str(place), switches=place.switches)
+
+    async def _run(self, pod: _Pod) -> None:
+        place = pod.place
+        try:
+            self._write(pod, place=place)
+            while not pod.process.stopping:
+                await pod.process.run()
+                self._write(pod)
+                if not pod.process.stopping:
+                    await asyncio.sleep(self.restart_after)
+        finally:
+            del self._pods[pod.process.uid]
+            self._addresses.release(place)
+        if self._object(pod) is not None:
+            self._plane.store.delete(PODS, pod.namespace, pod.name)
+
+    def _on_event(self, process: PodProcess, kind: str, **details: Any) -> None:
+        pod = self._pods[process.uid]
+        if kind in ("ready", "not ready"):
+            self._write(pod, ready=process.ready)
+        self._tell(kind, pod.name, **details)
+
+    def _write(self, pod: _Pod, place: PodPlace | None = None, ready: bool = False) -> None:
+        """Write a pod's status, unless its object is gone."""
+        found = self._object(pod)
+        if found is None:
+            return
+        status = dict(found.get("status") or {})
+        if place is not None:
+            status |= {"podIP": place.ip, "podIPs": [{"ip": place.ip}], "phase": "Running"}
+            _set_port(found, place.port)
+        status["conditions"] = [{"type": "Ready", "status": "True" if ready else "False"}]
+        if status != found.get("status"):
+            self._plane.store.put(PODS, {**found, "status": status})
+
+    def _object(self, pod: _Pod) -> Object | None:
+        found = self._plane.store.get(PODS, pod.namespace, pod.name)
+        is_same = found is not None and found["metadata"]["uid"] == pod.process.uid
+        return found if is_same else None
+
+
+def _set_port(pod: Object, number: int) -> None:
+    """Set the number of a pod's port, which differs where pods share an address."""
+    for port in pod["spec"]["containers"][0].get("ports") or ():
+        port["containerPort"] = number
+
+
+def options_of(pod: Object, place: PodPlace) -> PodOptions:
+    """Return the options of a pod's process."""
+    container = pod["spec"]["containers"][0]
+    return replace(
+        parse_options(container.get("args") or ()),
+        name=pod["metadata"]["name"],
+        address=place.ip,
+        port=place.port,
+        admin_port=place.admin_port,
+        plain=not revision_of(pod),
+        report_requests=True,
+    )
+
+
+def probes_of(pod: Object, pace: float) -> Probes:
+    """Return the probes of a pod's first container.
+
+    Arguments:
+        pace: the duration of a second in the object, in seconds.
+    """
+    probe = pod["spec"]["containers"][0].get("readinessProbe") or {}
+    period = probe.get("periodSeconds", 10) * pace
+    found = Probes(period, KubeletReadiness.NONE, while_terminating=True)
+    if "httpGet" in probe:
+        return replace(found, readiness=KubeletReadiness.HTTP, path=probe["httpGet"]["path"])
+    if "tcpSocket" in probe:
+        return replace(found, readiness=KubeletReadiness.TCP)
+    return replace(found, exec_readiness="exec" in probe)

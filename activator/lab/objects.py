@@ -1,4 +1,4 @@
-"""Write the Kubernetes objects that the activator watches: a Revision and its private Endpoints.
+"""Make the Kubernetes objects of services, and write them into a folder of manifests.
 
 They have the shape that Kubernetes and Knative's ServerlessService controller give them. Files are
 replaced atomically, so a reader never sees half of one.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -115,7 +115,7 @@ def private_endpoints(
         "app": name,
         "networking.internal.knative.dev/serverlessservice": name,
         "networking.internal.knative.dev/serviceType": "Private",
-        "serving.knative.dev/revision": name,
+        REVISION: name,
         "serving.knative.dev/revisionUID": revision_uid or f"uid-of-{name}",
         "serving.knative.dev/service": name,
     }
@@ -170,3 +170,94 @@ def file_of(folder: Path, found: Object) -> Path:
     """Return the path of an object's file in a folder."""
     metadata = found["metadata"]
     return folder / f"{metadata['namespace']}.{metadata['name']}.{found['kind'].lower()}.json"
+
+
+#: The name of the pods' port. Its number is that of the pool of addresses.
+PORT = "http"
+#: The prefix of the activator's annotations.
+PREFIX = "activator.dev/"
+#: The label of a pod, and of Endpoints, with the name of their Revision.
+REVISION = "serving.knative.dev/revision"
+
+#: A readiness probe of the sample application's health page.
+HTTP_PROBE: Object = {"httpGet": {"path": "/healthz", "port": PORT}}
+#: A readiness probe that only connects.
+TCP_PROBE: Object = {"tcpSocket": {"port": PORT}}
+
+
+def deployment(
+    name: str,
+    *,
+    namespace: str = "default",
+    replicas: int = 0,
+    port: int = 8012,
+    probe: Object | None = None,
+    arguments: Sequence[str] = (),
+    template_labels: Mapping[str, str] | None = None,
+) -> Object:
+    """Return a Deployment of sample pods.
+
+    Arguments:
+        port: the number of the pods' port.
+        probe: the readiness probe; None for no probe.
+        arguments: options of :mod:`activator.lab.pod`, as ``--start-after=1``.
+        template_labels: further labels of the pods; a change of them is a rollout.
+    """
+    container: Object = {
+        "name": "app",
+        "image": "example.com/sample",
+        "args": list(arguments),
+        "ports": [{"name": PORT, "containerPort": port}],
+    }
+    if probe is not None:
+        container["readinessProbe"] = probe
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": {**labels, **(template_labels or {})}},
+                "spec": {"containers": [container]},
+            },
+        },
+    }
+
+
+def service(
+    name: str, *, namespace: str = "default", annotations: Mapping[str, str] | None = None
+) -> Object:
+    """Return the Service of a Deployment of the same name.
+
+    Arguments:
+        annotations: of the activator, without their prefix; None for a Service without them.
+    """
+    found = {f"{PREFIX}{key}": value for key, value in (annotations or {}).items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": namespace, "annotations": found},
+        "spec": {
+            "selector": {"app": name},
+            "ports": [{"name": PORT, "port": 80, "targetPort": PORT}],
+        },
+    }
+
+
+def is_ready(pod: Object) -> bool:
+    """Return whether a pod's condition Ready is true."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def is_live(pod: Object) -> bool:
+    """Return whether a pod does not terminate."""
+    return "deletionTimestamp" not in pod["metadata"]
+
+
+def revision_of(pod: Object) -> str:
+    """Return the name of a pod's Revision; empty for none."""
+    return str((pod["metadata"].get("labels") or {}).get(REVISION, ""))

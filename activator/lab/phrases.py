@@ -30,7 +30,7 @@ def of_pod_event(kind: str, pod: str, details: Mapping[str, Any]) -> tuple[Who, 
     """Return actor and text of an event of a deployment; None for an event that is left out.
 
     Arguments:
-        kind, pod, details: the event, as :mod:`activator.lab.deployment` reports it.
+        kind, pod, details: the event, as `activator.lab.cluster.ToyCluster` reports it.
     """
     match kind:
         case "started":
@@ -43,8 +43,6 @@ def of_pod_event(kind: str, pod: str, details: Mapping[str, Any]) -> tuple[Who, 
             return Who.KUBERNETES, f"{pod}: liveness failed; kills {details['container']}"
         case "restarted":
             return Who.KUBERNETES, f"{pod}: started {details['container']} again"
-        case "stopping":
-            return Who.KUBERNETES, f"{pod}: is terminating"
         case "switched":
             return Who.POD, f"{pod}: {', '.join(_switched(details))}"
         case "listening":

@@ -18,16 +18,95 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from activator.lab.application import Application, health_response
-from activator.lab.http1 import BadRequest, Request, RequestParser, render_chunk, render_head
-from activator.lab.queue_proxy import CUT_OFF, PROBER_AGENTS, probe_response, traffic_refusal
-from activator.lab.responses import TEXT, Response, text
-from activator.lab.state import Counters, Switches
-from activator.lab.switchboard import admin_response
-from activator.lab.websocket import Echo, asks_for_websocket
+from activator.lab.application import Application, Echo, asks_for_websocket, health_response
+from activator.lab.http1 import (
+    TEXT,
+    BadRequest,
+    PodRequest,
+    PodResponse,
+    RequestParser,
+    render_chunk,
+    render_head,
+    text,
+)
+from activator.lab.switchboard import PodCounters, Switches, admin_response
+
+# The responses that queue-proxy makes itself: to probes, while it drains, and for a full queue.
+#
+# Knative's counterparts: pkg/queue/health/handler.go, pkg/network/handlers/drain.go, breaker.go.
+
+#: User agents whose requests are probes on any path; all other requests are traffic.
+PROBER_AGENTS = ("kube-probe/", "Knative-Activator-Probe", "Knative-Autoscaling-Probe")
+#: Length of queue-proxy's queue for each request that the application may have at a time.
+QUEUE_PER_SLOT = 10
+
+#: The header that Go's http.Error adds.
+ERROR_HEADERS = (("X-Content-Type-Options", "nosniff"),)
+
+
+def _error(status: int, body: str) -> PodResponse:
+    return PodResponse(status, body.encode(), headers=ERROR_HEADERS)
+
+
+NOT_LISTENING = _error(502, "dial tcp 127.0.0.1:8080: connect: connection refused\n")
+#: The application's process ended before it responded.
+CUT_OFF = _error(502, "EOF\n")
+QUEUE_FULL = _error(503, "pending request queue full\n")
+DRAINING = _error(503, "shutting down\n")
+
+
+def probe_response(
+    request: PodRequest, switches: Switches, *, blind: bool = False, polls_sidecar: bool = False
+) -> PodResponse | None:
+    """Return queue-proxy's response to a probe; None for a request that is no probe.
+
+    Arguments:
+        blind: queue-proxy cannot run the application's probe (usually an exec probe), so it
+            reports ready without a check.
+        polls_sidecar: queue-proxy polls the sidecar's readiness probe, as since Knative 1.14.
+    """
+    probe = request.header("k-network-probe")
+    if probe == "probe":
+        return _ingress_probe_response(request, switches)
+    if not request.header("user-agent").startswith(PROBER_AGENTS):
+        return None
+    if switches.draining:
+        return DRAINING
+    if probe != "queue":
+        return text(400, f"unexpected probe header value: {probe}\n")
+    if not blind and not (switches.ready and switches.running):
+        return PodResponse(503)
+    if polls_sidecar and not switches.sidecar_ready:
+        return PodResponse(503)
+    return text(200, "queue")
+
+
+def _ingress_probe_response(request: PodRequest, switches: Switches) -> PodResponse:
+    if switches.draining:
+        return DRAINING
+    hash_value = request.header("k-network-hash")
+    if not hash_value:
+        return text(400, 'a probe request must contain a non-empty "K-Network-Hash" header\n')
+    return PodResponse(200, headers=(("K-Network-Hash", hash_value),))
+
+
+def traffic_refusal(
+    container_concurrency: int, in_flight: int, running: bool
+) -> PodResponse | None:
+    """Return queue-proxy's error response; None if the application gets the request.
+
+    Arguments:
+        container_concurrency: requests that the application may have at a time; 0 is no limit.
+        in_flight: requests in the pod, including this one.
+        running: whether the application's process exists.
+    """
+    if container_concurrency and in_flight > container_concurrency * (1 + QUEUE_PER_SLOT):
+        return QUEUE_FULL
+    return None if running else NOT_LISTENING
+
 
 #: Connections that may wait to be accepted: the activator may dial thousands at once.
 BACKLOG = 4096
@@ -39,7 +118,11 @@ QUIET_PERIOD = 0.5
 DRAIN_TIMEOUT = 60.0
 
 Emit = Callable[..., None]
-Handler = Callable[[Request, asyncio.StreamWriter], Any]
+Handler = Callable[[PodRequest, asyncio.StreamWriter], Any]
+
+
+def _option(default: Any, help: str) -> Any:
+    return field(default=default, metadata={"help": help})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,32 +130,28 @@ class PodOptions:
     """The options of a pod's command line.
 
     Attributes:
-        admin_port: port of the switchboard on the same address; 0 for none.
+        admin_port: port of the switchboard on the same address.
         start_after: seconds from process start to listening: image pull and application start.
-        container_concurrency: requests that the application may have at a time; 0 is no limit.
         quiet_period: seconds without a request before a draining pod stops listening.
         follow_stdin: end when standard input ends, so that the pod does not outlive its parent.
-        report_requests: write an event for each request.
-        blind: queue-proxy reports ready without a check of the application.
         polls_sidecar: queue-proxy also polls the sidecar's readiness probe; older ones do not.
-        readiness_port: a separate port for the application's readiness probe; None for none, 0
-            for any free port.
+        readiness_port: a separate port for the application's readiness probe; None for none.
         plain: the pod has no queue-proxy. The application has the health page ``/healthz``.
     """
 
-    name: str = "pod"
-    address: str = "127.0.0.11"
-    port: int = 8012
-    admin_port: int = 0
-    start_after: float = 0.0
-    container_concurrency: int = 0
-    quiet_period: float = QUIET_PERIOD
-    follow_stdin: bool = False
-    report_requests: bool = False
-    blind: bool = False
-    polls_sidecar: bool = False
-    readiness_port: int | None = None
-    plain: bool = False
+    name: str = _option("pod", "of the pod, in its responses")
+    address: str = _option("127.0.0.11", "to listen on")
+    port: int = _option(8012, "for requests and probes")
+    admin_port: int = _option(0, "0: none")
+    start_after: float = _option(0.0, "seconds")
+    container_concurrency: int = _option(0, "requests that the application may have; 0: no limit")
+    quiet_period: float = _option(QUIET_PERIOD, "seconds")
+    follow_stdin: bool = _option(False, "end when stdin ends")
+    report_requests: bool = _option(False, "a line for each request")
+    blind: bool = _option(False, "queue-proxy reports ready without a check of the application")
+    polls_sidecar: bool = _option(False, "queue-proxy also polls the sidecar")
+    plain: bool = _option(False, "without queue-proxy")
+    readiness_port: int | None = _option(None, "0: any free one; default: none")
 
 
 class Pod:
@@ -82,7 +161,7 @@ class Pod:
         self.options = options
         self.switches = Switches()
         self._known = Switches()
-        self.counters = Counters()
+        self.counters = PodCounters()
         self._emit = emit
         self._application = Application(options.name, self.switches, self.counters)
         slots = 0 if options.plain else options.container_concurrency
@@ -146,7 +225,7 @@ class Pod:
             self._left.clear()
             await _is_set_within(self._left, left)
 
-    async def _answer_admin(self, request: Request, writer: asyncio.StreamWriter) -> None:
+    async def _answer_admin(self, request: PodRequest, writer: asyncio.StreamWriter) -> None:
         if request.path == "/wait-for-drain":
             self.switches.draining = True
             await _send(writer, request, text(200, "", delay=self.options.quiet_period))
@@ -155,12 +234,12 @@ class Pod:
             self._note_switches()
             await _send(writer, request, answer)
 
-    async def _answer_readiness(self, request: Request, writer: asyncio.StreamWriter) -> None:
+    async def _answer_readiness(self, request: PodRequest, writer: asyncio.StreamWriter) -> None:
         self.counters.at_readiness_port += 1
         ready = self.switches.ready and self.switches.running
         await _send(writer, request, text(200 if ready else 503, ""))
 
-    async def _answer_traffic(self, request: Request, writer: asyncio.StreamWriter) -> None:
+    async def _answer_traffic(self, request: PodRequest, writer: asyncio.StreamWriter) -> None:
         probe = self._probe_response(request)
         if probe is not None:
             self._note_probe(request, probe.status)
@@ -181,7 +260,7 @@ class Pod:
                 details = {"path": request.path, "status": status, "took": took, "id": request_id}
                 self._emit("responded", **details)
 
-    def _probe_response(self, request: Request) -> Response | None:
+    def _probe_response(self, request: PodRequest) -> PodResponse | None:
         options = self.options
         if options.plain:
             return health_response(request, self.switches)
@@ -189,7 +268,7 @@ class Pod:
             request, self.switches, blind=options.blind, polls_sidecar=options.polls_sidecar
         )
 
-    async def _serve(self, request: Request, writer: asyncio.StreamWriter) -> int:
+    async def _serve(self, request: PodRequest, writer: asyncio.StreamWriter) -> int:
         limit, running = self.options.container_concurrency, self.switches.running
         refusal = traffic_refusal(limit, self.counters.in_flight, running)
         if refusal is not None and not self.options.plain:
@@ -217,7 +296,7 @@ class Pod:
             self._down.set()
         self._emit("switched", **{name: on for name, on in now.items() if on != before[name]})
 
-    def _note_probe(self, request: Request, status: int) -> None:
+    def _note_probe(self, request: PodRequest, status: int) -> None:
         self.counters.probes += 1
         agent = request.header("user-agent")
         if prober := next(filter(agent.startswith, PROBER_AGENTS), ""):
@@ -256,7 +335,7 @@ async def _converse(
 
 
 async def _echo(
-    request: Request, data: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    request: PodRequest, data: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     echo = Echo(request)
     pieces = echo.receive(data)
@@ -271,7 +350,7 @@ async def _echo(
         pieces = echo.receive(data)
 
 
-async def _send(writer: asyncio.StreamWriter, request: Request, answer: Response) -> None:
+async def _send(writer: asyncio.StreamWriter, request: PodRequest, answer: PodResponse) -> None:
     if answer.delay:
         await asyncio.sleep(answer.delay)
     headers = list(answer.headers)
@@ -295,7 +374,7 @@ async def _send(writer: asyncio.StreamWriter, request: Request, answer: Response
     await writer.drain()
 
 
-async def _send_pieces(writer: asyncio.StreamWriter, answer: Response) -> None:
+async def _send_pieces(writer: asyncio.StreamWriter, answer: PodResponse) -> None:
     for number, piece in enumerate(answer.pieces):
         if number:
             await asyncio.sleep(answer.interval)
@@ -341,27 +420,24 @@ async def _main(options: PodOptions) -> None:
 def parse_options(arguments: Sequence[str]) -> PodOptions:
     """Return the options of the command line; wrong options end the process with status 2."""
     parser = argparse.ArgumentParser(prog="python -m activator.lab.pod", description="A sample pod")
-    default = PodOptions()
-    parser.add_argument("--name", default=default.name, help="of the pod, in its responses")
-    parser.add_argument("--address", default=default.address, help="to listen on")
-    parser.add_argument("--port", type=int, default=default.port, help="for requests and probes")
-    parser.add_argument("--admin-port", type=int, default=default.admin_port, help="0: none")
-    parser.add_argument("--start-after", type=float, default=default.start_after, help="seconds")
-    parser.add_argument("--container-concurrency", type=int, default=0, help="0: no limit")
-    parser.add_argument("--quiet-period", type=float, default=QUIET_PERIOD, help="seconds")
-    parser.add_argument("--follow-stdin", action="store_true", help="end when stdin ends")
-    parser.add_argument("--report-requests", action="store_true", help="a line for each request")
-    parser.add_argument(
-        "--blind",
-        action="store_true",
-        help="queue-proxy reports ready without a check of the application",
-    )
-    parser.add_argument(
-        "--polls-sidecar", action="store_true", help="queue-proxy also polls the sidecar"
-    )
-    parser.add_argument("--plain", action="store_true", help="without queue-proxy")
-    parser.add_argument("--readiness-port", type=int, help="0: any free one; default: none")
+    for each in fields(PodOptions):
+        name, text = f"--{each.name.replace('_', '-')}", each.metadata["help"]
+        if each.default is False:
+            parser.add_argument(name, action="store_true", help=text)
+        else:
+            kind = int if each.default is None else type(each.default)
+            parser.add_argument(name, type=kind, default=each.default, help=text)
     return PodOptions(**vars(parser.parse_args(arguments)))
+
+
+def pod_arguments(options: PodOptions) -> list[str]:
+    """Return the command line for these options; the pod ends with the pipe of its parent."""
+    found = []
+    for name, value in asdict(replace(options, follow_stdin=True)).items():
+        if value is not None and value is not False:
+            found.append(f"--{name.replace('_', '-')}")
+            found += [] if value is True else [str(value)]
+    return found
 
 
 def main() -> int:

@@ -1,16 +1,16 @@
-"""A scenario: a name, Knative's behaviour, the required behaviour, and a script.
-
-The scripts are in :mod:`activator.lab.scenarios`, by theme. `activator.lab.catalogue` lists
-them.
-"""
+"""A scenario: a name, Knative's behaviour, the required behaviour, and a script that runs."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from activator.lab.environment import Environment
-from activator.lab.plain.environment import PlainEnvironment
+from activator.lab.addresses import AddressPool
+from activator.lab.environment import Environment, Overdue, set_up
+from activator.lab.local_activator import DidNotStart
+from activator.lab.timeline import Timeline, TimelineEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,8 @@ class Scenario:
         name: another argument of ``activator lab``: lower case, hyphens.
         title: the event, in one line.
         here: how this activator must behave; the script checks it.
+        script: drives the environment.
         knative: how Knative's activator behaves; empty for a scenario without Knative.
-        script: the script of a scenario with a revision of Knative.
-        plain: the script of a scenario without Knative.
         kubernetes: how Kubernetes alone behaves; empty for a scenario with a revision of Knative.
         is_long: it takes more than a minute, so the tests leave it out.
     """
@@ -33,8 +32,83 @@ class Scenario:
     name: str
     title: str
     here: str
+    script: Callable[[Environment], Awaitable[None]]
     knative: str = ""
-    script: Callable[[Environment], Awaitable[None]] | None = None
-    plain: Callable[[PlainEnvironment], Awaitable[None]] | None = None
     kubernetes: str = ""
     is_long: bool = False
+
+
+class ScenarioOutcome(NamedTuple):
+    """The outcome of a scenario.
+
+    Attributes:
+        error: why the script did not reach its end; empty if it did.
+        seconds: from the start to the end of the last process.
+    """
+
+    scenario: Scenario
+    entries: list[TimelineEntry]
+    passed: bool
+    error: str
+    seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON object that docs/how-to/lab.md describes."""
+        return {
+            "number": self.scenario.number,
+            "name": self.scenario.name,
+            "title": self.scenario.title,
+            "knative": self.scenario.knative,
+            "passed": self.passed,
+            "error": self.error or None,
+            "seconds": round(self.seconds, 3),
+            "kubernetes": self.scenario.kubernetes,
+            "ours": self.scenario.here,
+            "timeline": [entry.as_json() for entry in self.entries],
+        }
+
+
+#: Called with the environment and whether the script passed, while all processes still run.
+Afterwards = Callable[[Environment, bool], Awaitable[None]]
+
+
+async def run_scenario(
+    scenario: Scenario,
+    addresses: AddressPool,
+    live: Callable[[TimelineEntry], object] = lambda entry: None,
+    afterwards: Afterwards | None = None,
+) -> ScenarioOutcome:
+    """Run one scenario to its end, and return the outcome.
+
+    Arguments:
+        addresses: the addresses for its pods.
+        live: called at once with each entry of the timeline; must return at once.
+        afterwards: runs after the script and before the end of all processes.
+    """
+    began = time.monotonic()
+    timeline = Timeline()
+    entries: list[TimelineEntry] = []
+    error, passed = "", False
+    try:
+        is_plain = not scenario.knative
+        async with set_up(timeline, addresses, is_plain=is_plain) as environment:
+            timeline.begin(time.monotonic())
+            environment.live = live
+            error = await _run_script(scenario, environment)
+            await environment.settle()
+            passed = timeline.passed and not error
+            entries = timeline.entries  # without the end of the processes
+            if afterwards is not None:
+                await afterwards(environment, passed)
+    except* DidNotStart as group:
+        error = "; ".join(map(str, group.exceptions))
+    return ScenarioOutcome(scenario, entries, passed, error, time.monotonic() - began)
+
+
+async def _run_script(scenario: Scenario, environment: Environment) -> str:
+    """Run the script; return the error that ended it early, or an empty text."""
+    try:
+        await scenario.script(environment)
+    except (Overdue, OSError, LookupError) as error:
+        return f"{error}" if isinstance(error, Overdue) else f"{type(error).__name__}: {error}"
+    return ""

@@ -23,7 +23,7 @@ class Who(Enum):
     CHECK = "check"
 
 
-class Entry(NamedTuple):
+class TimelineEntry(NamedTuple):
     """One event or check.
 
     Attributes:
@@ -35,6 +35,13 @@ class Entry(NamedTuple):
     who: Who
     what: str
     passed: bool | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON object that docs/how-to/lab.md describes."""
+        found: dict[str, Any] = {"at": round(self.at, 3), "who": self.who.value, "what": self.what}
+        if self.passed is not None:
+            found["passed"] = self.passed
+        return found
 
 
 #: Seconds within which equal texts of the activator count as repetitions. Otherwise a pod that is
@@ -59,13 +66,13 @@ class Timeline:
         self._began = 0.0
         self._runs: dict[str, _Run] = {}
         self._ended: list[tuple[str, _Run]] = []
-        self._entries: list[Entry] = []
+        self._entries: list[TimelineEntry] = []
 
     def begin(self, at: float) -> None:
         """Set the time at which the scenario begins; earlier entries get the time 0."""
         self._began = at
 
-    def note(self, at: float, who: Who, what: str) -> Entry | None:
+    def note(self, at: float, who: Who, what: str) -> TimelineEntry | None:
         """Add an event; its time may be earlier than that of the last entry.
 
         Returns:
@@ -73,7 +80,7 @@ class Timeline:
         """
         if who is Who.ACTIVATOR and self._is_repeated(at, what):
             return None
-        return self._take(Entry(max(0.0, at - self._began), who, what))
+        return self._take(TimelineEntry(max(0.0, at - self._began), who, what))
 
     def _is_repeated(self, at: float, what: str) -> bool:
         run = self._runs.get(what)
@@ -85,7 +92,7 @@ class Timeline:
         run.count += 1
         return run.count > SHOWN_REPEATS
 
-    def check(self, at: float, expected: str, passed: bool, seen: str) -> Entry:
+    def check(self, at: float, expected: str, passed: bool, seen: str) -> TimelineEntry:
         """Add a check and its result.
 
         Arguments:
@@ -93,17 +100,17 @@ class Timeline:
             seen: the observed value; the entry has it only if the check failed.
         """
         what = expected if passed else f"{expected}; seen: {seen}"
-        return self._take(Entry(max(0.0, at - self._began), Who.CHECK, what, passed))
+        return self._take(TimelineEntry(max(0.0, at - self._began), Who.CHECK, what, passed))
 
-    def _take(self, entry: Entry) -> Entry:
+    def _take(self, entry: TimelineEntry) -> TimelineEntry:
         self._entries.append(entry)
         return entry
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[TimelineEntry]:
         """All entries by time; entries of the same time in the order of their addition."""
         counted = [
-            Entry(
+            TimelineEntry(
                 run.last - self._began,
                 Who.ACTIVATOR,
                 f"{what} ({_more(run.count - SHOWN_REPEATS)})",
@@ -122,39 +129,3 @@ class Timeline:
 
 def _more(times: int) -> str:
     return "once more" if times == 1 else f"{times} times more"
-
-
-class Outcome(NamedTuple):
-    """The outcome of a scenario.
-
-    Attributes:
-        error: why the script did not reach its end; empty if it did.
-        seconds: from the start to the end of the last process.
-    """
-
-    number: int
-    name: str
-    title: str
-    knative: str
-    here: str
-    entries: list[Entry]
-    passed: bool
-    error: str
-    seconds: float
-    kubernetes: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the JSON object that docs/how-to/lab.md describes."""
-        found: dict[str, Any] = self._asdict()
-        found["ours"] = found.pop("here")
-        found["error"] = self.error or None
-        found["seconds"] = round(self.seconds, 3)
-        found["timeline"] = [_as_json(entry) for entry in found.pop("entries")]
-        return found
-
-
-def _as_json(entry: Entry) -> dict[str, Any]:
-    found: dict[str, Any] = {"at": round(entry.at, 3), "who": entry.who.value, "what": entry.what}
-    if entry.passed is not None:
-        found["passed"] = entry.passed
-    return found

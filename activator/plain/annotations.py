@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from activator.kpa.rules import Rules
 from activator.objects import policies
 from activator.objects.fields import Field, Problems
-from throttler.model import NO_POLICIES, Policies
+from throttler.model import NO_POLICIES, Policies, ProbeKind
 
 # Reads the value of one annotation: a word, a number, hosts, a port, an object or a probe.
 #
@@ -73,7 +73,7 @@ class ReadinessPolicy(Enum):
     KUBERNETES = "kubernetes"
 
 
-class Target(NamedTuple):
+class ScaleTarget(NamedTuple):
     """The object that is scaled; ``group`` and ``version`` are empty if the kind implies them."""
 
     group: str
@@ -85,19 +85,10 @@ class Target(NamedTuple):
         return "/".join(part for part in self if part)
 
 
-class ProbeWord(Enum):
-    """The protocol of a probe. NONE: the activator does not probe, Kubernetes decides alone."""
-
-    HTTP = "http"
-    TCP = "tcp"
-    GRPC = "grpc"
-    NONE = "none"
-
-
 class ChosenProbe(NamedTuple):
     """The probe that an annotation asks for; ``argument`` is a path, or a gRPC service."""
 
-    word: ProbeWord
+    kind: ProbeKind
     argument: str = ""
 
 
@@ -188,7 +179,7 @@ def _label(field: Field, allowed: str) -> str | None:
     return text or None
 
 
-def target(field: Field) -> Target | None:
+def target(field: Field) -> ScaleTarget | None:
     """Read the name of the object that is scaled."""
     text = text_of(field)
     if not text:
@@ -196,7 +187,7 @@ def target(field: Field) -> Target | None:
     found = _TARGET.fullmatch(text)
     if found is None:
         field.expected("KIND/NAME or GROUP/VERSION/KIND/NAME, as in deployment/hello")
-    return Target(found["group"] or "", found["version"] or "", found["kind"], found["name"])
+    return ScaleTarget(found["group"] or "", found["version"] or "", found["kind"], found["name"])
 
 
 def probe(field: Field) -> ChosenProbe | None:
@@ -207,13 +198,13 @@ def probe(field: Field) -> ChosenProbe | None:
     kind, _, argument = text.partition(":")
     match kind:
         case "tcp" if not argument:
-            return ChosenProbe(ProbeWord.TCP)
+            return ChosenProbe(ProbeKind.TCP)
         case "none" if not argument:
-            return ChosenProbe(ProbeWord.NONE)
+            return ChosenProbe(ProbeKind.NONE)
         case "http" if _PATH.fullmatch(argument):
-            return ChosenProbe(ProbeWord.HTTP, argument)
+            return ChosenProbe(ProbeKind.HTTP, argument)
         case "grpc" if not argument or _GRPC_SERVICE.fullmatch(argument):
-            return ChosenProbe(ProbeWord.GRPC, argument)
+            return ChosenProbe(ProbeKind.GRPC, argument)
     field.expected("http:/PATH, tcp, grpc, grpc:SERVICE or none")
 
 
@@ -253,7 +244,7 @@ class Annotations:
         policies: which pod gets a request, how many requests a pod gets, and which is next.
     """
 
-    target: Target | None = None
+    target: ScaleTarget | None = None
     hosts: tuple[str, ...] = ()
     port: str = ""
     container_concurrency: int = 0

@@ -1,19 +1,23 @@
-"""Makes the throttler's values of a plain Service: its revision, its endpoints and its route."""
+"""Makes the throttler's values of a plain Service: its revision, its endpoints and its route.
+
+Also chooses how the activator probes its pods: as kubelet does, only sooner. Kubelet probes every
+10 s by default, so Kubernetes lists a pod up to 10 s after it is ready.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from activator.knative.words import KUBELET_AGENT
 from activator.objects.fields import ObjectKey
 from activator.plain.allotments import Allotment
+from activator.plain.annotations import ChosenProbe, ReadinessPolicy
 from activator.plain.hosts import names_of_others
-from activator.plain.probe_choice import choose
 from activator.plain.service import BufferedPort, PlainService
 from activator.plain.slices import Condition
 from activator.plain.slices import ListedPod as Pod
-from activator.plain.workloads import ContainerProbe, Handler, Workload
+from activator.plain.workloads import ContainerProbe, PodContainer, Workload
 from throttler.model import (
     NO_TIMEOUT,
     AppProtocol,
@@ -21,17 +25,111 @@ from throttler.model import (
     ListedEndpoints,
     ProbeKind,
     ProbeSpec,
+    ReadinessRule,
     Revision,
     RevisionID,
     RevisionKind,
-    Route,
+    ServiceRoute,
 )
 
-_KINDS: Final[Mapping[Handler, ProbeKind]] = {
-    Handler.HTTP: ProbeKind.HTTP,
-    Handler.TCP: ProbeKind.TCP,
-    Handler.GRPC: ProbeKind.GRPC,
-}
+_TCP: Final = ContainerProbe(ProbeKind.TCP)
+
+
+class ProbeChoice(NamedTuple):
+    """The probe of a Service's pods.
+
+    Attributes:
+        probe: how the activator probes a pod, on the port of the requests whatever ``port`` says;
+            None if it does not.
+        readiness: the rule that makes a pod usable.
+        why: sentences for ``activator explain``.
+    """
+
+    probe: ContainerProbe | None
+    readiness: ReadinessRule
+    why: str
+
+
+def choose_probe(
+    policy: ReadinessPolicy,
+    annotation: ChosenProbe | None,
+    workload: Workload | None,
+    target_port: str | int,
+    *,
+    tls: bool = False,
+) -> ProbeChoice:
+    """Return the probe of a Service's pods.
+
+    Arguments:
+        policy: the readiness policy.
+        annotation: the probe that the Service's annotation asks for, if it does.
+        workload: the object whose pods the Service has; None if there is none, or several.
+        target_port: ``targetPort`` of the Service's port: the name or number of a pod's port.
+        tls: whether the pods serve TLS on that port; a probe of the annotation does the same.
+    """
+    if annotation is not None and annotation.kind is ProbeKind.NONE:
+        why = "The annotation asks for no probe: Kubernetes decides alone."
+        return ProbeChoice(None, ReadinessRule.NO_PROBE, why)
+    container = workload.owner_of(target_port) if workload is not None else None
+    if annotation is not None:
+        probe, why = _annotated(annotation, tls=tls), "The annotation asks for this probe."
+    else:
+        probe, why = _of_container(workload, container, target_port)
+    if policy is ReadinessPolicy.PROBE:
+        return ProbeChoice(probe, ReadinessRule.PROBE, why)
+    if policy is ReadinessPolicy.KUBERNETES:
+        why = f"{why} The readiness policy also requires Kubernetes' list."
+        return ProbeChoice(probe, ReadinessRule.KUBERNETES_POLICY, why)
+    rule, unseen = (ReadinessRule.PROBE, "") if workload is None else _unseen(workload, container)
+    return ProbeChoice(probe, rule, f"{why} {unseen}".rstrip())
+
+
+def _annotated(annotation: ChosenProbe, *, tls: bool) -> ContainerProbe:
+    kind, argument = annotation
+    if kind is ProbeKind.HTTP:
+        return ContainerProbe(kind, path=argument, tls=tls)
+    return ContainerProbe(kind, service=argument, tls=tls and kind is ProbeKind.GRPC)
+
+
+def _of_container(
+    workload: Workload | None, container: PodContainer | None, target_port: str | int
+) -> tuple[ContainerProbe, str]:
+    """Return the readiness probe of the container if the activator can run it; else TCP."""
+    if workload is None:
+        return _TCP, "The workload is unknown, so the probe is a TCP connect."
+    if container is None or (isinstance(target_port, str) and target_port not in container.ports):
+        return _TCP, f"No container declares port {target_port}, so the probe is a TCP connect."
+    probe, name = container.probe, container.name
+    if probe is None:
+        return _TCP, f"Container {name} has no readiness probe, so the probe is a TCP connect."
+    if probe.kind is ProbeKind.NONE:
+        return _TCP, f"The readiness probe of container {name} is a command."
+    number = container.ports.get(str(target_port), target_port)
+    if container.ports.get(str(probe.port), probe.port) != number:
+        return _TCP, f"The readiness probe of container {name} is on another port."
+    if probe.host and probe.kind is ProbeKind.TCP:
+        return _TCP, f"The readiness probe of container {name} has a host of its own."
+    return probe, f"This is the readiness probe of container {name}."
+
+
+def _unseen(workload: Workload, container: PodContainer | None) -> tuple[ReadinessRule, str]:
+    """Return the rule for a check of Kubernetes that the activator cannot make, and a sentence."""
+    listed = "Kubernetes must list the pod as ready"
+    for each in workload.containers:
+        if each.has_startup_probe:
+            why = f"{listed}: container {each.name} has a startup probe."
+            return ReadinessRule.STARTUP_PROBE, why
+        if each.probe is None:
+            continue
+        if each is not container:
+            why = f"{listed}: container {each.name} has a readiness probe of its own."
+            return ReadinessRule.SIDECAR_READINESS_PROBE, why
+        if each.probe.kind is ProbeKind.NONE:
+            why = f"{listed}, since only kubelet can run the command."
+            return ReadinessRule.EXEC_READINESS_PROBE, why
+    return ReadinessRule.PROBE, ""
+
+
 #: Least seconds between two probes of a pod. A health page of an application may be expensive.
 _INTERVALS: Final[Mapping[ProbeKind, float]] = {
     ProbeKind.HTTP: 0.05,
@@ -62,7 +160,7 @@ def revision_of(service: PlainService, port: BufferedPort, workload: Workload | 
         workload: the object whose pods it has; None if there is none, or several.
     """
     asks = service.asks
-    choice = choose(asks.readiness, asks.probe, workload, port.target, tls=port.tls)
+    choice = choose_probe(asks.readiness, asks.probe, workload, port.target, tls=port.tls)
     why = choice.why
     if service.is_front:
         why = f"{why} Service {service.pods.name} lists the pods."
@@ -87,7 +185,7 @@ def probe_spec(probe: ContainerProbe | None) -> ProbeSpec:
     """Return the activator's probe for a probe of kubelet; None is no probe."""
     if probe is None:
         return ProbeSpec(ProbeKind.NONE)
-    kind = _KINDS[probe.handler]
+    kind = probe.kind
     if kind is not ProbeKind.HTTP:
         return ProbeSpec(
             kind,
@@ -142,7 +240,7 @@ def endpoints_of(
 
 def route_of(
     service: PlainService, allotments: Iterable[Allotment], port: int, cluster_domain: str
-) -> Route:
+) -> ServiceRoute:
     """Return how requests reach a Service. Names in the cluster belong to their own Service alone.
 
     Arguments:
@@ -156,4 +254,4 @@ def route_of(
     for other in names_of_others(hosts, str(revision_id(service.key)), cluster_domain):
         del hosts[other]
     reconnect = bool(port) and all(each.is_empty for each in allotments)
-    return Route(service.created, tuple(hosts), port, reconnect, service.pods.name)
+    return ServiceRoute(service.created, tuple(hosts), port, reconnect, service.pods.name)

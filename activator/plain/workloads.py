@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 from activator.objects.fields import Field, ObjectKey, identify, root
+from throttler.model import ProbeKind
 
 # Reads the readiness probe of a container.
 #
@@ -21,20 +21,12 @@ _MAX_PORT: Final = 65_535
 _MAX_FIELDS: Final = 8192
 
 
-class Handler(Enum):
-    """How kubelet checks a container; EXEC runs a command in it, which the activator cannot."""
-
-    HTTP = "httpGet"
-    TCP = "tcpSocket"
-    GRPC = "grpc"
-    EXEC = "exec"
-
-
 @dataclass(frozen=True, slots=True)
 class ContainerProbe:
     """The readiness probe of a container.
 
     Attributes:
+        kind: how kubelet checks the container; NONE is a command, which the activator cannot run.
         port: name or number; 0 for a command.
         host: the host that kubelet connects to instead of the pod; empty for the pod.
         path: the request target of an HTTP probe.
@@ -44,7 +36,7 @@ class ContainerProbe:
         timeout: seconds.
     """
 
-    handler: Handler
+    kind: ProbeKind
     port: str | int = 0
     host: str = ""
     path: str = "/"
@@ -65,7 +57,7 @@ def container_probe(probe: Field) -> ContainerProbe | None:
     timeout = float(probe["timeoutSeconds"].whole(minimum=0, maximum=_MAX_SECONDS, default=1) or 1)
     if (http := probe["httpGet"]).value is not None:
         return ContainerProbe(
-            Handler.HTTP,
+            ProbeKind.HTTP,
             _port(http["port"]),
             http["host"].text(),
             _path(http["path"]),
@@ -74,12 +66,14 @@ def container_probe(probe: Field) -> ContainerProbe | None:
             timeout=timeout,
         )
     if (tcp := probe["tcpSocket"]).value is not None:
-        return ContainerProbe(Handler.TCP, _port(tcp["port"]), tcp["host"].text(), timeout=timeout)
+        return ContainerProbe(
+            ProbeKind.TCP, _port(tcp["port"]), tcp["host"].text(), timeout=timeout
+        )
     if (grpc := probe["grpc"]).value is not None:
         return ContainerProbe(
-            Handler.GRPC, _port(grpc["port"]), service=grpc["service"].text(), timeout=timeout
+            ProbeKind.GRPC, _port(grpc["port"]), service=grpc["service"].text(), timeout=timeout
         )
-    return ContainerProbe(Handler.EXEC, timeout=timeout)
+    return ContainerProbe(ProbeKind.NONE, timeout=timeout)
 
 
 def _port(field: Field) -> str | int:

@@ -20,6 +20,7 @@ from websockets.exceptions import ConnectionClosed
 
 from activator.autoscaler import wire
 from activator.lab.addresses import AddressPool
+from activator.lab.cluster import ToyCluster
 from activator.lab.control_plane.resources import (
     BUILT_IN,
     CONFIG_MAPS,
@@ -29,12 +30,10 @@ from activator.lab.control_plane.resources import (
     REVISIONS,
     SERVICES,
     SLICES,
-    Resource,
+    ApiKind,
 )
-from activator.lab.objects import Object
-from activator.lab.plain.cluster import PlainCluster
-from activator.lab.plain.endpoint_slices import CONTROLLER, MANAGED_BY, SERVICE_NAME
-from activator.lab.plain.objects import TCP_PROBE, deployment, service
+from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
+from activator.lab.objects import TCP_PROBE, Object, deployment, service
 from benchmarks.mixed.kinds import SCALED
 
 #: The duration of a second in probes of the node's pods: kubelet's 10 s become 1 s.
@@ -104,7 +103,7 @@ class Cluster:
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._end = asyncio.Event()
-        self._plain: PlainCluster
+        self._plain: ToyCluster
         self.thread = threading.Thread(target=self._run, name="cluster", daemon=True)
 
     def _run(self) -> None:
@@ -114,7 +113,7 @@ class Cluster:
 
     async def _live(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            self._plain = PlainCluster(
+            self._plain = ToyCluster(
                 AddressPool(), tasks, self._on_event, PACE, (*BUILT_IN, REVISIONS)
             )
             await self._plain.start()
@@ -145,7 +144,7 @@ class Cluster:
 
         return asyncio.run_coroutine_threadsafe(call(), self._loop).result(PATIENCE)
 
-    def put(self, *objects: tuple[Resource, Object]) -> None:
+    def put(self, *objects: tuple[ApiKind, Object]) -> None:
         """Store objects; an object that exists keeps its uid."""
 
         def do() -> None:

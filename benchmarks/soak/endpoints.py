@@ -8,9 +8,9 @@ from enum import Enum
 from random import Random
 from typing import Final
 
-from activator.lab.control_plane.resources import ENDPOINTS, REVISIONS, SLICES, Resource
+from activator.lab.control_plane.resources import ENDPOINTS, REVISIONS, SLICES, ApiKind
+from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
 from activator.lab.objects import Object, PodAddress, private_endpoints, revision
-from activator.lab.plain.endpoint_slices import CONTROLLER, MANAGED_BY, SERVICE_NAME
 from benchmarks.mixed.services import CONTAINER_CONCURRENCY
 from benchmarks.soak.cluster import Cluster
 
@@ -101,7 +101,7 @@ class ClusterPublisher:
         endpoints = private_endpoints(name, in_endpoints, h2c=h2c)
         labels = endpoints["metadata"]["labels"]
         endpoints["metadata"]["annotations"] = annotations or {}
-        found: list[tuple[Resource, Object]] = [(ENDPOINTS, endpoints)]
+        found: list[tuple[ApiKind, Object]] = [(ENDPOINTS, endpoints)]
         found.append((SLICES, _slice(name, in_slices, labels, h2c=h2c)))
         self._cluster.put(*found)
 

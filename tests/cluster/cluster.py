@@ -17,8 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import httpx
 
-from activator.lab.client import ClientResponse, fetch, open_and_close
-from activator.lab.load import Load
+from activator.lab.client import ClientResponse, SteadyTraffic, fetch, open_and_close
 from tests.cluster import network
 from tests.cluster.control_plane import END_WITH_PARENT, URL, ControlPlane
 from tests.cluster.programs import assets, client
@@ -351,7 +350,7 @@ class Cluster:
         ip = await self.address("activator-service", namespace)
         return await fetch(ip, 80, target, headers={"Host": host, **(headers or {})})
 
-    async def load(self, ip: str, host: str, rate: float, target: str = "/") -> Load:
+    async def load(self, ip: str, host: str, rate: float, target: str = "/") -> SteadyTraffic:
         """Return traffic on new connections; every second request is a POST. Status 0: lost.
 
         It waits until the node forwards connections, which is later than the Service's creation.
@@ -373,7 +372,7 @@ class Cluster:
             except OSError as error:
                 return ClientResponse(0, {}, repr(error))
 
-        return Load(send, rate, posts=2, target=target)
+        return SteadyTraffic(send, rate, posts=2, target=target)
 
     # The product
 

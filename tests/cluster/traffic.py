@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from activator.lab.load import Load
+from activator.lab.client import SteadyTraffic
 
 
 @asynccontextmanager
-async def traffic(load: Load) -> AsyncIterator[Load]:
+async def traffic(load: SteadyTraffic) -> AsyncIterator[SteadyTraffic]:
     """Send requests meanwhile; all of them must get 200."""
     async with asyncio.TaskGroup() as tasks:
         load.start(tasks)

@@ -17,11 +17,11 @@ from websockets.exceptions import ConnectionClosed
 
 from activator.autoscaler import wire
 from activator.autoscaler.concurrency import Stat
-from activator.lab.http1 import Request as PodRequest
+from activator.lab.autoscaler import EPSILON
+from activator.lab.http1 import PodRequest as PodRequest
 from activator.lab.objects import PodAddress, private_endpoints, revision
 from activator.lab.pod import Pod as SamplePod
 from activator.lab.pod import PodOptions
-from activator.lab.scaler import EPSILON
 from tests.activator.discovery.fake_api_server import (
     Answer,
     FakeApiServer,

@@ -14,11 +14,9 @@ from pathlib import Path
 import pytest
 
 from activator.lab import report
-from activator.lab.catalogue import SCENARIOS
 from activator.lab.client import fetch
-from activator.lab.runner import run_scenario
-from activator.lab.scenario import Scenario
-from activator.lab.scenarios import plain_scaling, plain_takeover
+from activator.lab.scenario import Scenario, run_scenario
+from activator.lab.scenarios import SCENARIOS, plain_scaling
 from tests.process import PATIENCE, ROOT, addresses, until
 
 pytestmark = pytest.mark.e2e
@@ -29,8 +27,8 @@ SHORT = [scenario for scenario in SCENARIOS if not scenario.is_long]
 
 @pytest.mark.parametrize("scenario", SHORT, ids=lambda scenario: scenario.name)
 async def test_scenario_passes(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, times in ((plain_scaling, 2), (plain_takeover, 1)):
-        monkeypatch.setattr(module, "TIMES", times)
+    monkeypatch.setattr(plain_scaling, "TIMES", 2)
+    monkeypatch.setattr(plain_scaling, "TAKEOVERS", 1)
     outcome = await run_scenario(scenario, addresses())
     assert outcome.passed, "\n".join(["", *(row.plain for row in report.timeline(outcome))])
 

@@ -17,10 +17,9 @@ from types import TracebackType
 from typing import Any
 
 from activator.lab.client import ClientResponse, fetch
-from activator.lab.kubelet import pod_arguments
 from activator.lab.local_activator import LocalActivator
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
-from activator.lab.pod import PodOptions
+from activator.lab.pod import PodOptions, pod_arguments
 from tests.ports import network
 from tests.process import PATIENCE, ROOT
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from activator.lab.control_plane.faults import Right
-from activator.lab.control_plane.plane import Call as PlaneCall
+from activator.lab.control_plane.plane import PlaneCall
 from activator.lab.control_plane.resources import REVISIONS
 from tests.activator.discovery.fake_api_server import Call
 from tests.activator.scale.world import Cluster, leader, until

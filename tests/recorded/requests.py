@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from activator.lab.control_plane.plane import ControlPlane, Request
+from activator.lab.control_plane.plane import ControlPlane, PlaneRequest
+from activator.lab.control_plane.reads import PlaneWatch
 from activator.lab.control_plane.resources import (
     BUILT_IN,
     REVISIONS,
     SCALED_OBJECTS,
-    Catalogue,
-    Resource,
+    ApiKind,
+    ApiKinds,
 )
-from activator.lab.control_plane.status import Response
-from activator.lab.control_plane.watch import Watch
+from activator.lab.control_plane.status import PlaneResponse
 from tests.recorded.recording import load
 
 Object = dict[str, Any]
 
 LIST: Final = Path(__file__).parent / "requests.txt"
-_CATALOGUE: Final = Catalogue((*BUILT_IN, SCALED_OBJECTS, REVISIONS))
+_CATALOGUE: Final = ApiKinds((*BUILT_IN, SCALED_OBJECTS, REVISIONS))
 #: Parameters whose values vary.
 _NUMBERS: Final = ("limit", "timeoutSeconds", "continue", "resourceVersion")
 
@@ -35,18 +35,18 @@ class Recorder(ControlPlane):
         requests: all so far; tests send theirs with the agent ``test``.
     """
 
-    def __init__(self, resources: Iterable[Resource]) -> None:
+    def __init__(self, resources: Iterable[ApiKind]) -> None:
         super().__init__(resources)
-        self.requests: list[Request] = []
+        self.requests: list[PlaneRequest] = []
 
-    def handle(self, request: Request) -> Response | Watch:
+    def handle(self, request: PlaneRequest) -> PlaneResponse | PlaneWatch:
         """See ControlPlane."""
         if request.agent != "test":
             self.requests.append(request)
         return super().handle(request)
 
 
-def problems(program: str, requests: Iterable[Request]) -> list[str]:
+def problems(program: str, requests: Iterable[PlaneRequest]) -> list[str]:
     """Compare the kinds of a program's requests with its lines of the list, and the recording."""
     recorded = {
         kind_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from activator.lab.control_plane.faults import Faults, Right
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS, SERVICES
-from activator.lab.control_plane.server import Server
+from activator.lab.control_plane.server import PlaneServer
 from tests.manifests.kustomize import MANIFESTS, build
 from tests.manifests.test_rbac import grants
 from tests.recorded.conversation import SYSTEM, converse
@@ -90,7 +90,7 @@ class Rights:
 
 async def test_lab() -> None:
     plane = ControlPlane((*BUILT_IN, SCALED_OBJECTS._replace(scalable=True)))
-    server = Server(plane)
+    server = PlaneServer(plane)
     await server.start()
 
     async def compact() -> None:

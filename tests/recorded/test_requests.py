@@ -15,7 +15,7 @@ from activator.discovery.inventory import Inventory
 from activator.discovery.kinds import DIALECTS
 from activator.discovery.kubernetes import KubernetesWatch
 from activator.lab.control_plane.resources import BUILT_IN, REVISIONS, SCALED_OBJECTS, SERVICES
-from activator.lab.control_plane.server import Server
+from activator.lab.control_plane.server import PlaneServer
 from tests.activator.discovery.recording import RecordingSink
 from tests.activator.scale.world import until
 from tests.recorded.conversation import SYSTEM
@@ -28,7 +28,7 @@ async def test_discovery_sends_only_recorded_kinds_of_requests(
     """With both dialects, with each alone, and after a compaction; see also the test of RBAC."""
     monkeypatch.setattr(wire, "PAGE_SIZE", 1)
     plane = Recorder((*BUILT_IN, SCALED_OBJECTS, REVISIONS))
-    server = Server(plane)
+    server = PlaneServer(plane)
     await server.start()
     kubeconfig = str(server.write_kubeconfig(tmp_path))
     try:

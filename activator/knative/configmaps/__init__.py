@@ -1,6 +1,5 @@
 """Reads Knative's ConfigMaps key by key, follows them, and applies their changes.
 
-``following`` has the rule for wrong keys. ``network``, ``process_log`` (with ``zap``) and
-``observability`` read the keys of one ConfigMap each. ``cluster`` joins the three, and knows which
-changes need a restart.
+``following`` has the rule for wrong keys. ``process_log`` and ``observability`` read the keys of
+one ConfigMap each. ``cluster`` reads two more, joins all, and knows which need a restart.
 """

@@ -1,8 +1,9 @@
-"""Applies the cluster's ConfigMaps: most changes at once, changes of encryption after a restart.
+"""The cluster's ConfigMaps: ``config-network``, the templates of waiting pages, and all together.
 
-Knows each ConfigMap by its reader, and the parts that a change affects as callables. Knative's
-counterpart: the stores and watchers of cmd/activator/main.go. They freeze all of ``config-network``
-at start.
+Most changes apply at once, changes of encryption after a restart. Knows each ConfigMap by its
+reader, and the parts that a change affects as callables. Knative's counterpart: the stores and
+watchers of cmd/activator/main.go. They freeze all of ``config-network`` at start, and an unknown
+mesh mode silently means auto. Knative has no ConfigMap of pages.
 """
 
 from __future__ import annotations
@@ -10,42 +11,126 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final, TypeVar
 
-from activator.knative.configmaps import network, observability, process_log
-from activator.knative.configmaps.following import ConfigMapError, ConfigMapReader, Followed
-from activator.knative.configmaps.network import NetworkConfig
-from activator.knative.configmaps.observability import CheckTemplate, ObservabilityConfig
+from activator.knative.configmaps.following import (
+    ConfigMapError,
+    ConfigMapReader,
+    Followed,
+    Read,
+)
+from activator.knative.configmaps.observability import ObservabilityConfig
 from activator.knative.configmaps.process_log import LoggingConfig
+from activator.settings.values import BOOLEAN, Kind
+from throttler.model import MeshMode
 
 logger = logging.getLogger(__name__)
 
+NETWORK: Final = "config-network"
+
+MESH_MODE: Final = "mesh-compatibility-mode"
+POD_ADDRESSABILITY: Final = "enable-mesh-pod-addressability"
+INTERNAL_TLS: Final = "system-internal-tls"
+INTERNAL_ENCRYPTION: Final = "internal-encryption"
+
+#: The keys of encryption. With a wrong value the activator does not start: it might send plaintext.
+TLS_KEYS: Final = (INTERNAL_TLS, INTERNAL_ENCRYPTION)
+
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """Names of the ConfigMaps that an operator may choose."""
+class NetworkConfig:
+    """The way to pods.
 
-    logging: str
-    observability: str
+    Attributes:
+        mesh_mode: whether requests go to pods' own addresses, to the revision's ClusterIP, or as
+            probes show.
+        pod_addressability: whether pods in a mesh can be reached by their own addresses.
+        internal_tls: whether traffic inside of the cluster is encrypted.
+    """
+
+    mesh_mode: MeshMode = MeshMode.AUTO
+    pod_addressability: bool = False
+    internal_tls: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Listeners:
-    """Functions that apply a changed ConfigMap. None is called for the defaults."""
+def _enabled(text: str) -> bool:
+    words = {"": False, "disabled": False, "enabled": True}
+    if text.lower() not in words:
+        raise ValueError(f"unknown word: {text!r}")
+    return words[text.lower()]
 
-    network: Callable[[NetworkConfig], None]
-    logging: Callable[[LoggingConfig], None]
-    observability: Callable[[ObservabilityConfig], None]
+
+_MESH_MODE: Final = Kind(lambda text: MeshMode(text.lower()), "auto, enabled or disabled", "MODE")
+_ENABLED: Final = Kind(_enabled, "enabled or disabled", "WORD")
+
+
+def read_network(
+    reader: ConfigMapReader, last_good: NetworkConfig, *, started: bool = True
+) -> NetworkConfig:
+    """Read the ConfigMap's keys (activator.knative.configmaps.following.Read).
+
+    Args:
+        reader: has the data.
+        last_good: the values in force.
+        started: whether the encryption of this process is fixed.
+    """
+    mode = reader.read(MESH_MODE, _MESH_MODE, MeshMode.AUTO)
+    mode = reader.settle(mode, last_good.mesh_mode)
+    addressable = reader.read(POD_ADDRESSABILITY, BOOLEAN, False)
+    addressable = reader.settle(addressable, last_good.pod_addressability)
+    # The old key can only turn encryption on, for any value of the new one, as in Knative.
+    encrypted = reader.read(INTERNAL_TLS, _ENABLED, False)
+    encrypted |= reader.read(INTERNAL_ENCRYPTION, BOOLEAN, False)
+    in_force = "enabled" if last_good.internal_tls else "disabled"
+    refused = "" if started else "the activator does not start with it"
+    encrypted = reader.settle(encrypted, last_good.internal_tls, in_force, refused)
+    return NetworkConfig(mode, addressable, encrypted)
+
+
+PAGES: Final = "activator-pages"
+
+T = TypeVar("T")
+
+
+def pages_reader(parse: Callable[[str], T]) -> Read[Mapping[str, T]]:
+    """Return a function that reads all templates.
+
+    A template that cannot be used keeps its last good version. Without one it does not exist, so
+    its services have the default page.
+
+    Arguments:
+        parse: returns the template of a text; raises ValueError for an unusable text.
+    """
+
+    def parse_or_none(text: str) -> T | None:
+        return parse(text)
+
+    kind: Kind[T | None] = Kind(parse_or_none, "", "TEMPLATE")
+
+    def read(reader: ConfigMapReader, last_good: Mapping[str, T]) -> Mapping[str, T]:
+        found: dict[str, T] = {}
+        for key in reader:
+            if key.startswith("_"):
+                continue
+            before = last_good.get(key)
+            stays = "the default page" if before is None else "its last good version"
+            template = reader.settle(
+                reader.read(key, kind, None), before, stays=f"{stays} stays in force"
+            )
+            if template is not None:
+                found[key] = template
+        return found
+
+    return read
 
 
 class ClusterConfig:
     """The ConfigMaps of an activator, and the values in force.
 
     Arguments:
-        names: names of the ConfigMaps.
-        listeners: apply changes.
-        check_template: raises ``ValueError`` for an unusable template of the request log.
-        log_level: lowest severity in the log if no ConfigMap has one.
+        logging: ``config-logging``, by the name that the operator has chosen.
+        observability: ``config-observability``, in the same way.
+        network: applies a changed ``config-network``. It is not called for the defaults.
         more: ConfigMaps of the activator alone, which a cluster need not have.
 
     Attributes:
@@ -55,28 +140,17 @@ class ClusterConfig:
 
     def __init__(
         self,
-        names: Names,
-        listeners: Listeners,
-        check_template: CheckTemplate,
-        log_level: str = "info",
+        logging: Followed[LoggingConfig],
+        observability: Followed[ObservabilityConfig],
+        network: Callable[[NetworkConfig], None],
         more: Iterable[Followed[Any]] = (),
     ) -> None:
         self.network = NetworkConfig()
-        self._listeners = listeners
+        self._apply_network = network
         self._frozen = False
-        self._network = Followed(
-            network.NAME, self._read_network, NetworkConfig(), self._set_network
-        )
-        self._logging = Followed(
-            names.logging, process_log.reader_of(log_level), LoggingConfig(), listeners.logging
-        )
-        self._observability = Followed(
-            names.observability,
-            observability.reader_of(check_template),
-            ObservabilityConfig(),
-            listeners.observability,
-        )
-        self._of_knative = (self._network, self._logging, self._observability)
+        self._network = Followed(NETWORK, self._read_network, NetworkConfig(), self._set_network)
+        self._observability = observability
+        self._of_knative = (self._network, logging, observability)
         self._all: tuple[Followed[Any], ...] = (*self._of_knative, *more)
         self.readers = {followed.name: followed.update for followed in self._all}
 
@@ -104,24 +178,24 @@ class ClusterConfig:
                 since it might send plaintext that the operator wants encrypted.
         """
         wrong = self._network.problems
-        if tls := {key: wrong[key] for key in network.TLS_KEYS if key in wrong}:
+        if tls := {key: wrong[key] for key in TLS_KEYS if key in wrong}:
             raise ConfigMapError(tls)
         if required and not self._network.seen:
-            raise ConfigMapError({network.NAME: "there is no such ConfigMap"})
+            raise ConfigMapError({NETWORK: "there is no such ConfigMap"})
         for followed in self._of_knative:
             if required and not followed.seen:
                 logger.warning("there is no ConfigMap %s: its defaults are in force", followed.name)
         self._frozen = True
 
     def _read_network(self, reader: ConfigMapReader, last_good: NetworkConfig) -> NetworkConfig:
-        return network.read(reader, last_good, started=self._frozen)
+        return read_network(reader, last_good, started=self._frozen)
 
     def _set_network(self, config: NetworkConfig) -> None:
         if self._frozen and config.internal_tls is not self.network.internal_tls:
             logger.warning(
                 "ConfigMap %s, key %s: traffic %s until this process restarts",
-                network.NAME,
-                network.INTERNAL_TLS,
+                NETWORK,
+                INTERNAL_TLS,
                 "stays encrypted" if self.network.internal_tls else "stays plaintext",
             )
             config = replace(config, internal_tls=self.network.internal_tls)
@@ -130,8 +204,8 @@ class ClusterConfig:
         if reach != (before.mesh_mode, before.pod_addressability):
             logger.info(
                 "ConfigMap %s: mesh mode %s, pods of a mesh addressable: %s",
-                network.NAME,
+                NETWORK,
                 config.mesh_mode.value,
                 "yes" if config.pod_addressability else "no",
             )
-        self._listeners.network(config)
+        self._apply_network(config)

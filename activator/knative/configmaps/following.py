@@ -103,19 +103,6 @@ Read = Callable[[ConfigMapReader, T], T]
 """Reads all keys of one ConfigMap; the second argument is the last good value."""
 
 
-def strictly(read: Read[T], data: Mapping[str, str], default: T) -> T:
-    """Read data without unusable keys.
-
-    Raises:
-        ConfigMapError: a key is unusable.
-    """
-    reader = ConfigMapReader(data)
-    value = read(reader, default)
-    if reader.problems:
-        raise ConfigMapError(reader.problems)
-    return value
-
-
 class Followed(Generic[T]):
     """The value of one ConfigMap, which follows its changes.
 

@@ -8,12 +8,12 @@ observability/{metrics,tracing,runtime}/config.go.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from activator.knative.configmaps.following import ConfigMapReader, Read, excerpt, strictly
+from activator.knative.configmaps.following import ConfigMapReader, Read, excerpt
 from activator.settings.values import BOOLEAN, TEXT, Kind, choice, duration
 
 ENABLE_REQUEST_LOG: Final = "logging.enable-request-log"
@@ -127,22 +127,13 @@ CheckTemplate = Callable[[str], object]
 """Raises ``ValueError``, with the position and the reason, for an unusable template."""
 
 
-def reader_of(check_template: CheckTemplate) -> Read[ObservabilityConfig]:
+def observability_reader(check_template: CheckTemplate) -> Read[ObservabilityConfig]:
     """Return a reader of the ConfigMap's keys (activator.knative.configmaps.following.Read).
 
     Arguments:
         check_template: raises ``ValueError`` for an unusable template.
     """
     return partial(_read, check_template)
-
-
-def parse(data: Mapping[str, str], check_template: CheckTemplate) -> ObservabilityConfig:
-    """Read data without unusable keys.
-
-    Raises:
-        ConfigMapError: names each unusable key and value, and the reason.
-    """
-    return strictly(reader_of(check_template), data, ObservabilityConfig())
 
 
 def _read(

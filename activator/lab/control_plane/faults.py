@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import NamedTuple
 
-from activator.lab.control_plane.resources import Resource
-from activator.lab.control_plane.status import Response
+from activator.lab.control_plane.resources import ApiKind
+from activator.lab.control_plane.status import PlaneResponse
 
 #: The user of all requests, as a ServiceAccount appears in texts.
 USER = "system:serviceaccount:activator:activator-scale"
@@ -38,7 +38,7 @@ class Faults:
         self._missing: set[Right] = set()
         self._granted: set[Right] | None = None
         self._conflicts: Counter[str] = Counter()
-        self._scripted: dict[tuple[str, str], deque[Response]] = {}
+        self._scripted: dict[tuple[str, str], deque[PlaneResponse]] = {}
 
     def forbid(self, verb: str, resource: str, group: str) -> None:
         """Refuse a verb on a resource, as ``forbid("patch", "deployments/scale", "apps")``."""
@@ -56,22 +56,22 @@ class Faults:
         """Return whether the user has a right."""
         return right not in self._missing and (self._granted is None or right in self._granted)
 
-    def conflict(self, resource: Resource, times: int = 1) -> None:
+    def conflict(self, resource: ApiKind, times: int = 1) -> None:
         """Refuse the next writes of existing objects of a kind, as if each had just changed."""
         self._conflicts[resource.plural] += times
 
-    def takes_conflict(self, resource: Resource) -> bool:
+    def takes_conflict(self, resource: ApiKind) -> bool:
         """Return whether this write is refused, and count it."""
         if not self._conflicts[resource.plural]:
             return False
         self._conflicts[resource.plural] -= 1
         return True
 
-    def script(self, verb: str, resource: str, *responses: Response) -> None:
+    def script(self, verb: str, resource: str, *responses: PlaneResponse) -> None:
         """Send these responses to the next requests with a verb on a resource."""
         self._scripted.setdefault((verb, resource), deque()).extend(responses)
 
-    def scripted(self, verb: str, resource: str) -> Response | None:
+    def scripted(self, verb: str, resource: str) -> PlaneResponse | None:
         """Return the next response of `script`, and count it; None for none."""
         waiting = self._scripted.get((verb, resource))
         return waiting.popleft() if waiting else None

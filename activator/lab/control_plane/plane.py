@@ -14,32 +14,29 @@ from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from activator.lab.control_plane.documents import document
 from activator.lab.control_plane.faults import Faults, Right
-from activator.lab.control_plane.garbage import GarbageCollector
-from activator.lab.control_plane.lists import listed, unparsed
+from activator.lab.control_plane.reads import PlaneWatch, listed, unparsed
 from activator.lab.control_plane.resources import (
     ACCESS_REVIEWS,
     BUILT_IN,
-    Catalogue,
-    Place,
-    Resource,
+    ApiKind,
+    ApiKinds,
+    ApiPath,
+    document,
 )
-from activator.lab.control_plane.scale import scale_of
 from activator.lab.control_plane.status import (
     JSON,
     ApiError,
     PageNotFound,
-    Response,
+    PlaneResponse,
     forbidden,
     internal,
     no_resource,
     unknown_format,
 )
-from activator.lab.control_plane.store import Store
-from activator.lab.control_plane.validation import Rules
-from activator.lab.control_plane.watch import Watch
-from activator.lab.control_plane.writes import MERGE_PATCH, Context, Writes, decoded
+from activator.lab.control_plane.store import GarbageCollector, PlaneStore
+from activator.lab.control_plane.validation import ValidationRules
+from activator.lab.control_plane.writes import MERGE_PATCH, WriteRequest, Writes, decoded, scale_of
 
 Object = dict[str, Any]
 
@@ -49,7 +46,7 @@ _PROTOBUF = "application/vnd.kubernetes.protobuf"
 _HEALTH = ("/healthz", "/livez", "/readyz")
 
 
-class Request(NamedTuple):
+class PlaneRequest(NamedTuple):
     """One request.
 
     Attributes:
@@ -64,7 +61,7 @@ class Request(NamedTuple):
     agent: str = ""
 
 
-class Call(NamedTuple):
+class PlaneCall(NamedTuple):
     """A request as RBAC judges it; empty fields mean all namespaces, a list, no subresource."""
 
     verb: str
@@ -96,21 +93,21 @@ class ControlPlane:
 
     def __init__(
         self,
-        resources: Iterable[Resource] = BUILT_IN,
-        rules: Rules = Rules(),  # noqa: B008  never changed
+        resources: Iterable[ApiKind] = BUILT_IN,
+        rules: ValidationRules = ValidationRules(),  # noqa: B008  never changed
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         """
         Arguments:
             clock: the time of day, for times in objects.
         """
-        self.store = Store()
+        self.store = PlaneStore()
         self.faults = Faults()
-        self.resources = Catalogue(resources)
-        self.calls: list[Call] = []
+        self.resources = ApiKinds(resources)
+        self.calls: list[PlaneCall] = []
         self._writes = Writes(self.store, self.faults, rules, clock)
         self._garbage = GarbageCollector(self.store, partial(self.act, "delete"))
-        self._watches: set[Watch] = set()
+        self._watches: set[PlaneWatch] = set()
         self._on_away: list[Callable[[], object]] = []
 
     def close(self) -> None:
@@ -148,7 +145,7 @@ class ControlPlane:
     def act(
         self,
         verb: str,
-        resource: Resource,
+        resource: ApiKind,
         namespace: str,
         name: str = "",
         body: Object | None = None,
@@ -163,19 +160,14 @@ class ControlPlane:
             ApiError: the server refuses it.
         """
         kind = MERGE_PATCH if verb == "patch" else JSON
-        context = Context(Place(resource, namespace, name, subresource), {}, kind, "kube")
+        context = WriteRequest(ApiPath(resource, namespace, name, subresource), {}, kind, "kube")
         response = self._answered(verb, context, json.dumps(body or {}).encode())
         found: Object = json.loads(response.body)
         return found
 
     async def send(
-        self,
-        method: str,
-        target: str,
-        body: bytes = b"",
-        content_type: str = JSON,
-        agent: str = "",
-    ) -> Response | Watch:
+        self, method: str, target: str, body: bytes = b"", content_type: str = JSON, agent: str = ""
+    ) -> PlaneResponse | PlaneWatch:
         """Return the response to a request, or a watch, which the caller must `close`.
 
         Raises:
@@ -185,16 +177,16 @@ class ControlPlane:
             await asyncio.sleep(self.faults.delay)
         if self.faults.is_away:
             raise ConnectionRefusedError("the API server is away")
-        return self.handle(Request(method, target, body, content_type, agent))
+        return self.handle(PlaneRequest(method, target, body, content_type, agent))
 
-    def handle(self, request: Request) -> Response | Watch:
+    def handle(self, request: PlaneRequest) -> PlaneResponse | PlaneWatch:
         """Return the response to a request, or a watch, at once."""
         try:
             return self._handled(request)
         except ApiError as error:
             return error.response()
 
-    def released(self, watch: Watch) -> None:
+    def released(self, watch: PlaneWatch) -> None:
         """Close a watch whose client has left."""
         watch.close()
         self._watches.discard(watch)
@@ -204,11 +196,11 @@ class ControlPlane:
         """The number of open watches."""
         return len(self._watches)
 
-    def _handled(self, request: Request) -> Response | Watch:
+    def _handled(self, request: PlaneRequest) -> PlaneResponse | PlaneWatch:
         path, _, query_text = request.target.partition("?")
         path, query = unquote(path), dict(parse_qsl(query_text, keep_blank_values=True))
         if path in _HEALTH:
-            return Response(200, b"ok", "text/plain; charset=utf-8")
+            return PlaneResponse(200, b"ok", "text/plain; charset=utf-8")
         if request.method == "GET" and (found := document(self.resources, path)):
             return _json(found)
         place = self.resources.find(path)
@@ -226,10 +218,10 @@ class ControlPlane:
             return scripted
         if call.verb == "watch":
             return self._watch(place, query)
-        context = Context(place, query, request.content_type, request.agent)
+        context = WriteRequest(place, query, request.content_type, request.agent)
         return self._answered(call.verb, context, request.body)
 
-    def _answered(self, verb: str, context: Context, body: bytes) -> Response:
+    def _answered(self, verb: str, context: WriteRequest, body: bytes) -> PlaneResponse:
         place, writes = context.place, self._writes
         if place.subresource and not (place.subresource == "scale" and place.resource.scalable):
             raise no_resource()
@@ -249,7 +241,7 @@ class ControlPlane:
                 return _json(writes.delete(context, body))
         raise ApiError(405, "MethodNotAllowed", "the server does not allow this method")
 
-    def _authorize(self, call: Call, place: Place) -> None:
+    def _authorize(self, call: PlaneCall, place: ApiPath) -> None:
         if not self.faults.may(call.right):
             raise forbidden(
                 place.resource,
@@ -260,7 +252,7 @@ class ControlPlane:
                 call.namespace,
             )
 
-    def _reviewed(self, review: Object) -> Response:
+    def _reviewed(self, review: Object) -> PlaneResponse:
         asked = (review.get("spec") or {}).get("resourceAttributes") or {}
         asked = {name: value for name, value in asked.items() if value}
         words = [asked.get(name, "") for name in ("verb", "group", "resource")]
@@ -271,18 +263,18 @@ class ControlPlane:
         spec = {"resourceAttributes": asked}
         return _json({**kind, "metadata": {}, "spec": spec, "status": status}, 201)
 
-    def _watch(self, place: Place, query: dict[str, str]) -> Watch:
+    def _watch(self, place: ApiPath, query: dict[str, str]) -> PlaneWatch:
         if place.name:
             query = {**query, "fieldSelector": f"metadata.name={place.name}"}
         version = query.get("resourceVersion", "")
         if version and not version.isdigit():
             raise internal(unparsed(version))
-        watch = Watch(self.store, place, query, self.faults.bookmark_period)
+        watch = PlaneWatch(self.store, place, query, self.faults.bookmark_period)
         self._watches.add(watch)
         return watch
 
 
-def _call(method: str, place: Place, query: dict[str, str]) -> Call:
+def _call(method: str, place: ApiPath, query: dict[str, str]) -> PlaneCall:
     verb = _VERBS[method]
     watches = query.get("watch") in ("true", "1")
     if method == "GET" and (watches or not place.name):
@@ -294,8 +286,10 @@ def _call(method: str, place: Place, query: dict[str, str]) -> Call:
     if not name and verb in ("list", "watch"):
         field = query.get("fieldSelector", "")
         name = field.removeprefix("metadata.name=") if field.startswith("metadata.name=") else ""
-    return Call(verb, resource.group, resource.plural, place.namespace, name, place.subresource)
+    return PlaneCall(
+        verb, resource.group, resource.plural, place.namespace, name, place.subresource
+    )
 
 
-def _json(found: Object, status: int = 200) -> Response:
-    return Response(status, json.dumps(found, separators=(",", ":")).encode())
+def _json(found: Object, status: int = 200) -> PlaneResponse:
+    return PlaneResponse(status, json.dumps(found, separators=(",", ":")).encode())

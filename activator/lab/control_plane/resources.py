@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
-class Resource(NamedTuple):
+class ApiKind(NamedTuple):
     """One kind of objects.
 
     Attributes:
@@ -54,37 +54,37 @@ class Resource(NamedTuple):
         return f"{self.root}{where}/{self.plural}{rest}"
 
 
-SERVICES: Final = Resource(
+SERVICES: Final = ApiKind(
     "", "v1", "services", "Service", put_creates=True, returns_deleted=True, short="svc"
 )
-PODS: Final = Resource(
+PODS: Final = ApiKind(
     "", "v1", "pods", "Pod", has_generation=True, returns_deleted=True, short="po"
 )
-NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
-NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", short="cm")
-SECRETS: Final = Resource("", "v1", "secrets", "Secret")
-ENDPOINTS: Final = Resource("", "v1", "endpoints", "Endpoints", put_creates=True)
-SLICES: Final = Resource(
+NODES: Final = ApiKind("", "v1", "nodes", "Node", namespaced=False)
+NAMESPACES: Final = ApiKind("", "v1", "namespaces", "Namespace", namespaced=False)
+CONFIG_MAPS: Final = ApiKind("", "v1", "configmaps", "ConfigMap", short="cm")
+SECRETS: Final = ApiKind("", "v1", "secrets", "Secret")
+ENDPOINTS: Final = ApiKind("", "v1", "endpoints", "Endpoints", put_creates=True)
+SLICES: Final = ApiKind(
     "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", has_generation=True
 )
-DEPLOYMENTS: Final = Resource(
+DEPLOYMENTS: Final = ApiKind(
     "apps", "v1", "deployments", "Deployment", scalable=True, has_generation=True, short="deploy"
 )
-STATEFUL_SETS: Final = Resource(
+STATEFUL_SETS: Final = ApiKind(
     "apps", "v1", "statefulsets", "StatefulSet", scalable=True, has_generation=True, short="sts"
 )
-REPLICA_SETS: Final = Resource(
+REPLICA_SETS: Final = ApiKind(
     "apps", "v1", "replicasets", "ReplicaSet", scalable=True, has_generation=True
 )
-LEASES: Final = Resource(
+LEASES: Final = ApiKind(
     "coordination.k8s.io", "v1", "leases", "Lease", needs_version=True, put_creates=True
 )
-EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", put_creates=True)
-AUTOSCALERS: Final = Resource(
+EVENTS: Final = ApiKind("events.k8s.io", "v1", "events", "Event", put_creates=True)
+AUTOSCALERS: Final = ApiKind(
     "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", short="hpa"
 )
-ACCESS_REVIEWS: Final = Resource(
+ACCESS_REVIEWS: Final = ApiKind(
     "authorization.k8s.io",
     "v1",
     "selfsubjectaccessreviews",
@@ -99,16 +99,16 @@ BUILT_IN: Final = (
 )
 
 #: KEDA's custom resource, for control planes of clusters with KEDA.
-SCALED_OBJECTS: Final = Resource(
+SCALED_OBJECTS: Final = ApiKind(
     "keda.sh", "v1alpha1", "scaledobjects", "ScaledObject", has_generation=True, is_custom=True
 )
 #: Knative's custom resource, for control planes of clusters with Knative Serving.
-REVISIONS: Final = Resource(
+REVISIONS: Final = ApiKind(
     "serving.knative.dev", "v1", "revisions", "Revision", has_generation=True, is_custom=True
 )
 
 
-class Place(NamedTuple):
+class ApiPath(NamedTuple):
     """Where a path leads.
 
     Attributes:
@@ -117,45 +117,45 @@ class Place(NamedTuple):
         subresource: empty for the object itself.
     """
 
-    resource: Resource
+    resource: ApiKind
     namespace: str = ""
     name: str = ""
     subresource: str = ""
 
 
-class Catalogue:
+class ApiKinds:
     """All kinds of objects of one control plane."""
 
-    def __init__(self, resources: Iterable[Resource]) -> None:
-        self._by_root: dict[str, dict[str, Resource]] = {}
+    def __init__(self, resources: Iterable[ApiKind]) -> None:
+        self._by_root: dict[str, dict[str, ApiKind]] = {}
         for resource in resources:
             self.add(resource)
 
-    def add(self, resource: Resource) -> None:
+    def add(self, resource: ApiKind) -> None:
         """Serve one more kind, as after the creation of a CustomResourceDefinition."""
         self._by_root.setdefault(resource.root, {})[resource.plural] = resource
 
-    def remove(self, resource: Resource) -> None:
+    def remove(self, resource: ApiKind) -> None:
         """Serve a kind no longer."""
         known = self._by_root[resource.root]
         del known[resource.plural]
         if not known:
             del self._by_root[resource.root]
 
-    def __iter__(self) -> Iterator[Resource]:
+    def __iter__(self) -> Iterator[ApiKind]:
         return (each for known in self._by_root.values() for each in known.values())
 
-    def of_root(self, root: str) -> list[Resource]:
+    def of_root(self, root: str) -> list[ApiKind]:
         """Return the kinds of one group's version; empty if the server does not have it."""
         return list(self._by_root.get(root, {}).values())
 
-    def of_kind(self, api_version: str, kind: str) -> Resource | None:
+    def of_kind(self, api_version: str, kind: str) -> ApiKind | None:
         """Return the kind with these fields of an object; None if the server does not have it."""
         return next(
             (each for each in self if (each.api_version, each.kind) == (api_version, kind)), None
         )
 
-    def find(self, path: str) -> Place | None:
+    def find(self, path: str) -> ApiPath | None:
         """Return where a path leads; None for a path that the server does not have."""
         parts = path.strip("/").split("/")
         cut = 2 if parts[0] == "api" else 3
@@ -167,4 +167,67 @@ class Catalogue:
         if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
             return None
         name, subresource = [*rest[1:], "", ""][:2]
-        return Place(resource, namespace, name, subresource)
+        return ApiPath(resource, namespace, name, subresource)
+
+
+# The documents by which clients discover the API: groups, versions and resources.
+#
+# Kubernetes' counterpart: staging/src/k8s.io/apiserver/pkg/endpoints/discovery.
+
+Object = dict[str, Any]
+
+GIT_VERSION: Final = "v1.36.2"
+_VERBS: Final = ["create", "delete", "get", "list", "patch", "update", "watch"]
+
+
+def document(catalogue: ApiKinds, path: str) -> Object | None:
+    """Return the discovery document of a path; None if there is none."""
+    path = path.rstrip("/")
+    if path == "/version":
+        return {"major": "1", "minor": "36", "gitVersion": GIT_VERSION, "platform": "linux/amd64"}
+    if path == "/api":
+        return {"kind": "APIVersions", "versions": ["v1"]}
+    if path == "/apis":
+        groups = {each.group: _group(each) for each in catalogue if each.group}
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(groups.values())}
+    for each in catalogue:
+        if each.group and path == f"/apis/{each.group}":
+            return {"kind": "APIGroup", "apiVersion": "v1", **_group(each)}
+    known = catalogue.of_root(path)
+    if not known:
+        return None
+    resources = [entry for each in known for entry in _entries(each)]
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": known[0].api_version,
+        "resources": resources,
+    }
+
+
+def _group(resource: ApiKind) -> Object:
+    version = {"groupVersion": resource.api_version, "version": resource.version}
+    return {"name": resource.group, "versions": [version], "preferredVersion": version}
+
+
+def _entries(resource: ApiKind) -> list[Object]:
+    own = {
+        "name": resource.plural,
+        "singularName": resource.kind.lower(),
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": _VERBS,
+        **({"shortNames": [resource.short]} if resource.short else {}),
+    }
+    if not resource.scalable:
+        return [own]
+    scale = {
+        "name": f"{resource.plural}/scale",
+        "singularName": "",
+        "namespaced": resource.namespaced,
+        "group": "autoscaling",
+        "version": "v1",
+        "kind": "Scale",
+        "verbs": ["get", "patch", "update"],
+    }
+    return [own, scale]

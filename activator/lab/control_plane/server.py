@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.status import Response
-from activator.lab.control_plane.watch import Watch
-from activator.lab.http1 import BadRequest, Request, RequestParser, render_chunk, render_head
+from activator.lab.control_plane.reads import PlaneWatch
+from activator.lab.control_plane.status import PlaneResponse
+from activator.lab.http1 import BadRequest, PodRequest, RequestParser, render_chunk, render_head
 
 #: The file's name in the folder of `Server.write_kubeconfig`.
 KUBECONFIG: Final = "kubeconfig"
 _READ_BYTES: Final = 256 * 1024
 
 
-class Server:
+class PlaneServer:
     """The sockets of one control plane.
 
     Attributes:
@@ -94,14 +94,14 @@ class Server:
                     request.header("content-type"),
                     request.header("user-agent"),
                 )
-                if isinstance(response, Watch):
+                if isinstance(response, PlaneWatch):
                     await self._stream(response, reader, writer)
                     return
                 writer.write(_rendered(request, response))
                 await writer.drain()
 
     async def _stream(
-        self, watch: Watch, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, watch: PlaneWatch, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Send a watch until it ends or the client closes the connection."""
         head = [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]
@@ -122,7 +122,7 @@ class Server:
                 await leaving
 
 
-async def _closed(reader: asyncio.StreamReader, watch: Watch) -> None:
+async def _closed(reader: asyncio.StreamReader, watch: PlaneWatch) -> None:
     """End a watch when its client closes the connection."""
     try:
         while await reader.read(_READ_BYTES):
@@ -131,7 +131,7 @@ async def _closed(reader: asyncio.StreamReader, watch: Watch) -> None:
         watch.close()
 
 
-def _rendered(request: Request, response: Response) -> bytes:
+def _rendered(request: PodRequest, response: PlaneResponse) -> bytes:
     headers = [
         ("Content-Type", response.content_type),
         ("Content-Length", str(len(response.body))),

@@ -9,12 +9,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from activator.lab.control_plane.resources import Resource
+from activator.lab.control_plane.resources import ApiKind
 
 JSON = "application/json"
 
 
-class Response(NamedTuple):
+class PlaneResponse(NamedTuple):
     """A whole response; ``retry_after`` in seconds, 0 for no such header."""
 
     status: int
@@ -55,10 +55,10 @@ class ApiError(Exception):
             found["details"] = self.details
         return {**found, "code": self.code}
 
-    def response(self) -> Response:
+    def response(self) -> PlaneResponse:
         """Return the response with the Status object."""
         seconds = (self.details or {}).get("retryAfterSeconds", 0)
-        return Response(self.code, json.dumps(self.status()).encode(), JSON, seconds)
+        return PlaneResponse(self.code, json.dumps(self.status()).encode(), JSON, seconds)
 
 
 class PageNotFound(ApiError):
@@ -67,29 +67,29 @@ class PageNotFound(ApiError):
     def __init__(self) -> None:
         super().__init__(404, "NotFound", "404 page not found")
 
-    def response(self) -> Response:
+    def response(self) -> PlaneResponse:
         """See ApiError."""
-        return Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
+        return PlaneResponse(404, b"404 page not found\n", "text/plain; charset=utf-8")
 
 
-def _details(resource: Resource, name: str) -> dict[str, Any]:
+def _details(resource: ApiKind, name: str) -> dict[str, Any]:
     found = {"name": name, "group": resource.group, "kind": resource.plural}
     return {key: value for key, value in found.items() if value}
 
 
-def not_found(resource: Resource, name: str) -> ApiError:
+def not_found(resource: ApiKind, name: str) -> ApiError:
     """Return the error for an object that does not exist."""
     text = f'{resource.qualified} "{name}" not found'
     return ApiError(404, "NotFound", text, _details(resource, name))
 
 
-def already_exists(resource: Resource, name: str) -> ApiError:
+def already_exists(resource: ApiKind, name: str) -> ApiError:
     """Return the error for the creation of an object that exists."""
     text = f'{resource.qualified} "{name}" already exists'
     return ApiError(409, "AlreadyExists", text, _details(resource, name))
 
 
-def conflict(resource: Resource, name: str, why: str = "", kind: str = "") -> ApiError:
+def conflict(resource: ApiKind, name: str, why: str = "", kind: str = "") -> ApiError:
     """Return the error for a write with another version, or with another uid.
 
     Arguments:
@@ -132,7 +132,7 @@ def invalid_named(kind: str, group: str, name: str, causes: list[str]) -> ApiErr
     return ApiError(422, "Invalid", f'{what} "{name}" is invalid: {why}', details)
 
 
-def invalid(resource: Resource, name: str, causes: list[str]) -> ApiError:
+def invalid(resource: ApiKind, name: str, causes: list[str]) -> ApiError:
     """Return the error for an object with wrong fields, as `invalid_named` does."""
     # The strategy of Events in the server still has the kind of the old group.
     group = "" if resource.plural == "events" else resource.group
@@ -149,7 +149,7 @@ def undecodable_patch(why: str) -> ApiError:
     return invalid_named("", "", "", [f'patch: Invalid value: "{{...}}": {why}'])
 
 
-def undecodable(resource: Resource, why: str) -> ApiError:
+def undecodable(resource: ApiKind, why: str) -> ApiError:
     """Return the error for an object with a field of the wrong type."""
     kind = resource.kind
     text = f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}'
@@ -206,7 +206,7 @@ def too_large(version: int, current: int) -> ApiError:
 
 
 def forbidden(
-    resource: Resource, name: str, user: str, verb: str, subresource: str, namespace: str
+    resource: ApiKind, name: str, user: str, verb: str, subresource: str, namespace: str
 ) -> ApiError:
     """Return the error for a request without rights; its details lack the subresource."""
     what = f"{resource.plural}/{subresource}" if subresource else resource.plural

@@ -1,7 +1,8 @@
-"""Refuses wrong objects with the API server's own texts.
+"""Fills in the fields of a written object, and refuses wrong ones, with the server's own texts.
 
-Kubernetes' counterpart: pkg/apis/*/validation/validation.go. Only rules are here that a program
-which writes these kinds can break.
+Only fields that the activator reads are here, and only rules that a program which writes these
+kinds can break. Kubernetes' counterparts: pkg/apis/core/v1/defaults.go and its siblings, and
+pkg/apis/*/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -16,14 +17,102 @@ from activator.lab.control_plane.resources import (
     DEPLOYMENTS,
     EVENTS,
     LEASES,
+    PODS,
+    REPLICA_SETS,
     SERVICES,
     SLICES,
     STATEFUL_SETS,
-    Resource,
+    ApiKind,
 )
-from activator.lab.control_plane.selectors import matches
+from activator.lab.control_plane.store import matches
 
 Object = dict[str, Any]
+
+_PROBES: Final = ("readinessProbe", "livenessProbe", "startupProbe")
+_PROBE: Final = {
+    "timeoutSeconds": 1,
+    "periodSeconds": 10,
+    "successThreshold": 1,
+    "failureThreshold": 3,
+}
+
+
+def fill(resource: ApiKind, found: Object) -> None:
+    """Fill in an object's missing fields, and write empty lists as the server returns them."""
+    if fills := _FILLERS.get(resource):
+        fills(found)
+
+
+def _fill_service(found: Object) -> None:
+    found.setdefault("status", {"loadBalancer": {}})
+    spec = found.setdefault("spec", {})
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    for port in spec.get("ports") or []:
+        port.setdefault("protocol", "TCP")
+        port.setdefault("targetPort", port.get("port"))
+
+
+def _fill_workload(found: Object) -> None:
+    found.setdefault("status", {})
+    spec = found.setdefault("spec", {})
+    if spec.get("replicas") is None:
+        spec["replicas"] = 1
+    _fill_pod_spec(spec.get("template", {}).get("spec", {}))
+
+
+def _fill_stateful_set(found: Object) -> None:
+    found.setdefault("status", {"replicas": 0, "availableReplicas": 0})
+    _fill_workload(found)
+
+
+def _fill_pod(found: Object) -> None:
+    found.setdefault("status", {"phase": "Pending", "qosClass": "BestEffort"})
+    _fill_pod_spec(found.setdefault("spec", {}))
+
+
+def _fill_pod_spec(spec: Object) -> None:
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    for container in spec.get("containers") or []:
+        for port in container.get("ports") or []:
+            port.setdefault("protocol", "TCP")
+        for name in _PROBES:
+            if probe := container.get(name):
+                _fill_probe(probe)
+
+
+def _fill_probe(probe: Object) -> None:
+    for name, value in _PROBE.items():
+        probe.setdefault(name, value)
+    if page := probe.get("httpGet"):
+        page.setdefault("path", "/")
+        page.setdefault("scheme", "HTTP")
+    if "grpc" in probe:
+        probe["grpc"].setdefault("service", "")
+
+
+def _fill_slice(found: Object) -> None:
+    for name in ("endpoints", "ports"):  # an empty list reads back as null
+        found[name] = found.get(name) or None
+    for port in found["ports"] or []:
+        port.setdefault("name", "")
+        port.setdefault("protocol", "TCP")
+
+
+def _fill_lease(found: Object) -> None:
+    found.setdefault("spec", {})
+
+
+_FILLERS: Final[dict[ApiKind, Callable[[Object], None]]] = {
+    SERVICES: _fill_service,
+    PODS: _fill_pod,
+    DEPLOYMENTS: _fill_workload,
+    STATEFUL_SETS: _fill_stateful_set,
+    REPLICA_SETS: _fill_workload,
+    SLICES: _fill_slice,
+    LEASES: _fill_lease,
+}
+
 
 MOST_ENDPOINTS: Final = 1000
 _MOST_ADDRESSES: Final = 100
@@ -52,7 +141,7 @@ _LABEL_TEXT: Final = (
 )
 
 
-class Rules(NamedTuple):
+class ValidationRules(NamedTuple):
     """The rules of one control plane.
 
     Attributes:
@@ -63,7 +152,7 @@ class Rules(NamedTuple):
     allows_loopback: bool = False
 
 
-def wrong_type(resource: Resource, found: Object) -> str:
+def wrong_type(resource: ApiKind, found: Object) -> str:
     """Return why an object's JSON does not fit the kind's type; empty if it does."""
     version = found.get("metadata", {}).get("resourceVersion", "")
     if not isinstance(version, str):
@@ -84,7 +173,7 @@ def wrong_type(resource: Resource, found: Object) -> str:
     return ""
 
 
-def _times(resource: Resource, found: Object) -> Iterator[object]:
+def _times(resource: ApiKind, found: Object) -> Iterator[object]:
     if resource == LEASES:
         spec = found.get("spec") or {}
         yield from (spec[name] for name in ("acquireTime", "renewTime") if spec.get(name))
@@ -100,7 +189,7 @@ def unmarshal(value: object, field: str, wanted: str) -> str:
     return f"json: cannot unmarshal {kind} into Go struct field {field} of type {wanted}"
 
 
-def causes(resource: Resource, new: Object, old: Object | None, rules: Rules) -> list[str]:
+def causes(resource: ApiKind, new: Object, old: Object | None, rules: ValidationRules) -> list[str]:
     """Return why an object is refused, a text for each wrong field; empty if it is accepted.
 
     Arguments:
@@ -113,7 +202,7 @@ def causes(resource: Resource, new: Object, old: Object | None, rules: Rules) ->
     return found
 
 
-def _metadata(resource: Resource, new: Object) -> Iterator[str]:
+def _metadata(resource: ApiKind, new: Object) -> Iterator[str]:
     name = new["metadata"].get("name", "")
     if not name:
         yield "metadata.name: Required value: name or generateName is required"
@@ -123,7 +212,7 @@ def _metadata(resource: Resource, new: Object) -> Iterator[str]:
         yield f'metadata.name: Invalid value: "{name}": {text}'
 
 
-def _service(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
+def _service(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
     spec = new["spec"]
     ports = spec.get("ports") or []
     if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
@@ -144,7 +233,7 @@ def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _workload(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
+def _workload(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
     spec = new["spec"]
     if spec["replicas"] < 0:
         yield (
@@ -166,7 +255,7 @@ def _workload(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
         yield f"spec.selector: Invalid value: {_json(spec['selector'])}: field is immutable"
 
 
-def _slice(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
+def _slice(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
     kind = new.get("addressType", "")
     if not kind:
         yield "addressType: Required value"
@@ -195,7 +284,7 @@ def _slice(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
                 yield f'{where}: Invalid value: "{address}": {why}'
 
 
-def wrong_address(address: str, kind: str, rules: Rules) -> str:
+def wrong_address(address: str, kind: str, rules: ValidationRules) -> str:
     """Return why an EndpointSlice of an address type cannot have an address; empty if it can."""
     if _LEADING_ZERO.search(address):
         return "must not have leading 0s"
@@ -216,7 +305,7 @@ def wrong_address(address: str, kind: str, rules: Rules) -> str:
     return ""
 
 
-def _lease(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
+def _lease(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
     spec = new["spec"]
     seconds = spec.get("leaseDurationSeconds")
     if seconds is not None and seconds <= 0:
@@ -229,7 +318,7 @@ def _lease(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
         )
 
 
-def _event(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
+def _event(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
     if not new.get("eventTime"):
         yield "eventTime: Required value"
     for name in ("reportingController", "reportingInstance", "action", "reason"):
@@ -251,7 +340,7 @@ def _event(new: Object, old: Object | None, rules: Rules) -> Iterator[str]:
                 yield f'{name}: Invalid value: "{new.get(name)}": field is immutable'
 
 
-_CHECKS: Final[dict[Resource, Callable[[Object, Object | None, Rules], Iterator[str]]]] = {
+_CHECKS: Final[dict[ApiKind, Callable[[Object, Object | None, ValidationRules], Iterator[str]]]] = {
     SERVICES: _service,
     DEPLOYMENTS: _workload,
     STATEFUL_SETS: _workload,

@@ -13,13 +13,10 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-from activator.lab.control_plane import managers
-from activator.lab.control_plane.defaults import fill
 from activator.lab.control_plane.faults import Faults, Right
-from activator.lab.control_plane.merge_patch import merge
-from activator.lab.control_plane.resources import PODS, SLICES, Place, Resource
-from activator.lab.control_plane.scale import replicas_of, scale_of
+from activator.lab.control_plane.resources import PODS, SLICES, ApiKind, ApiPath
 from activator.lab.control_plane.status import (
+    ApiError,
     already_exists,
     bad_request,
     conflict,
@@ -32,10 +29,133 @@ from activator.lab.control_plane.status import (
     undecodable_patch,
     unsupported,
 )
-from activator.lab.control_plane.store import Store
-from activator.lab.control_plane.validation import Rules, causes, wrong_type
+from activator.lab.control_plane.store import PlaneStore
+from activator.lab.control_plane.validation import (
+    ValidationRules,
+    causes,
+    fill,
+    unmarshal,
+    wrong_type,
+)
+
+# JSON merge patch (RFC 7396).
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """Return the target with a patch applied; neither is changed. Null removes a field."""
+    if not isinstance(patch, dict):
+        return deepcopy(patch)
+    merged = deepcopy(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge(merged.get(key), value)
+    return merged
+
 
 Object = dict[str, Any]
+
+_REPLICAS: Object = {"f:spec": {"f:replicas": {}}}
+
+
+def record(
+    resource: ApiKind,
+    new: Object,
+    old: Object | None,
+    manager: str,
+    time: str,
+    *,
+    scales: bool = False,
+) -> None:
+    """Record which client set the number of replicas, in ``metadata.managedFields``.
+
+    Only this field is recorded, and only its last writer. A write of the ``scale`` subresource
+    leaves an entry with its name, unless the Scale lacks replicas, as one of 0 does.
+
+    Arguments:
+        manager: the writer: the query's ``fieldManager``, or the start of the user agent.
+        time: of the write, as in objects.
+        scales: it is a write of the ``scale`` subresource.
+    """
+    if not (resource.scalable or scales):
+        return
+    metadata, replicas = new["metadata"], new["spec"].get("replicas")
+    metadata.pop("managedFields", None)
+    if replicas == (old["spec"].get("replicas") if old else None):
+        if old and (entries := old["metadata"].get("managedFields")):
+            metadata["managedFields"] = entries
+        return
+    if scales and (resource.is_custom or not replicas):
+        return
+    entry = {
+        "manager": manager,
+        "operation": "Update",
+        "apiVersion": resource.api_version,
+        "time": time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": _REPLICAS,
+        **({"subresource": "scale"} if scales else {}),
+    }
+    metadata["managedFields"] = [entry]
+
+
+# The ``scale`` subresource: reads and sets the replicas of an object.
+#
+# Kubernetes' counterpart: pkg/registry/apps/deployment/storage/storage.go, and for custom
+# resources staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource/etcd.go.
+
+#: The metadata of an object that its Scale has too.
+_SHARED: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+def scale_of(resource: ApiKind, found: Object, *, for_patch: bool = False) -> Object:
+    """Return an object's Scale. Replicas of 0 are left out, as the API server does.
+
+    Arguments:
+        for_patch: accept a custom resource without replicas.
+
+    Raises:
+        ApiError: a custom resource has no replicas.
+    """
+    spec, status = found.get("spec") or {}, found.get("status") or {}
+    if resource.is_custom and "replicas" not in spec and not for_patch:
+        text = 'the spec replicas field ".spec.replicas" does not exist'
+        details = {"causes": [{"message": text}]}
+        raise ApiError(500, "InternalError", f"Internal error occurred: {text}", details)
+    metadata = found["metadata"]
+    replicas = spec.get("replicas") or 0
+    labels = (spec.get("selector") or {}).get("matchLabels") or {}
+    selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: metadata[name] for name in _SHARED if name in metadata},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": {
+            "replicas": status.get("replicas", 0),
+            **({"selector": selector} if selector else {}),
+        },
+    }
+
+
+def replicas_of(scale: Object) -> int:
+    """Return the replicas that a written Scale requests.
+
+    Raises:
+        ApiError: they are no number, or below 0.
+    """
+    replicas = (scale.get("spec") or {}).get("replicas")
+    if replicas is None:
+        return 0
+    if isinstance(replicas, bool) or not isinstance(replicas, int):
+        raise undecodable_patch(unmarshal(replicas, "ScaleSpec.spec.replicas", "int32"))
+    if replicas < 0:
+        name = scale["metadata"].get("name", "")
+        why = f"spec.replicas: Invalid value: {replicas}: must be greater than or equal to 0"
+        raise invalid_named("Scale", "autoscaling", name, [why])
+    return replicas
+
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 #: Metadata that only the server sets.
@@ -44,10 +164,10 @@ _SERVER_SETS: Final = ("uid", "creationTimestamp", "generation", "deletionTimest
 _RESTRICTED: Final = Right("create", SLICES.group, "endpointslices/restricted")
 
 
-class Context(NamedTuple):
+class WriteRequest(NamedTuple):
     """What a write knows about its request."""
 
-    place: Place
+    place: ApiPath
     query: Mapping[str, str]
     content_type: str
     agent: str
@@ -62,14 +182,18 @@ class Writes:
     """The writing part of one API server."""
 
     def __init__(
-        self, store: Store, faults: Faults, rules: Rules, clock: Callable[[], datetime]
+        self,
+        store: PlaneStore,
+        faults: Faults,
+        rules: ValidationRules,
+        clock: Callable[[], datetime],
     ) -> None:
         self._store = store
         self._faults = faults
         self._rules = rules
         self._clock = clock
 
-    def existing(self, place: Place) -> Object:
+    def existing(self, place: ApiPath) -> Object:
         """Return a copy of an object.
 
         Raises:
@@ -80,7 +204,7 @@ class Writes:
             raise not_found(place.resource, place.name)
         return found
 
-    def create(self, context: Context, body: bytes) -> Object:
+    def create(self, context: WriteRequest, body: bytes) -> Object:
         """Create the object in a request's body, and return it.
 
         Raises:
@@ -104,10 +228,10 @@ class Writes:
         metadata["creationTimestamp"] = self._now()
         if resource.has_generation:
             metadata["generation"] = 1
-        managers.record(resource, new, None, context.manager, self._now())
+        record(resource, new, None, context.manager, self._now())
         return self._store.put(resource, new)
 
-    def update(self, context: Context, body: bytes) -> tuple[Object, int]:
+    def update(self, context: WriteRequest, body: bytes) -> tuple[Object, int]:
         """Replace an object by that of a PUT; return the object and the status.
 
         Raises:
@@ -136,7 +260,7 @@ class Writes:
             raise invalid_named(resource.plural, resource.group, place.name, [why])
         return self._replaced(context, old, new), 200
 
-    def patch(self, context: Context, body: bytes) -> Object:
+    def patch(self, context: WriteRequest, body: bytes) -> Object:
         """Apply a merge patch, and return the object or its Scale.
 
         Raises:
@@ -156,7 +280,7 @@ class Writes:
             raise bad_request("the name of the object does not match the name on the URL")
         return self._replaced(context, old, new)
 
-    def delete(self, context: Context, body: bytes) -> Object:
+    def delete(self, context: WriteRequest, body: bytes) -> Object:
         """Delete an object; return the Status of a success, or a pod that is now terminating.
 
         Raises:
@@ -191,7 +315,7 @@ class Writes:
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
         return {**status, "details": {**details, "uid": metadata["uid"]}}
 
-    def _scaled(self, context: Context, old: Object, scale: Object) -> Object:
+    def _scaled(self, context: WriteRequest, old: Object, scale: Object) -> Object:
         place = context.place
         version = (scale.get("metadata") or {}).get("resourceVersion", "")
         if not isinstance(version, str):
@@ -206,7 +330,7 @@ class Writes:
         return scale_of(place.resource, written, for_patch=True)
 
     def _replaced(
-        self, context: Context, old: Object, new: Object, *, scales: bool = False
+        self, context: WriteRequest, old: Object, new: Object, *, scales: bool = False
     ) -> Object:
         place, metadata = context.place, new["metadata"]
         resource = place.resource
@@ -226,10 +350,7 @@ class Writes:
         self._check(resource, new, old)
         if resource.has_generation and _content(new) != _content(old):
             metadata["generation"] = old["metadata"].get("generation", 0) + 1
-        if scales:
-            managers.scaled(resource, new, old, context.manager, self._now())
-        else:
-            managers.record(resource, new, old, context.manager, self._now())
+        record(resource, new, old, context.manager, self._now(), scales=scales)
         metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
         if new == old:
             return old
@@ -238,7 +359,7 @@ class Writes:
             return self._store.delete(resource, place.namespace, place.name)
         return self._store.put(resource, new)
 
-    def _expect_version(self, place: Place, version: str, old: Object) -> None:
+    def _expect_version(self, place: ApiPath, version: str, old: Object) -> None:
         if not version:
             return
         if not version.isdigit():
@@ -246,7 +367,7 @@ class Writes:
         if version != old["metadata"]["resourceVersion"]:
             raise conflict(place.resource, place.name)
 
-    def _check(self, resource: Resource, new: Object, old: Object | None) -> None:
+    def _check(self, resource: ApiKind, new: Object, old: Object | None) -> None:
         fill(resource, new)
         metadata = new["metadata"]
         for name in ("labels", "annotations", "ownerReferences", "finalizers"):
@@ -309,7 +430,7 @@ def decoded(body: bytes, kind: str = "") -> Object:
     return found
 
 
-def _identified(resource: Resource, new: Object, namespace: str) -> Object:
+def _identified(resource: ApiKind, new: Object, namespace: str) -> Object:
     """Set an object's kind and namespace, and return its metadata."""
     kind, version = new.get("kind", resource.kind), new.get("apiVersion", resource.api_version)
     if (kind, version) != (resource.kind, resource.api_version):

@@ -1,47 +1,41 @@
-"""Pods of a plain Deployment start, end and change under traffic."""
+"""Pods of a Deployment without Knative, and the API server or the scaler that is away."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
 
+from activator.lab.environment import Environment
 from activator.lab.handles import View
-from activator.lab.kubelet import Step
-from activator.lab.plain.environment import PlainEnvironment
-from activator.lab.plain.objects import HTTP_PROBE
+from activator.lab.kubelet import KubeletStep
+from activator.lab.objects import HTTP_PROBE
 from activator.lab.scenario import Scenario
 from activator.lab.timeline import Who
 
 
-async def late_probe(environment: PlainEnvironment) -> None:
+async def late_probe(lab: Environment) -> None:
     """Run scenario 14: kubelet's readiness probe comes long after the pod is ready."""
-    base = environment.base
-    web = await environment.deploy(probe=HTTP_PROBE)
-    waiting = base.start_request(web)
-    await base.until(lambda: web.pods, "the pod starts")
+    web = await lab.deploy_service(probe=HTTP_PROBE)
+    waiting = lab.start_request(web)
+    await lab.until(lambda: web.pods, "the pod starts")
     (pod,) = web.pods
-    pod.pause(Step.CHECK)
+    pod.process.pause(KubeletStep.CHECK)
     response = await waiting
-    base.expect("the pod responds to the queued request", response.status == 200, response)
-    base.expect("before kubelet's first probe", not pod.listed_ready)
-    view = await web.view()
-    known = {key: view["pods"][0][key] for key in ("kubernetes", "decision", "decidedBy")}
-    base.expect(
-        "the API shows: Kubernetes not-ready, use, probe-passed",
-        list(known.values()) == ["not-ready", "use", "probe-passed"],
-        known,
-    )
-    pod.resume(Step.CHECK)
+    lab.expect_200("the pod responds to the queued request", response)
+    lab.expect("before kubelet's first probe", not pod.listed_ready)
+    lab.expect_used_early(await web.view())
+    pod.process.resume(KubeletStep.CHECK)
     await web.until_listed(1)
     await pod.switch("Ready", "its health page begins to fail")
-    await base.until(lambda: not pod.listed_ready, "Kubernetes lists the pod as not ready")
+    await lab.until(lambda: not pod.listed_ready, "Kubernetes lists the pod as not ready")
     await web.until_view("the pod gets no request", lambda view: not view["pods"][0]["usable"])
-    again = base.start_request(web)
+    again = lab.start_request(web)
     await web.until_view("a request waits", lambda view: view["queued"] == 1)
-    pod.pause(Step.CHECK)
+    pod.process.pause(KubeletStep.CHECK)
     await pod.switch("Ready", "its health page passes again")
     response = await again
-    base.expect("it is served as soon as the page passes", response.status == 200, response)
-    pod.resume(Step.CHECK)
+    lab.expect_200("it is served as soon as the page passes", response)
+    pod.process.resume(KubeletStep.CHECK)
 
 
 LATE_PROBE = Scenario(
@@ -50,20 +44,20 @@ LATE_PROBE = Scenario(
     "The readiness probe of a plain pod comes long after the pod is ready",
     kubernetes="lists the pod after kubelet's next probe, up to 10 s later by default.",
     here="the activator requests the same page sooner, and sends the requests when it passes.",
-    plain=late_probe,
+    script=late_probe,
 )
 
 
-async def kill(environment: PlainEnvironment) -> None:
+async def kill(lab: Environment) -> None:
     """Run scenario 15: a plain pod is killed, and its EndpointSlice still lists it as ready."""
-    base, cluster = environment.base, environment.cluster
-    web = await environment.deploy(replicas=3)
+    cluster = lab.cluster
+    web = await lab.deploy_service(replicas=3)
     victim = web.pods[0]
     cluster.node.restart_after = 1.0
-    async with base.load(web, rate=50) as load:
+    async with lab.load(web, rate=50) as load:
         await victim.until("responded")
         cluster.slices.hold()
-        base.note(Who.FAULT, f"{victim.name} is killed, and the EndpointSlices lag")
+        lab.note(Who.FAULT, f"{victim.name} is killed, and the EndpointSlices lag")
         cluster.pods[victim.name].kill()
         await victim.until("ended by itself")
 
@@ -78,8 +72,7 @@ async def kill(environment: PlainEnvironment) -> None:
         cluster.slices.resume()
         await web.until_listed(3)
         await victim.until("responded", seen + 3)
-    statuses = load.statuses("GET")
-    base.expect("each request gets 200", set(statuses) == {200}, statuses)
+    lab.expect_only_200("each request gets 200", load)
 
 
 KILL = Scenario(
@@ -89,32 +82,30 @@ KILL = Scenario(
     kubernetes="sends a third of all connections to the dead pod until the slice changes.",
     here="after the first refused connection the pod gets no request until the activator's probe "
     "passes; no client sees an error.",
-    plain=kill,
+    script=kill,
 )
 
 
 RATE = 100
 
 
-async def rollout(environment: PlainEnvironment) -> None:
+async def rollout(lab: Environment) -> None:
     """Run scenario 16: a Deployment rolls out a new template under traffic."""
-    base = environment.base
-    web = await environment.deploy(replicas=2)
-    async with base.load(web, rate=RATE, posts=5) as load:
+    web = await lab.deploy_service(replicas=2)
+    async with lab.load(web, rate=RATE, posts=5) as load:
         await load.more(RATE // 2)
-        environment.roll_out(web, "b")
-        await base.until(lambda: len(web.pods) == 4, "two new pods start")
+        lab.roll_out(web, "b")
+        await lab.until(lambda: len(web.pods) == 4, "two new pods start")
         await web.pods[0].until("stopped")
         await web.pods[1].until("stopped")
         await web.until_listed(2)
         await web.pods[3].until("responded")
         await load.more(RATE // 2)
     for method in ("GET", "POST"):
-        statuses = load.statuses(method)
-        base.expect(f"each {method} gets 200", set(statuses) == {200}, statuses)
+        lab.expect_only_200(f"each {method} gets 200", load, method)
     counters = [await pod.counters() for pod in web.pods[2:]]
     twice = [request for each in counters for request in each["postsSeenTwice"]]
-    base.expect("no POST reaches a pod twice", not twice, twice)
+    lab.expect("no POST reaches a pod twice", not twice, twice)
 
 
 ROLLOUT = Scenario(
@@ -123,28 +114,25 @@ ROLLOUT = Scenario(
     f"A Deployment rolls out a new template under {RATE} requests a second",
     kubernetes="loses the connections that arrive at a pod which no longer listens.",
     here="no request is lost.",
-    plain=rollout,
+    script=rollout,
 )
 
 
 SLOW = "/sleep?ms=1000"
 
 
-async def scale_down(environment: PlainEnvironment) -> None:
+async def scale_down(lab: Environment) -> None:
     """Run scenario 17: a Deployment loses pods that have requests."""
-    base = environment.base
-    web = await environment.deploy(replicas=3, annotations={"owner": "none"})
+    web = await lab.deploy_service(replicas=3, annotations={"owner": "none"})
     staying, *leaving = web.pods
-    slow = [base.start_request(web, SLOW) for _ in range(6)]
+    slow = [lab.start_request(web, SLOW) for _ in range(6)]
     await web.until_view(
         "each pod has a slow request", lambda view: all(pod["inFlight"] for pod in view["pods"])
     )
-    async with base.load(web, rate=100) as load:
+    async with lab.load(web, rate=100) as load:
         await load.more(20)
         web.scale(1)
-        await base.until(
-            lambda: all(pod.count("draining") for pod in leaving), "two pods terminate"
-        )
+        await lab.until(lambda: all(pod.count("draining") for pod in leaving), "two pods terminate")
         await web.until_view(
             "the activator uses one pod",
             lambda view: sum(pod["usable"] for pod in view["pods"]) == 1,
@@ -155,11 +143,10 @@ async def scale_down(environment: PlainEnvironment) -> None:
             await pod.until("stopped")
         seen = staying.count("responded")
         await staying.until("responded", seen + 5)
-    base.expect(
+    lab.expect(
         "the requests in flight finish", all(each.status == 200 for each in ended), ended[:3]
     )
-    statuses = load.statuses("GET")
-    base.expect("each other request gets 200", set(statuses) == {200}, statuses)
+    lab.expect_only_200("each other request gets 200", load)
 
 
 SCALE_DOWN = Scenario(
@@ -168,5 +155,64 @@ SCALE_DOWN = Scenario(
     "A Deployment goes from three pods to one while all have requests",
     kubernetes="loses the connections that arrive at a terminating pod after it stops listening.",
     here="terminating pods finish their requests and get no others; no request is lost.",
-    plain=scale_down,
+    script=scale_down,
+)
+
+
+async def api_server_away(lab: Environment) -> None:
+    """Run scenario 19: the API server is away while a Deployment sleeps and another is awake."""
+    awake = await lab.deploy_service("awake", replicas=1)
+    asleep = await lab.deploy_service("asleep")
+    async with lab.load(awake, rate=50) as load:
+        lab.cut_api_server()
+        waiting = lab.start_request(asleep)
+        await asleep.until_view("a request waits", lambda view: view["queued"] == 1)
+        await load.more(50)
+        lab.expect_equal("no pod can start", asleep.replicas, 0)
+        lab.restore_api_server()
+        response = await waiting
+        await load.more(10)
+    lab.expect_200("the request waits until the server is back", response)
+    lab.expect_only_200("the other Service notices nothing", load)
+
+
+API_SERVER_AWAY = Scenario(
+    19,
+    "plain-api-server-away",
+    "The API server is away while one Deployment sleeps and another is awake",
+    kubernetes="keeps the Service that is awake, and starts no pod.",
+    here="the awake Service notices nothing; requests of the sleeping one wait until the server is "
+    "back.",
+    script=api_server_away,
+)
+
+
+async def scaler_away(lab: Environment) -> None:
+    """Run scenario 20: the scaler is away while a Deployment sleeps and another is awake."""
+    awake = await lab.deploy_service("awake", replicas=1)
+    asleep = await lab.deploy_service("asleep")
+    async with lab.load(awake, rate=50) as load:
+        await lab.stop_scaler(signal.SIGTERM)
+        waiting = lab.start_request(asleep)
+        view = await asleep.until_view(
+            "a request waits, because the scaler cannot be reached",
+            lambda view: view["reason"] == "scaler-unreachable",
+        )
+        lab.expect_equal("one request waits", view["queued"], 1)
+        await load.more(20)
+        await lab.start_scaler()
+        response = await waiting
+        await load.more(10)
+    lab.expect_200("it waits until there is a scaler again", response)
+    lab.expect_only_200("the other Service notices nothing", load)
+
+
+SCALER_AWAY = Scenario(
+    20,
+    "plain-scaler-away",
+    "The scaler is away while one Deployment sleeps and another is awake",
+    kubernetes="has no scaler for requests of a Service without pods.",
+    here="the awake Service notices nothing; requests of the sleeping one wait until there is "
+    "a scaler, and the reason says so.",
+    script=scaler_away,
 )

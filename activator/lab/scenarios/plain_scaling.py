@@ -1,48 +1,51 @@
-"""The scaler decides about the replicas of a plain Deployment."""
+"""The scaler, takeover and front of a Deployment without Knative."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 
-from activator.lab.control_plane.plane import Call
+from activator.lab.client import open_and_close
+from activator.lab.control_plane.plane import PlaneCall
 from activator.lab.control_plane.resources import AUTOSCALERS
-from activator.lab.kubelet import Step
-from activator.lab.plain.environment import PlainEnvironment
+from activator.lab.environment import Environment
+from activator.lab.handles import AppHandle
+from activator.lab.kubelet import KubeletStep
+from activator.lab.local_activator import Where
 from activator.lab.scenario import Scenario
+from activator.lab.service_proxy import ServiceProxy
 from activator.lab.timeline import Who
 
 REQUESTS = 20
 
 
-async def cold_start(environment: PlainEnvironment) -> None:
+async def cold_start(lab: Environment) -> None:
     """Run scenario 13: the first requests of a Deployment without pods, and without Knative."""
-    base = environment.base
-    web = await environment.deploy()
-    began = len(environment.cluster.plane.calls)
-    waiting = [base.start_request(web) for _ in range(REQUESTS)]
-    await base.until(lambda: web.pods, "the scaler asks for a pod")
+    web = await lab.deploy_service()
+    began = len(lab.cluster.plane.calls)
+    waiting = [lab.start_request(web) for _ in range(REQUESTS)]
+    await lab.until(lambda: web.pods, "the scaler asks for a pod")
     (pod,) = web.pods
-    pod.pause(Step.CHECK)  # the pod listens before kubelet's first check
+    pod.process.pause(KubeletStep.CHECK)  # the pod listens before kubelet's first check
     responses = await asyncio.gather(*waiting)
-    base.expect(
+    lab.expect(
         "each request gets 200", all(each.status == 200 for each in responses), responses[:3]
     )
-    base.expect("before Kubernetes lists the pod as ready", not pod.listed_ready)
-    patches = [call for call in environment.cluster.plane.calls[began:] if is_patch(call)]
-    base.expect("the scaler wrote the replicas once", len(patches) == 1, len(patches))
-    pod.resume(Step.CHECK)
+    lab.expect("before Kubernetes lists the pod as ready", not pod.listed_ready)
+    patches = [call for call in lab.cluster.plane.calls[began:] if is_patch(call)]
+    lab.expect_equal("the scaler wrote the replicas once", len(patches), 1)
+    pod.process.resume(KubeletStep.CHECK)
     await web.until_listed(1)
-    response = await base.request(web, "/headers")
+    response = await lab.request(web, "/headers")
     seen = [line.partition(":")[0].lower() for line in json.loads(response.body)["headers"]]
-    base.expect(
+    lab.expect(
         "the pod sees none of Knative's header fields",
         not any(name.startswith(("knative", "k-")) for name in seen),
         seen,
     )
 
 
-def is_patch(call: Call) -> bool:
+def is_patch(call: PlaneCall) -> bool:
     """Return whether a request changed the replicas of a Deployment."""
     return (call.verb, call.resource, call.subresource) == ("patch", "deployments", "scale")
 
@@ -54,25 +57,26 @@ COLD_START = Scenario(
     kubernetes="refuses the connections: the Service has no endpoint.",
     here="the requests wait; the scaler asks once for a pod; the pod gets the requests as soon as "
     "it accepts connections, before Kubernetes lists it as ready.",
-    plain=cold_start,
+    script=cold_start,
 )
 
 
-async def two_owners(environment: PlainEnvironment) -> None:
+async def two_owners(lab: Environment) -> None:
     """Run scenario 18: an HPA and the scaler both want to decide about one Deployment."""
-    base = environment.base
-    web = await environment.deploy(replicas=3)
-    base.note(Who.FAULT, "a HorizontalPodAutoscaler targets the Deployment too")
-    environment.cluster.create(AUTOSCALERS, autoscaler(web.name))
-    view = await environment.until_scaler(web, "reason two-owners", "reason", "two-owners")
-    base.expect("the reason names the HPA", "web" in str(view["detail"]), view["detail"])
-    base.expect("the scaler leaves the pods alone", web.replicas == 3, web.replicas)
-    events = await environment.until_event(web.name, "two-owners")
-    base.expect("an Event on the Service says so", "two-owners" in events, events)
+    web = await lab.deploy_service(replicas=3)
+    lab.note(Who.FAULT, "a HorizontalPodAutoscaler targets the Deployment too")
+    lab.cluster.create(AUTOSCALERS, autoscaler(web.name))
+    view = await lab.until_view(
+        web, "reason two-owners", lambda view: view.get("reason") == "two-owners", Who.SCALER
+    )
+    lab.expect("the reason names the HPA", "web" in str(view["detail"]), view["detail"])
+    lab.expect_equal("the scaler leaves the pods alone", web.replicas, 3)
+    events = await lab.until_event(web.name, "two-owners")
+    lab.expect("an Event on the Service says so", "two-owners" in events, events)
     web.scale(0)
     await web.until_listed(0)
-    response = await base.request(web)
-    base.expect("the scaler still wakes the Deployment", response.status == 200, response)
+    response = await lab.request(web)
+    lab.expect_200("the scaler still wakes the Deployment", response)
 
 
 def autoscaler(name: str) -> dict[str, object]:
@@ -91,7 +95,7 @@ TWO_OWNERS = Scenario(
     kubernetes="lets both write the replicas, and they go up and down for ever.",
     here="the scaler removes no pod, gives the reason two-owners, and names the HPA. It still "
     "wakes the Deployment.",
-    plain=two_owners,
+    script=two_owners,
 )
 
 
@@ -99,12 +103,11 @@ RATE = 100
 TIMES = 10
 
 
-async def ten_times(environment: PlainEnvironment) -> None:
+async def ten_times(lab: Environment) -> None:
     """Run scenario 21: under traffic, a Deployment rolls out, then ten times to zero and back."""
-    base = environment.base
-    web = await environment.deploy(replicas=1, annotations={"owner": "none"})
-    async with base.load(web, rate=RATE) as load:
-        environment.roll_out(web, "b")
+    web = await lab.deploy_service(replicas=1, annotations={"owner": "none"})
+    async with lab.load(web, rate=RATE) as load:
+        lab.roll_out(web, "b")
         await web.pods[0].until("stopped")
         for _ in range(TIMES):
             pod, before = web.pods[-1], len(web.pods)
@@ -114,9 +117,8 @@ async def ten_times(environment: PlainEnvironment) -> None:
             await web.until_listed(1)
             await web.pods[-1].until("responded")
         await load.more(RATE // 10)
-    statuses = load.statuses("GET")
-    base.expect("each request gets 200", set(statuses) == {200}, statuses)
-    base.expect(f"the Deployment slept {TIMES} times", len(web.pods) == TIMES + 2, len(web.pods))
+    lab.expect_only_200("each request gets 200", load)
+    lab.expect_equal(f"the Deployment slept {TIMES} times", len(web.pods), TIMES + 2)
 
 
 TEN_TIMES = Scenario(
@@ -126,5 +128,138 @@ TEN_TIMES = Scenario(
     kubernetes="refuses all connections while there is no pod, and starts none.",
     here="the requests wait while there is no pod; the scaler starts one each time; no request is "
     "lost.",
-    plain=ten_times,
+    script=ten_times,
+)
+
+
+TAKEOVERS = 10
+#: Seconds from a change of an EndpointSlice to its effect on new connections.
+DELAY = 0.3
+#: A pod serves new connections for this long after the last one, as a preStop hook achieves.
+DRAIN = "--quiet-period=1.0"
+
+
+async def takeover(lab: Environment) -> None:
+    """Run scenario 22: as scenario 21, with clients that connect to the Service itself."""
+    annotations = {"owner": "none", "route": "takeover"}
+    web = await lab.deploy_service(replicas=1, annotations=annotations, arguments=[DRAIN])
+    proxy = await web.open(DELAY)
+    await lab.until(lambda: _leads_to_pods(proxy, web), "clients reach the pods")
+    async with lab.load(web, rate=RATE, where=proxy.where) as load:
+        await load.more(RATE // 10)
+        lab.roll_out(web, "b")
+        await web.pods[0].until("stopped")
+        for _ in range(TAKEOVERS):
+            pod, before = web.pods[-1], len(web.pods)
+            web.scale(0)
+            await web.until_more_than(before)
+            await pod.until("stopped")
+            await web.pods[-1].until("responded")
+            await web.until_listed(1)
+        await load.more(RATE // 10)
+    lab.expect_only_200("each request gets 200", load)
+    straight = [await pod.counters() for pod in web.pods[-1:]]
+    lab.expect("pods that are ready get the connections", straight[0]["requests"] > 0, straight)
+
+
+def _leads_to_pods(proxy: ServiceProxy, web: AppHandle) -> bool:
+    places = {(pod.options.address, pod.options.port) for pod in web.pods}
+    return bool(proxy.endpoints) and set(proxy.endpoints) <= places
+
+
+TAKEOVER = Scenario(
+    22,
+    "plain-takeover",
+    f"The same with clients that connect to the Service itself, {RATE} a second",
+    kubernetes="refuses all connections while there is no pod, and starts none.",
+    here="the activators are endpoints of the Service while it sleeps; no request is lost.",
+    script=takeover,
+)
+
+
+#: Seconds from a change of an EndpointSlice to its effect on new connections.
+SLEEP_DELAY = 1.0
+#: Seconds between two connections.
+PERIOD = 0.02
+#: Seconds for which a new leader removes no pod, and then the last pod goes.
+SLEEPS_WITHIN = 90.0
+SLEEP_DRAIN = "--quiet-period=2.0"
+
+
+async def sleep(lab: Environment) -> None:
+    """Run scenario 23: the scaler puts a Deployment to sleep behind its takeover slice."""
+    annotations = {"route": "takeover", "idle-seconds": "5"}
+    web = await lab.deploy_service(replicas=1, annotations=annotations, arguments=[SLEEP_DRAIN])
+    proxy = await web.open(SLEEP_DELAY)
+    await lab.until(lambda: proxy.endpoints, "clients find an endpoint")
+    knocking = lab.tasks.create_task(_knock(proxy.where))
+    (pod,) = web.pods
+    async with asyncio.timeout(SLEEPS_WITHIN):
+        while web.replicas:
+            lab.changed.clear()
+            await lab.changed.wait()
+    lab.expect(
+        "the activators are endpoints before the last pod goes",
+        any("targetRef" not in each for each in lab.cluster.listed(web.name)),
+    )
+    await pod.until("stopped")
+    response = await lab.request(web, where=proxy.where)
+    lab.expect_200("a request of a client wakes it", response)
+    await web.pods[-1].until("responded")
+    knocking.cancel()
+    await asyncio.wait([knocking])
+    lab.expect("no connection was refused meanwhile", not proxy.refused, proxy.refused)
+
+
+async def _knock(where: Where) -> None:
+    """Open connections without a request, which no component counts, until cancelled."""
+    while True:
+        await open_and_close(*where)
+        await asyncio.sleep(PERIOD)
+
+
+SLEEP = Scenario(
+    23,
+    "plain-sleep",
+    "The scaler removes the last pod of a Service with route takeover (over a minute)",
+    kubernetes="has no scaler that removes the last pod; without one, it refuses connections.",
+    here="the activators are endpoints of the Service before the last pod goes; no connection is "
+    "refused.",
+    script=sleep,
+    is_long=True,
+)
+
+
+FRONT_RATE = 60
+#: The delay of each response: two pods with one request at a time process 40 a second.
+SLOW = "/sleep?ms=50"
+ANNOTATIONS = {"owner": "none", "route": "front", "pods-service": "web-pods"}
+
+
+async def front(lab: Environment) -> None:
+    """Run scenario 31: a concurrency limit holds for clients that connect to the Service itself."""
+    annotations = {**ANNOTATIONS, "container-concurrency": "1"}
+    web = await lab.deploy_service(replicas=2, annotations=annotations, arguments=[DRAIN])
+    proxy = await web.open(0.3)  # seconds until a changed slice has an effect
+    await lab.until(lambda: proxy.endpoints, "clients find an endpoint")
+    async with lab.load(web, rate=FRONT_RATE, where=proxy.where, target=SLOW) as load:
+        await load.more(FRONT_RATE)
+        most = [(await pod.counters())["maxInFlight"] for pod in web.pods]
+        web.scale(0)
+        await lab.until(lambda: len(web.pods) == 3, "the scaler starts a pod")
+        for pod in web.pods[:2]:
+            await pod.until("stopped")
+        await web.pods[-1].until("responded")
+    most.append((await web.pods[-1].counters())["maxInFlight"])
+    lab.expect_equal("no pod ever has more than one request", most, [1, 1, 1])
+    lab.expect_only_200("each request gets 200", load)
+
+
+FRONT = Scenario(
+    31,
+    "plain-front",
+    f"Two pods that take one request at a time get {FRONT_RATE} a second, and go to zero and back",
+    kubernetes="has no such limit, and refuses connections while there is no pod.",
+    here="the limit holds, since the activators are the only endpoints; no request is lost.",
+    script=front,
 )

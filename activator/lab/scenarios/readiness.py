@@ -1,29 +1,28 @@
-"""A pod is not ready: by its container's probe, its sidecar's, or on another port."""
+"""A pod is not ready; probes of kubelet, of load balancers and of the ingress."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 
+from activator.lab.client import fetch, open_and_close
 from activator.lab.environment import QUICK, Environment
 from activator.lab.handles import AppHandle, View
-from activator.lab.kubelet import Step
+from activator.lab.kubelet import KubeletStep
 from activator.lab.scenario import Scenario
+from activator.lab.timeline import Who
 
 TIMEOUT = 3
 
 
-async def exec_readiness(environment: Environment) -> None:
+async def exec_readiness(lab: Environment) -> None:
     """Run scenario 1: a failing exec readiness probe, which queue-proxy cannot run."""
     probes = replace(QUICK, exec_readiness=True)
-    app = await environment.deploy(
-        probes=probes, pod={"blind": True}, exec_readiness=True, timeout=TIMEOUT
-    )
+    app = await lab.deploy(probes=probes, pod={"blind": True}, exec_readiness=True, timeout=TIMEOUT)
     (pod,) = app.pods
-    response = await environment.request(app)
-    environment.expect(
-        "while the probe passes, a request gets 200", response.status == 200, response
-    )
+    response = await lab.request(app)
+    lab.expect_200("while the probe passes, a request gets 200", response)
 
     await pod.switch("Exec", "its exec readiness probe begins to fail")
     await app.until_view(
@@ -31,31 +30,25 @@ async def exec_readiness(environment: Environment) -> None:
         _has_decided,
     )
     queue_proxy = await pod.probe_as_kubelet()
-    environment.expect(
-        "queue-proxy still responds 200 queue", queue_proxy.body == "queue", queue_proxy
-    )
-    before = (await pod.counters())["requests"]
-    response = await environment.request(app)
-    environment.expect(
+    lab.expect("queue-proxy still responds 200 queue", queue_proxy.body == "queue", queue_proxy)
+    before = await pod.requests()
+    response = await lab.request(app)
+    lab.expect(
         f"a request waits for its {TIMEOUT} s and gets 504",
         (response.status, response.body) == (504, "activator request timeout")
         and response.took >= TIMEOUT,
         response,
     )
     reason = response.headers.get("activator-reason", "")
-    environment.expect(
-        "the 504 has the reason pods-not-ready", reason.startswith("pods-not-ready"), reason
-    )
-    after = (await pod.counters())["requests"]
-    environment.expect("the pod gets no request", after == before, f"{after - before} requests")
+    lab.expect("the 504 has the reason pods-not-ready", reason.startswith("pods-not-ready"), reason)
+    after = await pod.requests()
+    lab.expect("the pod gets no request", after == before, f"{after - before} requests")
 
-    waiting = environment.start_request(app)
+    waiting = lab.start_request(app)
     await app.until_view("a request waits", lambda view: view["queued"] == 1)
     await pod.switch("Exec", "its exec readiness probe passes again")
     response = await waiting
-    environment.expect(
-        "the queued request gets 200 when the probe passes again", response.status == 200, response
-    )
+    lab.expect_200("the queued request gets 200 when the probe passes again", response)
 
 
 def _has_decided(view: View) -> bool:
@@ -80,46 +73,37 @@ EXEC_READINESS = Scenario(
 STATUSES = (201, 202, 203, 206)
 
 
-async def readiness(environment: Environment) -> None:
+async def readiness(lab: Environment) -> None:
     """Run scenario 5: the serving container is not ready, and queue-proxy reports it."""
-    app = await environment.deploy(
+    app = await lab.deploy(
         pod={"container_concurrency": 1}, container_concurrency=1, sidecar={}, timeout=20
     )
     (pod,) = app.pods
-    response = await environment.request(app)
-    environment.expect(
-        "while the probe passes, a request gets 200", response.status == 200, response
-    )
+    response = await lab.request(app)
+    lab.expect_200("while the probe passes, a request gets 200", response)
 
     await pod.switch("Ready", "the readiness probe of its serving container begins to fail")
-    await app.until_view(
-        "Kubernetes lists its pod as not ready",
-        lambda view: view["pods"][0]["kubernetes"] == "not-ready",
-    )
+    await app.until_kubernetes("not-ready", "Kubernetes lists its pod as not ready")
     queue_proxy = await pod.probe_as_kubelet()
-    environment.expect(
-        "queue-proxy responds to its probe with 503", queue_proxy.status == 503, queue_proxy
-    )
+    lab.expect("queue-proxy responds to its probe with 503", queue_proxy.status == 503, queue_proxy)
     waiting = []
     for status in STATUSES:
-        waiting.append(environment.start_request(app, f"/status?code={status}"))
+        waiting.append(lab.start_request(app, f"/status?code={status}"))
         await _until_queued(app, len(waiting))
-    environment.expect("none gets a response", not any(task.done() for task in waiting))
+    lab.expect("none gets a response", not any(task.done() for task in waiting))
     view = await app.view()
     reason, capacity = view["reason"], view["capacity"]
-    environment.expect("the API has the reason pods-not-ready", reason == "pods-not-ready", reason)
-    environment.expect("and the capacity is 0", capacity == 0, capacity)
+    lab.expect_equal("the API has the reason pods-not-ready", reason, "pods-not-ready")
+    lab.expect_equal("and the capacity is 0", capacity, 0)
 
     before = pod.count("responded")
     await pod.switch("Ready", "its readiness probe passes again")
     responses = await asyncio.gather(*waiting)
     found = [response.status for response in responses]
-    environment.expect(
-        "each gets its response when the probe passes again", found == list(STATUSES), found
-    )
+    lab.expect_equal("each gets its response when the probe passes again", found, list(STATUSES))
     await pod.until("responded", before + len(STATUSES))
     order = [details["status"] for kind, details in pod.events if kind == "responded"][before:]
-    environment.expect("in the order of their arrival", order == list(STATUSES), order)
+    lab.expect_equal("in the order of their arrival", order, list(STATUSES))
 
 
 async def _until_queued(app: AppHandle, count: int) -> None:
@@ -142,42 +126,39 @@ ANNOTATION = "activator.dev/readiness-policy"
 SIDECAR = {"readinessProbe": {"httpGet": {"path": "/ready", "port": 8099}}}
 
 
-async def sidecar_readiness(environment: Environment) -> None:
+async def sidecar_readiness(lab: Environment) -> None:
     """Run scenario 6: a sidecar is not ready, which an older queue-proxy does not poll."""
     polled, older, policy = await asyncio.gather(
-        _deploy(environment, "polled", polls_sidecar=True),
-        _deploy(environment, "older"),
-        _deploy(environment, "older-by-policy", {ANNOTATION: "kubernetes"}),
+        _deploy(lab, "polled", polls_sidecar=True),
+        _deploy(lab, "older"),
+        _deploy(lab, "older-by-policy", {ANNOTATION: "kubernetes"}),
     )
     for app in (polled, older, policy):
         await app.pods[0].switch("SidecarReady", "the readiness probe of its sidecar fails")
     for app in (polled, older, policy):
-        await app.until_view(
-            "Kubernetes lists its pod as not ready",
-            lambda view: view["pods"][0]["kubernetes"] == "not-ready",
-        )
-    await _queue_proxy_must_say(environment, polled, 503)
-    await _queue_proxy_must_say(environment, older, 200)
+        await app.until_kubernetes("not-ready", "Kubernetes lists its pod as not ready")
+    await _queue_proxy_must_say(lab, polled, 503)
+    await _queue_proxy_must_say(lab, older, 200)
 
-    response = await environment.request(older)
-    environment.expect(
-        "by default, requests go to the pod of older", response.status == 200, response
-    )
-    polled.pods[0].pause(Step.CHECK)  # so that Kubernetes still lists it as not ready
-    await _must_wait(environment, polled, "probe-failed")
+    response = await lab.request(older)
+    lab.expect_200("by default, requests go to the pod of older", response)
+    polled.pods[0].process.pause(
+        KubeletStep.CHECK
+    )  # so that Kubernetes still lists it as not ready
+    await _must_wait(lab, polled, "probe-failed")
     listed = (await polled.view())["pods"][0]["kubernetes"]
-    environment.expect("before Kubernetes lists the pod as ready", listed == "not-ready", listed)
-    await _must_wait(environment, policy, "kubernetes-policy")
+    lab.expect_equal("before Kubernetes lists the pod as ready", listed, "not-ready")
+    await _must_wait(lab, policy, "kubernetes-policy")
 
 
 async def _deploy(
-    environment: Environment,
+    lab: Environment,
     name: str,
     annotations: dict[str, str] | None = None,
     *,
     polls_sidecar: bool = False,
 ) -> AppHandle:
-    return await environment.deploy(
+    return await lab.deploy(
         name,
         probes=replace(QUICK, sidecar_readiness=True),
         pod={"polls_sidecar": polls_sidecar},
@@ -187,26 +168,22 @@ async def _deploy(
     )
 
 
-async def _queue_proxy_must_say(environment: Environment, app: AppHandle, status: int) -> None:
+async def _queue_proxy_must_say(lab: Environment, app: AppHandle, status: int) -> None:
     found = await app.pods[0].probe_as_kubelet()
-    environment.expect(
-        f"queue-proxy of {app.name} responds {status}", found.status == status, found
-    )
+    lab.expect(f"queue-proxy of {app.name} responds {status}", found.status == status, found)
 
 
-async def _must_wait(environment: Environment, app: AppHandle, rule: str) -> None:
-    waiting = environment.start_request(app)
+async def _must_wait(lab: Environment, app: AppHandle, rule: str) -> None:
+    waiting = lab.start_request(app)
     await app.until_view(
         f"a request waits, decided by {rule}",
         lambda view: view["queued"] == 1 and view["pods"][0]["decidedBy"] == rule,
     )
-    before = (await app.pods[0].counters())["requests"]
-    environment.expect(f"the pod of {app.name} gets no request", before == 0, before)
+    before = await app.pods[0].requests()
+    lab.expect_equal(f"the pod of {app.name} gets no request", before, 0)
     await app.pods[0].switch("SidecarReady", "the readiness probe of its sidecar passes again")
     response = await waiting
-    environment.expect(
-        "the request gets 200 when the sidecar is ready again", response.status == 200, response
-    )
+    lab.expect_200("the request gets 200 when the sidecar is ready again", response)
 
 
 SIDECAR_READINESS = Scenario(
@@ -222,34 +199,27 @@ SIDECAR_READINESS = Scenario(
 )
 
 
-async def other_port(environment: Environment) -> None:
+async def other_port(lab: Environment) -> None:
     """Run scenario 8: the readiness probe goes to another port than requests."""
-    app = await environment.deploy(pod={"readiness_port": 0}, readiness_port=8090, timeout=20)
+    app = await lab.deploy(pod={"readiness_port": 0}, readiness_port=8090, timeout=20)
     (pod,) = app.pods
-    response = await environment.request(app)
-    environment.expect("a request gets 200", response.status == 200, response)
+    response = await lab.request(app)
+    lab.expect_200("a request gets 200", response)
 
     await pod.switch("Ready", "its readiness probe, on a port of its own, begins to fail")
-    await app.until_view(
-        "Kubernetes lists its pod as not ready",
-        lambda view: view["pods"][0]["kubernetes"] == "not-ready",
-    )
-    waiting = environment.start_request(app)
+    await app.until_kubernetes("not-ready", "Kubernetes lists its pod as not ready")
+    waiting = lab.start_request(app)
     await app.until_view("a request waits", lambda view: view["queued"] == 1)
     await pod.switch("Ready", "its readiness probe passes again")
     response = await waiting
-    environment.expect(
-        "the queued request gets 200 when the probe passes again", response.status == 200, response
-    )
+    lab.expect_200("the queued request gets 200 when the probe passes again", response)
 
     counters = await pod.counters()
     asked = counters["lastProbes"].get("Knative-Activator-Probe", [])
     host = f"Host: {pod.options.address}:{pod.options.port}"
-    environment.expect(
-        "the activator probes queue-proxy, on the port in Endpoints", host in asked, asked
-    )
+    lab.expect("the activator probes queue-proxy, on the port in Endpoints", host in asked, asked)
     elsewhere = counters["atReadinessPort"]
-    environment.expect("and does not probe the application's own port", elsewhere == 0, elsewhere)
+    lab.expect_equal("and does not probe the application's own port", elsewhere, 0)
 
 
 OTHER_PORT = Scenario(
@@ -259,4 +229,109 @@ OTHER_PORT = Scenario(
     knative="probes only queue-proxy, which probes that port.",
     here="the same: it probes queue-proxy at the port in Endpoints.",
     script=other_port,
+)
+
+
+#: Connections of a load balancer's TCP probe.
+CONNECTIONS = 20
+KUBELET = {"User-Agent": "kube-probe/1.29", "Accept": "*/*", "Connection": "close"}
+
+
+async def probes_of_others(lab: Environment) -> None:
+    """Run scenario 10: probes of kubelet, of cloud load balancers, and of the activator."""
+    app = await lab.deploy(timeout=20)
+    (pod,) = app.pods
+    before = await pod.requests()
+    await _as_kubelet(lab)
+    await _as_load_balancer(lab, app)
+    counters = await pod.counters()
+    extra = counters["requests"] - before
+    lab.expect("none of these probes reaches a pod", extra == 0, f"{extra} requests")
+
+    response = await lab.request(app)
+    lab.expect_200("a request still gets 200", response)
+    probes = counters["lastProbes"]
+    ours = probes.get("Knative-Activator-Probe", [])
+    known = {"GET /healthz", "K-Network-Probe: queue", "User-Agent: Knative-Activator-Probe"}
+    lab.expect(
+        "the activator's probe has the form that queue-proxy expects", known <= set(ours), ours
+    )
+
+
+async def _as_kubelet(lab: Environment) -> None:
+    host, port = lab.activator.traffic
+    for target in ("/healthz", "/any/path"):
+        response = await fetch(host, port, target, headers=KUBELET)
+        lab.note(Who.CLIENT, f"kubelet: GET {target}: {response.status}")
+        lab.expect("kubelet's probe gets 200 at any path", response.status == 200)
+
+
+async def _as_load_balancer(lab: Environment, app: AppHandle) -> None:
+    lab.note(
+        Who.CLIENT, f"a load balancer: opens and closes {CONNECTIONS} connections without a byte"
+    )
+    # The log arrives late: only the time of a line says whether it belongs to the connections.
+    await app.until_view(
+        "Kubernetes lists the pod as ready",
+        lambda view: [pod["kubernetes"] for pod in view["pods"]] == ["ready"],
+    )
+    began = time.monotonic()
+    for _ in range(CONNECTIONS):
+        await open_and_close(*lab.activator.traffic)
+    view = await app.view()
+    await lab.settle()
+    lines = sum(moment >= began for moment in lab.log_moments)
+    lab.expect_equal("connections without a byte cause no log line", lines, 0)
+    held = (view["queued"], view["inFlight"])
+    lab.expect_equal("and do not count as requests", held, (0, 0))
+
+
+PROBES_OF_OTHERS = Scenario(
+    10,
+    "probes-of-others",
+    "Probes of kubelet and of a cloud load balancer",
+    knative="responds to kubelet itself, at any path, and ignores connections without a byte.",
+    here="the same; its own probe of a pod has the form that queue-proxy expects.",
+    script=probes_of_others,
+)
+
+
+HASH = "cafe0123"
+PROBE = {"User-Agent": "Knative-Ingress-Probe", "K-Network-Probe": "probe", "K-Network-Hash": HASH}
+TARGETS = ("/healthz", "/USN/42/orders", "/")
+
+
+async def ingress_probe(lab: Environment) -> None:
+    """Run scenario 11: an ingress checks whether its configuration has arrived."""
+    app = await lab.deploy(timeout=20)
+    asleep = await lab.deploy("asleep", pods=0, timeout=20)
+    (pod,) = app.pods
+    before = await pod.requests()
+    for target in TARGETS:
+        await _must_echo(lab, app, target)
+    await _must_echo(lab, asleep, "/healthz")
+    await _must_echo(lab, "nobody", "/healthz")
+    after = await pod.requests()
+    lab.expect("no pod gets a request", after == before, f"{after - before} requests")
+    view = await asleep.view()
+    lab.expect_equal("and no revision scales up", view["queued"], 0)
+
+
+async def _must_echo(lab: Environment, app: AppHandle | str, target: str) -> None:
+    response = await lab.request(app, target, headers=PROBE)
+    name = app if isinstance(app, str) else app.name
+    lab.expect(
+        f"the probe for {name}{target} gets 200 with its hash",
+        (response.status, response.headers.get("k-network-hash")) == (200, HASH),
+        response,
+    )
+
+
+INGRESS_PROBE = Scenario(
+    11,
+    "ingress-probe",
+    "The ingress's own readiness probe",
+    knative="returns 200 with the hash at any path; with a 404, an ingress never becomes ready.",
+    here="the same, for any host: of a revision with pods, without pods, or unknown.",
+    script=ingress_probe,
 )

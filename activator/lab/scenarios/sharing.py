@@ -15,38 +15,38 @@ CLIENTS = 24
 STICKY = {"activator.dev/sticky": "cookie"}
 
 
-async def sticky_sessions(environment: Environment) -> None:
+async def sticky_sessions(lab: Environment) -> None:
     """Run scenario 24: sessions stay on their pods while pods come and go."""
-    app = await environment.deploy(pods=3, annotations=STICKY, timeout=20)
-    first = await _visit(environment, app, [""] * CLIENTS)
+    app = await lab.deploy(pods=3, annotations=STICKY, timeout=20)
+    first = await _visit(lab, app, [""] * CLIENTS)
     cookies = [each.headers.get("set-cookie", "").partition(";")[0] for each in first]
-    environment.expect(
+    lab.expect(
         "each client gets a cookie", all(each.startswith("activator-pod=") for each in cookies)
     )
     addresses = [pod.options.address for pod in app.pods]
-    environment.expect(
+    lab.expect(
         "which names no address",
         not any(address in cookie for address in addresses for cookie in cookies),
     )
-    again = await _visit(environment, app, cookies)
-    environment.expect("each client reaches its pod again", _pods(again) == _pods(first))
+    again = await _visit(lab, app, cookies)
+    lab.expect("each client reaches its pod again", _pods(again) == _pods(first))
 
     app.start_pods(1)
     await app.until_view("a fourth pod is usable", lambda view: _usable(view["pods"]) == 4)
-    more = await _visit(environment, app, cookies)
-    environment.expect("no client moves to the new pod", _pods(more) == _pods(first))
+    more = await _visit(lab, app, cookies)
+    lab.expect("no client moves to the new pod", _pods(more) == _pods(first))
 
     gone = app.pods[0]
-    app.terminate(gone)
+    gone.terminate()
     await app.until_view("one pod is gone", lambda view: _usable(view["pods"]) == 3)
-    last = await _visit(environment, app, cookies)
+    last = await _visit(lab, app, cookies)
     stayed = [old == new for old, new in zip(_pods(first), _pods(last), strict=True)]
-    environment.expect(
+    lab.expect(
         "only the clients of the pod that is gone move",
         all(same or old == gone.name for same, old in zip(stayed, _pods(first), strict=True)),
         f"{stayed.count(False)} of {CLIENTS} moved",
     )
-    environment.expect(
+    lab.expect(
         "and they get another cookie",
         all(
             same or response.headers.get("set-cookie", "").startswith("activator-pod=")
@@ -55,16 +55,14 @@ async def sticky_sessions(environment: Environment) -> None:
     )
 
 
-async def _visit(
-    environment: Environment, app: AppHandle, cookies: list[str]
-) -> list[ClientResponse]:
+async def _visit(lab: Environment, app: AppHandle, cookies: list[str]) -> list[ClientResponse]:
     """Send one request of each client; a client without a cookie sends none."""
-    environment.note(Who.CLIENT, f"{len(cookies)} clients send a request each")
+    lab.note(Who.CLIENT, f"{len(cookies)} clients send a request each")
     responses = await asyncio.gather(
-        *(environment.request(app, headers={"Cookie": each or "theme=dark"}) for each in cookies)
+        *(lab.request(app, headers={"Cookie": each or "theme=dark"}) for each in cookies)
     )
     served = [response.status for response in responses]
-    environment.expect("each client gets 200", served == [200] * len(cookies), set(served))
+    lab.expect("each client gets 200", served == [200] * len(cookies), set(served))
     return responses
 
 
@@ -100,15 +98,15 @@ MODEST = 3
 MOST_BEFORE = 3
 
 
-async def fair_queue(environment: Environment) -> None:
+async def fair_queue(lab: Environment) -> None:
     """Run scenario 25: a greedy and a modest tenant and an urgent request share one service."""
-    app = await environment.deploy(container_concurrency=1, timeout=60, annotations=TENANTS)
+    app = await lab.deploy(container_concurrency=1, timeout=60, annotations=TENANTS)
     order: list[str] = []
 
     def send(name: str, **headers: str) -> Task[ClientResponse]:
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         # The pod ignores the name; it shows in the timeline.
-        task = environment.start_request(app, f"{SLOW}&from={name}", headers=fields)
+        task = lab.start_request(app, f"{SLOW}&from={name}", headers=fields)
         task.add_done_callback(lambda _: order.append(name))
         return task
 
@@ -116,13 +114,13 @@ async def fair_queue(environment: Environment) -> None:
     await app.until_view("the greedy tenant waits", lambda view: view["queued"] >= GREEDY - 5)
     view = await app.view()
     largest = view["queueOrder"]["largestFlows"]
-    environment.expect("the API names the tenant", largest[0]["flow"] == "greedy", largest)
+    lab.expect("the API names the tenant", largest[0]["flow"] == "greedy", largest)
     for _ in range(MODEST):
         before = len(order)
         response = await send("modest", X_Tenant="modest")
         others = order[before:].count("greedy")
-        environment.expect("the modest tenant gets a response", response.status == 200, response)
-        environment.expect(
+        lab.expect_200("the modest tenant gets a response", response)
+        lab.expect(
             f"at most {MOST_BEFORE} requests of the greedy one go first",
             others <= MOST_BEFORE,
             f"{others} requests",
@@ -136,8 +134,8 @@ async def fair_queue(environment: Environment) -> None:
         lambda view: all(view["queueOrder"]["queuedByClass"][name] for name in ("low", "normal")),
     )
     await asyncio.gather(*late, *greedy)
-    environment.expect("the urgent request goes before the rest", _first(order, "high"), order)
-    environment.expect("the request of class low goes last", order[-1] == "low", order)
+    lab.expect("the urgent request goes before the rest", _first(order, "high"), order)
+    lab.expect("the request of class low goes last", order[-1] == "low", order)
 
 
 def _first(order: list[str], name: str) -> bool:
@@ -169,22 +167,22 @@ SLOW_FROM = 32
 MOST = 2 * SLOW_FROM
 
 
-async def adaptive_limit(environment: Environment) -> None:
+async def adaptive_limit(lab: Environment) -> None:
     """Run scenario 30: a pod without a concurrency limit slows down with too many requests."""
-    app = await environment.deploy(timeout=60, annotations=ADAPTIVE)
-    async with environment.load(app, USUAL, target=CROWD) as load:
+    app = await lab.deploy(timeout=60, annotations=ADAPTIVE)
+    async with lab.load(app, USUAL, target=CROWD) as load:
         await load.more(40)
         view = await app.view()
-    environment.expect("the API shows that the limit applies", view["adaptiveConcurrency"] == "on")
-    async with environment.load(app, TOO_MANY, target=CROWD) as load:
+    lab.expect("the API shows that the limit applies", view["adaptiveConcurrency"] == "on")
+    async with lab.load(app, TOO_MANY, target=CROWD) as load:
         await app.until_view(
             "the limit of the pod falls, and requests wait in the activator",
             lambda view: _limit(view) < SLOW_FROM and view["queued"] > 0,
         )
     statuses = load.statuses("GET")
-    environment.expect("no request is refused", list(statuses) == [200], statuses)
+    lab.expect("no request is refused", list(statuses) == [200], statuses)
     most = (await app.pods[0].counters())["maxInFlight"]
-    environment.expect(f"the pod never had more than {MOST}", most <= MOST, most)
+    lab.expect(f"the pod never had more than {MOST}", most <= MOST, most)
 
 
 def _limit(view: View) -> int:

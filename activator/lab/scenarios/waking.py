@@ -9,56 +9,53 @@ from activator.lab.environment import Environment
 from activator.lab.handles import AppHandle
 from activator.lab.scenario import Scenario
 
-PAGE = {
-    "activator.dev/while-waiting": "page, refuse",
-    "activator.dev/page-after-seconds": "0.5",
-}
+PAGE = {"activator.dev/while-waiting": "page, refuse", "activator.dev/page-after-seconds": "0.5"}
 NAVIGATION = {"Sec-Fetch-Mode": "navigate", "Accept": "text/html"}
 PEEK = {"Activator-Peek": "1"}
 
 
-async def waiting_page(environment: Environment) -> None:
+async def waiting_page(lab: Environment) -> None:
     """Run scenario 26: a browser and a program send requests to a service without a pod."""
-    app = await environment.deploy(pods=0, timeout=30, annotations=PAGE)
-    page = await environment.request(app, headers=NAVIGATION)
-    environment.expect("the browser gets a page", "<html" in page.body, page.body)
-    environment.expect("with status 503", page.status == 503, page.status)
-    environment.expect("which no cache keeps", page.headers.get("cache-control") == "no-store")
-    refusal = await environment.request(app, method="POST", body=b"{}")
-    environment.expect(
+    app = await lab.deploy(pods=0, timeout=30, annotations=PAGE)
+    page = await lab.request(app, headers=NAVIGATION)
+    lab.expect("the browser gets a page", "<html" in page.body, page.body)
+    lab.expect_equal("with status 503", page.status, 503)
+    lab.expect("which no cache keeps", page.headers.get("cache-control") == "no-store")
+    refusal = await lab.request(app, method="POST", body=b"{}")
+    lab.expect(
         "the program gets 503 at once",
         refusal.headers.get("activator-reason", "").startswith("wait-refused"),
         refusal,
     )
-    environment.expect("with Retry-After", "retry-after" in refusal.headers, refusal)
+    lab.expect("with Retry-After", "retry-after" in refusal.headers, refusal)
     view = await app.view()
-    environment.expect("no request waits", view["queued"] == 0, view["queued"])
+    lab.expect_equal("no request waits", view["queued"], 0)
     lease = view["whileWaiting"]["leaseSeconds"]
-    environment.expect("both clients are expected back", lease > 0, lease)
-    await _follow_the_start(environment, app)
+    lab.expect("both clients are expected back", lease > 0, lease)
+    await _follow_the_start(lab, app)
     for response in (
-        await environment.request(app, headers=NAVIGATION),
-        await environment.request(app, method="POST", body=b"{}"),
+        await lab.request(app, headers=NAVIGATION),
+        await lab.request(app, method="POST", body=b"{}"),
     ):
-        environment.expect("a pod responds to both", response.status == 200, response)
+        lab.expect_200("a pod responds to both", response)
 
 
-async def _follow_the_start(environment: Environment, app: AppHandle) -> None:
+async def _follow_the_start(lab: Environment, app: AppHandle) -> None:
     """Ask as the page does, before a pod is listed and until one responds."""
-    before = await _peek(environment, app)
-    environment.expect(
+    before = await _peek(lab, app)
+    lab.expect(
         "the page learns that a pod was asked for",
         (before.status, before.headers.get("activator-phase")) == (503, "asked"),
         before,
     )
     app.start_pods(1)
     await app.until_view("its pod is usable", lambda view: view["capacity"] != 0)
-    after = await _peek(environment, app)
-    environment.expect("the page learns that it should reload", after.status == 200, after)
+    after = await _peek(lab, app)
+    lab.expect_200("the page learns that it should reload", after)
 
 
-async def _peek(environment: Environment, app: AppHandle) -> ClientResponse:
-    return await environment.request(app, method="HEAD", headers=PEEK)
+async def _peek(lab: Environment, app: AppHandle) -> ClientResponse:
+    return await lab.request(app, method="HEAD", headers=PEEK)
 
 
 WAITING_PAGE = Scenario(
@@ -78,7 +75,7 @@ _ALLOWED = b"HTTP/1.1 204 No Content\r\n\r\n"
 _DENIED = b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\n\r\n"
 
 
-class AuthorizationServer:
+class PasswordServer:
     """A server that allows one password.
 
     Attributes:
@@ -101,9 +98,9 @@ class AuthorizationServer:
             writer.close()
 
 
-async def wake_rules(environment: Environment) -> None:
+async def wake_rules(lab: Environment) -> None:
     """Run scenario 27: monitors and strangers send requests to a service that sleeps."""
-    deciding = AuthorizationServer()
+    deciding = PasswordServer()
     server = await asyncio.start_server(deciding.decide, "127.0.0.1", 0)
     try:
         port = server.sockets[0].getsockname()[1]
@@ -112,50 +109,46 @@ async def wake_rules(environment: Environment) -> None:
             "activator.dev/wake-not-paths": "/status",
             "activator.dev/auth-url": f"http://127.0.0.1:{port}/check",
         }
-        app = await environment.deploy(pods=0, timeout=30, annotations=annotations)
-        await _keep_asleep(environment, app)
-        environment.expect(
-            "the server decided about two requests only", deciding.requests == 2, deciding.requests
-        )
-        await _wake(environment, app)
+        app = await lab.deploy(pods=0, timeout=30, annotations=annotations)
+        await _keep_asleep(lab, app)
+        lab.expect_equal("the server decided about two requests only", deciding.requests, 2)
+        await _wake(lab, app)
     finally:
         server.close()
 
 
-async def _keep_asleep(environment: Environment, app: AppHandle) -> None:
+async def _keep_asleep(lab: Environment, app: AppHandle) -> None:
     """Send requests that must not start a pod."""
     rules = {
         "User-Agent Prometheus": ("/", MONITOR),
         "the path /status": ("/status?code=200", PASSWORD),
     }
     for name, (target, headers) in rules.items():
-        asleep = await environment.request(app, target, headers=headers)
+        asleep = await lab.request(app, target, headers=headers)
         got = asleep.status, asleep.headers.get("activator-reason")
-        environment.expect(f"{name} gets 503 asleep", got == (503, "asleep"), asleep)
+        lab.expect(f"{name} gets 503 asleep", got == (503, "asleep"), asleep)
     strangers = {"no password": {}, "a wrong password": {"Authorization": "Bearer wrong"}}
     for name, headers in strangers.items():
-        denied = await environment.request(app, headers=headers)
+        denied = await lab.request(app, headers=headers)
         challenge = denied.headers.get("www-authenticate")
-        environment.expect(
-            f"{name} gets 401", (denied.status, challenge) == (401, "Bearer"), denied
-        )
+        lab.expect(f"{name} gets 401", (denied.status, challenge) == (401, "Bearer"), denied)
     view = await app.view()
-    environment.expect("no request waits", view["queued"] == 0, view["queued"])
-    environment.expect("no cold start began", not view["coldStarts"], view["coldStarts"])
+    lab.expect_equal("no request waits", view["queued"], 0)
+    lab.expect("no cold start began", not view["coldStarts"], view["coldStarts"])
 
 
-async def _wake(environment: Environment, app: AppHandle) -> None:
+async def _wake(lab: Environment, app: AppHandle) -> None:
     """Send a request that may wait, then others that need not."""
-    waiting = environment.start_request(app, headers=PASSWORD)
+    waiting = lab.start_request(app, headers=PASSWORD)
     await app.until_view("the request with a password waits", lambda view: view["queued"] == 1)
     app.start_pods(1)
     response = await waiting
-    environment.expect("the new pod serves it", response.status == 200, response)
+    lab.expect_200("the new pod serves it", response)
     for _ in range(3):
-        monitor = await environment.request(app, headers=MONITOR)
-        environment.expect("now the monitor is served, too", monitor.status == 200, monitor)
+        monitor = await lab.request(app, headers=MONITOR)
+        lab.expect_200("now the monitor is served, too", monitor)
     agents = (await app.view())["keptAwakeBy"]
-    environment.expect("the monitor does not keep the service awake", agents == [], agents)
+    lab.expect_equal("the monitor does not keep the service awake", agents, [])
 
 
 WAKE_RULES = Scenario(
@@ -172,31 +165,31 @@ WAKE_RULES = Scenario(
 PATH = "/echo"
 
 
-async def admission(environment: Environment) -> None:
+async def admission(lab: Environment) -> None:
     """Run scenario 28: a proxy asks for a pod of a service without one, and uses it."""
-    app = await environment.deploy(pods=0, timeout=30)
-    port = environment.activator.admission
+    app = await lab.deploy(pods=0, timeout=30)
+    port = lab.activator.admission
 
     def described(host: str) -> dict[str, str]:
         """Return the fields of nginx's request."""
         return {"Host": "activator", "X-Original-URL": f"http://{host}{PATH}"}
 
-    unknown = await environment.request(app, headers=described("unknown.example"), where=port)
-    environment.expect("an unknown host gets 404", unknown.status == 404, unknown)
-    asking = environment.start_request(
+    unknown = await lab.request(app, headers=described("unknown.example"), where=port)
+    lab.expect("an unknown host gets 404", unknown.status == 404, unknown)
+    asking = lab.start_request(
         app, headers=described(f"{app.name}.default.svc.cluster.local"), where=port
     )
     await app.until_view("the proxy waits", lambda view: view["queued"] == 1)
     (pod,) = app.start_pods(1)
     response = await asking
     address = response.headers.get("activator-pod", "")
-    environment.expect("the proxy gets 200", response.status == 200, response)
+    lab.expect_200("the proxy gets 200", response)
     host, _, number = address.rpartition(":")
-    environment.expect("with the address of the pod", host == pod.options.address, address)
+    lab.expect("with the address of the pod", host == pod.options.address, address)
     counters = await pod.counters()
-    environment.expect("the pod has no request yet", not counters["requests"], counters)
-    served = await environment.request(app, PATH, where=(host, int(number)))
-    environment.expect("it serves the proxy's request", served.status == 200, served)
+    lab.expect("the pod has no request yet", not counters["requests"], counters)
+    served = await lab.request(app, PATH, where=(host, int(number)))
+    lab.expect_200("it serves the proxy's request", served)
 
 
 ADMISSION = Scenario(
@@ -220,14 +213,14 @@ JSON = {"Accept": "application/json"}
 MODELS = "/v1/models"
 
 
-async def event_stream(environment: Environment) -> None:
+async def event_stream(lab: Environment) -> None:
     """Run scenario 29: clients of event streams send requests to a service without a pod."""
-    app = await environment.deploy(pods=0, timeout=2, annotations=STREAM)
-    poll = await environment.request(app, MODELS, headers=JSON)
-    environment.expect("a poll starts no pod", poll.status == 503, poll)
-    environment.expect("its error has the form of OpenAI", '{"error":{' in poll.body, poll.body)
+    app = await lab.deploy(pods=0, timeout=2, annotations=STREAM)
+    poll = await lab.request(app, MODELS, headers=JSON)
+    lab.expect("a poll starts no pod", poll.status == 503, poll)
+    lab.expect("its error has the form of OpenAI", '{"error":{' in poll.body, poll.body)
 
-    waiting = environment.start_request(app, "/events?n=2", headers=ACCEPT)
+    waiting = lab.start_request(app, "/events?n=2", headers=ACCEPT)
     await app.until_view(
         "the client has the head of the stream",
         lambda view: view["whileWaiting"]["earlyHeads"] == 1,
@@ -238,19 +231,17 @@ async def event_stream(environment: Environment) -> None:
     )
     (pod,) = app.start_pods(1)
     stream = await waiting
-    environment.expect("the stream has status 200", stream.status == 200, stream)
-    environment.expect(
-        "comments came before the pod", ": waiting reason=" in stream.body, stream.body
-    )
-    environment.expect("and its events followed", "line 2" in stream.body, stream.body)
-    environment.expect("without an error", "event: error" not in stream.body, stream.body)
+    lab.expect_200("the stream has status 200", stream)
+    lab.expect("comments came before the pod", ": waiting reason=" in stream.body, stream.body)
+    lab.expect("and its events followed", "line 2" in stream.body, stream.body)
+    lab.expect("without an error", "event: error" not in stream.body, stream.body)
 
-    models = await environment.request(app, MODELS, headers=JSON)
-    environment.expect("the pod lists its models", '"echo"' in models.body, models)
-    app.terminate(pod)
+    models = await lab.request(app, MODELS, headers=JSON)
+    lab.expect("the pod lists its models", '"echo"' in models.body, models)
+    pod.terminate()
     await app.until_view("the service sleeps again", lambda view: not view["pods"])
-    kept = await environment.request(app, MODELS, headers=JSON)
-    environment.expect("the list stays while the service sleeps", '"echo"' in kept.body, kept)
+    kept = await lab.request(app, MODELS, headers=JSON)
+    lab.expect("the list stays while the service sleeps", '"echo"' in kept.body, kept)
 
 
 EVENT_STREAM = Scenario(

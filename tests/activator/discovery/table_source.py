@@ -14,7 +14,7 @@ import tomllib
 from pathlib import Path
 
 from activator.discovery.listener import FolderListener
-from activator.discovery.source import Sink, SourceError
+from activator.discovery.source import Sink, Source, SourceError
 from activator.objects.fields import Field, ManifestError
 from activator.records.source_status import FilesStatus, KindStatus, SourceStatus
 from throttler.model import (
@@ -35,8 +35,8 @@ _MOST = 2**31 - 1
 Row = tuple[Revision, ListedEndpoints]
 
 
-class TableSource:
-    """Read a table, and follow its changes (activator.discovery.source.Source).
+class TableSource(Source):
+    """Read a table, and follow its changes.
 
     Arguments:
         path: the TOML file.
@@ -52,13 +52,11 @@ class TableSource:
         self._read_at = self._changed_at = time.monotonic()
 
     async def start(self) -> None:
-        """See Source."""
         if not self._path.is_file():
             raise SourceError(f"the table {self._path} does not exist: create it")
         self._read()
 
     async def run(self) -> None:
-        """See Source."""
         changed = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             group.create_task(FolderListener(self._path.parent, RESCAN, changed.set).run())
@@ -67,17 +65,7 @@ class TableSource:
                 changed.clear()
                 self._read()
 
-    async def wait_synced(self) -> None:
-        """See Source: ``start`` has read the file."""
-
-    async def follow_secret(self, name: str) -> None:
-        """See Source: a table has no Secrets."""
-
-    def hurry(self) -> None:
-        """See Source: the file is read at once when it changes."""
-
     def status(self, now: float) -> SourceStatus:
-        """See Source."""
         path = str(self._path)
         return SourceStatus(
             kind="table",
@@ -86,9 +74,6 @@ class TableSource:
             files=FilesStatus(path, now - self._read_at, now - self._changed_at),
             errors=dict(self._errors),
         )
-
-    async def close(self) -> None:
-        """See Source: nothing is open."""
 
     def _read(self) -> None:
         """Read the file. A broken file or row is reported, and keeps its last good state."""

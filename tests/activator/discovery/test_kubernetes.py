@@ -17,6 +17,7 @@ from activator.discovery.endpoints import EndpointsSource
 from activator.discovery.inventory import Inventory
 from activator.discovery.kinds import DIALECTS
 from activator.discovery.kubernetes import KubernetesWatch
+from activator.records.source_status import WatchCounters
 from tests.activator.discovery.fake_api_server import (
     Answer,
     Call,
@@ -58,6 +59,21 @@ async def running(watch: KubernetesWatch) -> AsyncIterator[asyncio.Task[None]]:
         await asyncio.gather(task, return_exceptions=True)
 
 
+def ages_of(watch: KubernetesWatch, later: float = 0.0) -> dict[str, float]:
+    kinds = watch.status(asyncio.get_running_loop().time() + later).kinds
+    return {kind: each.age for kind, each in kinds.items() if each.age is not None}
+
+
+def counters_of(watch: KubernetesWatch) -> dict[str, WatchCounters]:
+    kinds = watch.status(0.0).kinds
+    return {kind: each.watch for kind, each in kinds.items() if each.watch is not None}
+
+
+def errors_of(watch: KubernetesWatch) -> dict[str, str]:
+    kinds = watch.status(0.0).kinds
+    return {kind: each.error for kind, each in kinds.items() if each.error}
+
+
 async def test_all_resources_are_followed(
     server: FakeApiServer, inventory: Inventory, sink: RecordingSink, tmp_path: Path
 ) -> None:
@@ -66,11 +82,11 @@ async def test_all_resources_are_followed(
     watch = KubernetesWatch(inventory, "knative-serving", server.kubeconfig(tmp_path), QUICK)
     async with running(watch):
         await watch.wait_synced()
-        ages = watch.ages(asyncio.get_running_loop().time() + 5)
+        ages = ages_of(watch, later=5.0)
         assert set(ages) == {"Revision", "Service", "Endpoints", "EndpointSlice", "ConfigMap"}
         assert all(4 < age < 15 for age in ages.values())
-        assert watch.counters["Revision"].lists == 1
-        assert watch.errors == {}
+        assert counters_of(watch)["Revision"].lists == 1
+        assert errors_of(watch) == {}
     assert set(sink.revisions) == {A}
     assert sink.ready() == ["10.0.0.1:8012"]
     assert sink.config_maps == {"config-network": {"a": "b"}}
@@ -85,12 +101,12 @@ async def test_one_resource_that_is_refused_does_not_stop_the_others(
     async with running(watch):
         await server.watched("Endpoints")
         await server.asked("Revision", "list", 3)
-        assert not watch.synced
-        assert "is Knative Serving installed?" in watch.errors["Revision"]
+        assert not watch.status(0.0).synced
+        assert "is Knative Serving installed?" in errors_of(watch)["Revision"]
         assert sink.ready() == ["10.0.0.1:8012"]
         del server.always["Revision", "list"]
         await watch.wait_synced()
-        assert watch.errors == {}
+        assert errors_of(watch) == {}
 
 
 async def test_refused_credentials_are_read_again(
@@ -116,7 +132,7 @@ async def test_config_maps_are_waited_for_alone(
     async with running(watch):
         await watch.wait_synced("ConfigMap")
         assert sink.config_maps == {"config-network": {"a": "b"}}
-        assert not watch.synced
+        assert not watch.status(0.0).synced
 
 
 async def test_no_secret_is_asked_for_until_one_is_wanted(
@@ -130,7 +146,7 @@ async def test_no_secret_is_asked_for_until_one_is_wanted(
         assert {call.resource for call in server.calls}.isdisjoint({"secrets"})
         await watch.follow_secret("routing-serving-certs")
         assert sink.secrets == {"routing-serving-certs": {"tls.crt": b"C"}}
-        assert watch.synced
+        assert watch.status(0.0).synced
         await server.watched("Secret")
         server.put(secret("somebody-elses", key=b"L"))
         server.put(secret("routing-serving-certs", "knative-serving", **{"tls.crt": b"D"}))
@@ -159,7 +175,7 @@ async def test_each_request_is_one_that_rbac_can_allow(
     watch = KubernetesWatch(inventory, "system", server.kubeconfig(tmp_path), QUICK)
     async with running(watch):
         await watch.follow_secret("routing-serving-certs")
-        for kind in watch.counters:
+        for kind in counters_of(watch):
             await server.watched(kind)
     places = [
         ("serving.knative.dev", "revisions", ""),
@@ -226,13 +242,13 @@ async def test_slices_that_may_not_be_read_do_not_hold_up_the_start(
     watch = KubernetesWatch(inventory, "ns", server.kubeconfig(tmp_path), timings)
     async with running(watch):
         await watch.wait_synced()
-        assert watch.synced
+        assert watch.status(0.0).synced
         assert sink.ready() == ["10.0.0.1:8012"]
         await server.asked("EndpointSlice", "list", 4)
         told = [record for record in caplog.records if "endpointslices" in record.getMessage()]
         assert [record.levelname for record in told] == ["WARNING"]
         # An alert on stale objects must not fire for a missing permission.
-        assert "EndpointSlice" not in watch.ages(0.0)
+        assert "EndpointSlice" not in ages_of(watch)
         assert "allow list and watch of endpointslices" in told[0].getMessage()
         # As soon as the role allows it, they are read.
         server.put(truncated(private("10.0.0.1")))
@@ -240,7 +256,7 @@ async def test_slices_that_may_not_be_read_do_not_hold_up_the_start(
         del server.always["EndpointSlice", "list"]
         await sink.until(lambda: sink.ready() == ["10.0.0.1:8012", "10.0.0.2:8012"])
         await server.watched("EndpointSlice")  # the list is read to its end
-        assert "EndpointSlice" not in watch.errors
+        assert "EndpointSlice" not in errors_of(watch)
 
 
 async def test_slices_that_must_be_read_hold_up_the_start_and_say_why(
@@ -252,7 +268,7 @@ async def test_slices_that_must_be_read_hold_up_the_start_and_say_why(
     async with running(watch):
         await watch.wait_synced("ConfigMap", "Revision", "Service")
         await server.asked("EndpointSlice", "list", 3)
-        assert not watch.synced
+        assert not watch.status(0.0).synced
         warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
         assert (
             "endpointslices is forbidden (does a role of its service account allow list"
@@ -313,8 +329,8 @@ async def test_both_dialects_read_one_list_of_each_kind(
     async with running(watch):
         await watch.wait_synced()
         kinds = ["Revision", "Service", "Endpoints", "EndpointSlice", "Deployment", "StatefulSet"]
-        assert list(watch.counters) == [*kinds, "ConfigMap"]
-        assert all(counters.lists == 1 for counters in watch.counters.values())
+        assert list(counters_of(watch)) == [*kinds, "ConfigMap"]
+        assert all(counters.lists == 1 for counters in counters_of(watch).values())
         assert set(sink.revisions) == {A, HELLO}
         assert (sink.ready(A), sink.ready(HELLO)) == (["10.0.0.9:8012"], ["10.0.0.1:8080"])
         assert list(inventory.warnings) == []
@@ -343,7 +359,7 @@ async def test_without_knative_the_services_work_and_one_line_says_so(
         lines = [text for text in caplog.messages if "serving.knative.dev" in text]
         assert len(lines) == 1
         assert "without Knative Serving only annotated Services count" in lines[0]
-        assert "Revision" not in watch.ages(asyncio.get_running_loop().time())
+        assert "Revision" not in ages_of(watch)
         server.put(revision())
         del server.always["Revision", "list"]  # Knative is installed later
         await sink.until(lambda: A in sink.revisions)
@@ -358,6 +374,6 @@ async def test_revisions_that_cannot_be_listed_yet_are_waited_for_beside_service
     async with running(watch):
         await watch.wait_synced("Deployment")
         await server.asked("Revision", "list", 3)
-        assert not watch.synced
+        assert not watch.status(0.0).synced
         del server.always["Revision", "list"]
         await watch.wait_synced()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from activator.discovery.api_server import ClusterConfigError
+from activator.discovery.kubernetes import ClusterVersionError
 from activator.discovery.manifests import ManifestFolderError
 from activator.discovery.source import SourceError
-from activator.discovery.version import ClusterVersionError
 
 
 @pytest.mark.parametrize("error", [ClusterConfigError, ClusterVersionError, ManifestFolderError])

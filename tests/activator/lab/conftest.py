@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from activator.lab import checks
+from activator.lab import kubelet
 from tests.process import PATIENCE
 
 
@@ -19,4 +19,4 @@ def anyio_backend() -> Any:
 @pytest.fixture(autouse=True)
 def patient_kubelet(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine that stalls, a pod may take more than a second for a check."""
-    monkeypatch.setattr(checks, "TIMEOUT", PATIENCE)
+    monkeypatch.setattr(kubelet, "TIMEOUT", PATIENCE)

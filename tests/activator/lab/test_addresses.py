@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import socket
 
-from activator.lab.addresses import SHARED_ADDRESS, AddressPool, Place
+from activator.lab.addresses import SHARED_ADDRESS, AddressPool, PodPlace
 
 
 def free_port() -> int:
@@ -14,7 +14,7 @@ def test_pods_get_addresses_of_their_own_and_share_the_port():
     port, admin_port = free_port(), free_port()
     pool = AddressPool("127.0.0.151", port, admin_port)
     first, second = pool.take(), pool.take()
-    assert first == Place("127.0.0.151", port, admin_port)
+    assert first == PodPlace("127.0.0.151", port, admin_port)
     assert (second.ip, second.port) == ("127.0.0.152", port)
     assert str(first) == f"127.0.0.151:{port}"
     pool.release(first)

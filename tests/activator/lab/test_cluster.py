@@ -1,133 +1,191 @@
+"""A whole toy cluster, with processes as pods."""
+
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from activator.lab.cluster import Cluster, Event, Service
+import pytest
+
+from activator.lab import kubelet
+from activator.lab.client import fetch
+from activator.lab.cluster import ToyCluster
+from activator.lab.control_plane.resources import DEPLOYMENTS, SERVICES
+from activator.lab.kubelet import Probes, ask
+from activator.lab.objects import HTTP_PROBE, TCP_PROBE, deployment, revision, service
+from tests.conftest import on_uvloop
 from tests.process import PATIENCE, addresses
 
-FAST = {"start_after": 0.0, "idle": 1.0}
+pytestmark = on_uvloop
+
+
+@pytest.fixture(autouse=True)
+def patient_kubelet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubelet, "TIMEOUT", PATIENCE)
 
 
 class Town:
-    """A cluster of one service, app, and its events."""
+    """A cluster with the service web, and the history of its endpoints."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        self.folder = folder
-        self.events: list[Event] = []
-        self.addresses = addresses()
-        place = self.addresses.take()
-        self.addresses.release(place)
-        self.first = place.ip
-        self._told = asyncio.Event()
-        service = Service("app", **{**FAST, **settings})
-        self.cluster = Cluster(
-            folder,
-            [service],
-            tell=self._tell,
-            addresses=self.addresses,
-            readiness_period=0.02,
-        )
+    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+        self.events: list[str] = []
+        self.listed: list[tuple[list[str], list[str], list[str]]] = []
+        self._changed = asyncio.Event()
+        self.cluster = ToyCluster(addresses(), tasks, self._tell, pace=0.005)
+        # The end of a pod that no slice has listed changes no slice.
+        self.cluster.plane.store.listen(lambda change: self._changed.set())
 
-    def _tell(self, event: Event) -> None:
-        self.events.append(event)
-        self._told.set()
+    def _tell(self, kind: str, pod: str = "", **details: Any) -> None:
+        self.events.append(f"{pod} {kind}")
+        if kind == "listed in slices":
+            self.listed.append((details["ready"], details["not_ready"], details["terminating"]))
+        self._changed.set()
 
-    def count(self, kind: str) -> int:
-        return sum(event.kind == kind for event in self.events)
+    async def until(self, is_so: Callable[[], object]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not is_so():
+                self._changed.clear()
+                await self._changed.wait()
 
-    def asked(self) -> None:
-        self.cluster.on_stats([(("default", "app"), 0.5, 1)])
+    async def until_listed(self, *wanted: list[str]) -> None:
+        await self.until(lambda: self.listed and self.listed[-1] == wanted)
 
-    async def until(self, kind: str, count: int = 1, *, busy: bool = False) -> None:
-        """Wait for an event.
+    def create(self, replicas: int, **settings: Any) -> None:
+        self.cluster.create(DEPLOYMENTS, deployment("web", replicas=replicas, **settings))
+        self.cluster.create(SERVICES, service("web"))
 
-        Arguments:
-            busy: requests go on; without them a pod that starts slowly is idle before it listens.
-        """
+
+@asynccontextmanager
+async def town() -> AsyncIterator[Town]:
+    async with asyncio.TaskGroup() as tasks:
+        found = Town(tasks)
+        await found.cluster.start()
         try:
-            async with asyncio.timeout(PATIENCE):
-                while self.count(kind) < count:
-                    self._told.clear()
-                    if busy:
-                        self.asked()
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(0.2):
-                            await self._told.wait()
-        except TimeoutError:
-            seen = [event.kind for event in self.events]
-            raise AssertionError(f"{kind} did not happen {count} times: {seen}") from None
+            yield found
+        finally:
+            await found.cluster.close()
 
-    def listed(self) -> dict[str, list[str]]:
-        """Return the addresses in the Endpoints file, by the list that has them."""
+
+async def test_pod_is_listed_over_its_life():
+    async with town() as here:
+        here.create(1, probe=HTTP_PROBE, arguments=["--quiet-period=0.05"])
+        await here.until_listed(["web-1"], [], [])
+        pod = here.cluster.pods["web-1"]
+        options = pod.options
+        assert (await fetch(options.address, options.port, "/")).status == 200
+        await ask(options.address, options.admin_port, "/toggleReady")
+        await here.until_listed([], ["web-1"], [])
+        await ask(options.address, options.admin_port, "/toggleReady")
+        await here.until_listed(["web-1"], [], [])
+        here.cluster.scale("web", 0)
+        await here.until_listed([], [], [])
+        order = [entry for n, entry in enumerate(here.listed) if entry != here.listed[n - 1]]
+        assert order[:2] == [([], ["web-1"], []), (["web-1"], [], [])]
+        assert order[-2:] == [([], [], ["web-1"]), ([], [], [])]
+        assert here.cluster.pods == {}
+
+
+async def test_killed_process_is_started_again_at_its_address():
+    async with town() as here:
+        here.create(1, probe=TCP_PROBE)
+        await here.until_listed(["web-1"], [], [])
+        address = here.cluster.pods["web-1"].options.address
+        here.cluster.pods["web-1"].kill()
+        await here.until_listed([], ["web-1"], [])
+        await here.until_listed(["web-1"], [], [])
+        assert here.cluster.pods["web-1"].options.address == address
+
+
+async def test_rollout_replaces_pods_one_by_one():
+    async with town() as here:
+        here.create(1, probe=TCP_PROBE, arguments=["--quiet-period=0.01"])
+        await here.until_listed(["web-1"], [], [])
+        change = {"spec": {"template": {"metadata": {"labels": {"version": "b"}}}}}
+        here.cluster.patch(DEPLOYMENTS, "web", change)
+        await here.until_listed(["web-2"], [], [])
+        ready = [entry[0] for entry in here.listed[here.listed.index((["web-1"], [], [])) :]]
+        assert all(ready), "one pod was ready at each moment"
+
+
+async def test_pod_without_a_probe_is_ready_before_it_listens():
+    async with town() as here:
+        here.create(1, arguments=["--start-after=60"])
+        await here.until_listed(["web-1"], [], [])
+        assert "web-1 listening" not in here.events
+
+
+async def test_pod_may_be_deleted_before_it_listens():
+    async with town() as here:
+        here.create(1, probe=TCP_PROBE, arguments=["--start-after=60"])
+        await here.until(lambda: here.cluster.pods)
+        here.cluster.scale("web", 0)
+        await here.until(lambda: not here.cluster.pods)
+
+
+# -- revisions of Knative -----------------------------------------------------------------------
+
+
+class Village:
+    """A cluster with the revision app, and the history of pods in its Endpoints."""
+
+    def __init__(self, tasks: asyncio.TaskGroup, folder: Path) -> None:
+        self.folder = folder
+        self.listed: list[tuple[list[str], list[str]]] = []
+        self._told = asyncio.Event()
+        self.cluster = ToyCluster(addresses(), tasks, self._tell, folder=folder)
+        self.cluster.plane.store.listen(lambda change: self._told.set())
+        self.cluster.add_revision(revision("app"), Probes(0.02), {"quiet_period": 0.01})
+
+    def _tell(self, kind: str, pod: str = "", **details: Any) -> None:
+        if kind == "listed":
+            self.listed.append((details["ready"], details["not_ready"]))
+            self._told.set()
+
+    async def until(self, *listed: list[str]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while self.listed[-1] != listed:
+                self._told.clear()
+                await self._told.wait()
+
+    async def until_gone(self) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while self.cluster.pods:
+                self._told.clear()
+                await self._told.wait()
+
+    def subsets(self) -> Any:
         found = json.loads((self.folder / "default.app-private.endpoints.json").read_text())
-        (subset,) = found.get("subsets") or [{}]
-        keys = ("addresses", "notReadyAddresses")
-        return {key: [entry["ip"] for entry in subset[key]] for key in keys if key in subset}
+        return found.get("subsets")
 
 
-async def test_service_goes_from_zero_to_ready_and_back_to_zero(tmp_path):
-    town = Town(tmp_path)
-    assert town.listed() == {}
-    assert (tmp_path / "default.app.revision.json").exists()
-    running = asyncio.ensure_future(town.cluster.run())
-    town.cluster.on_stats([(("default", "other"), 9, 9), (("default", "app"), 1, 1)])
-    await town.until("started")
-    await town.until("listening", busy=True)
-    assert town.listed() in ({"notReadyAddresses": [town.first]}, {"addresses": [town.first]})
-    # Statistics of the first second report no queued request, because there is a pod now.
-    town.cluster.on_stats([(("default", "app"), 0.5, 0)])
-    await town.until("ready", busy=True)
-    assert town.listed() == {"addresses": [town.first]}
-    assert town.count("queued") == 1
-    for reason in ("at-capacity", "pods-not-ready"):
-        town.cluster.on_queue(("default", "app"), reason)
-    await town.until("draining")
-    assert town.listed() == {}
-    await town.until("stopped")
-    running.cancel()
-    await asyncio.wait([running])
-    assert [event.details for event in town.events if event.kind == "queued"][1:] == [
-        {"reason": "pods-not-ready"}
-    ]
+async def test_endpoints_say_what_kubelet_says(tmp_path):
+    async with asyncio.TaskGroup() as tasks:
+        here = Village(tasks, tmp_path)
+        assert (tmp_path / "default.app.revision.json").exists()
+        assert here.subsets() is None
+        here.cluster.start_pods("app", 2)
+        await here.until([], ["app-1", "app-2"])
+        await here.until(["app-1", "app-2"], [])
+        assert here.listed[:2] == [([], []), ([], ["app-1", "app-2"])]
+        known = {each["ip"] for each in here.subsets()[0]["addresses"]}
+        assert known == {pod.options.address for pod in here.cluster.pods.values()}
+        here.cluster.stop_pod("app-2")
+        await here.until(["app-1"], [])
+        here.cluster.stop_pod("app-1")
+        await here.until([], [])
+        assert here.cluster.running("app") == []
+        await here.until_gone()
+        await here.cluster.close()
 
 
-async def test_load_brings_more_pods_and_the_end_takes_all(tmp_path):
-    town = Town(tmp_path, container_concurrency=2, max_pods=3, idle=60.0)
-    running = asyncio.ensure_future(town.cluster.run())
-    town.cluster.on_stats([(("default", "app"), 50, 50)])
-    await town.until("listening", 3)
-    running.cancel()
-    await asyncio.wait([running])
-    assert running.cancelled()
-    assert town.listed() == {}
-
-
-async def test_cancellation_that_comes_with_a_statistic_is_not_lost(tmp_path):
-    town = Town(tmp_path)
-    running = asyncio.ensure_future(town.cluster.run())
-    town.asked()
-    await town.until("started")
-    await town.until("listening", busy=True)
-    town.cluster.on_stats([(("default", "app"), 1, 1)])
-    running.cancel()
-    async with asyncio.timeout(PATIENCE):
-        await asyncio.wait([running])
-    assert running.cancelled()
-
-
-async def test_pod_that_ended_by_itself_is_replaced(tmp_path):
-    town = Town(tmp_path, min_pods=1)
-    running = asyncio.ensure_future(town.cluster.run())
-    await town.until("listening")
-    (listening,) = [event for event in town.events if event.kind == "listening"]
-    os.kill(int(str(listening.details["pid"])), signal.SIGKILL)
-    await town.until("ended by itself")
-    await town.until("listening", 2)
-    running.cancel()
-    await asyncio.wait([running])
+async def test_an_unchanged_state_is_not_reported_twice(tmp_path):
+    async with asyncio.TaskGroup() as tasks:
+        here = Village(tasks, tmp_path)
+        here.cluster.start_pods("app", 0)
+        await asyncio.sleep(0)
+        assert here.listed == [([], [])]
+        await here.cluster.close()

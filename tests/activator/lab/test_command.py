@@ -8,9 +8,10 @@ import signal
 import pytest
 
 from activator.lab import command
-from activator.lab.catalogue import SCENARIOS
 from activator.lab.command import Misuse, run, show_list
-from activator.lab.timeline import Entry, Outcome, Who
+from activator.lab.scenario import ScenarioOutcome
+from activator.lab.scenarios import SCENARIOS
+from activator.lab.timeline import TimelineEntry, Who
 
 
 @pytest.fixture
@@ -20,9 +21,8 @@ def failing(monkeypatch) -> set[int]:
 
     async def run_scenario(scenario, addresses, *more):
         passed = scenario.number not in numbers
-        entries = [Entry(0.0, Who.CHECK, "so", passed)]
-        texts = (scenario.name, scenario.title, scenario.knative, scenario.here)
-        return Outcome(scenario.number, *texts, entries, passed, "", 1.0)
+        entries = [TimelineEntry(0.0, Who.CHECK, "so", passed)]
+        return ScenarioOutcome(scenario, entries, passed, "", 1.0)
 
     monkeypatch.setattr(command, "run_scenario", run_scenario)
     return numbers
@@ -73,12 +73,12 @@ def test_what_cannot_be_done_is_refused_before_anything_is_started(failing, word
 @pytest.mark.parametrize("as_json", [False, True])
 def test_events_until_an_interruption_are_shown(monkeypatch, as_json):
     async def run_scenario(scenario, addresses, live):
-        live(Entry(0.0, Who.POD, "hangs"))
+        live(TimelineEntry(0.0, Who.POD, "hangs"))
         asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)
         try:
             await asyncio.Event().wait()
         finally:
-            live(Entry(1.0, Who.POD, "is ended"))
+            live(TimelineEntry(1.0, Who.POD, "is ended"))
 
     monkeypatch.setattr(command, "run_scenario", run_scenario)
     out = io.StringIO()
@@ -96,8 +96,7 @@ def test_what_is_kept_ends_with_the_status_of_an_interruption(monkeypatch, numbe
     async def run_scenario(scenario, addresses, live, afterwards):
         asyncio.get_running_loop().call_soon(signal.raise_signal, number)
         await afterwards(None, True)
-        texts = (scenario.name, scenario.title, scenario.knative, scenario.here)
-        return Outcome(scenario.number, *texts, [], True, "", 1.0)
+        return ScenarioOutcome(scenario, [], True, "", 1.0)
 
     monkeypatch.setattr(command, "run_scenario", run_scenario)
     monkeypatch.setattr(command, "_guide", lambda environment: [])

@@ -1,14 +1,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
+import pytest
 
-from activator.lab.cluster import Service
-from activator.lab.demo import Demo, guide
-from tests.process import PATIENCE, addresses
+from activator.lab import local_activator
+from activator.lab.autoscaler import DemoEvent, DemoService
+from activator.lab.client import fetch
+from activator.lab.demo import MAX_RESPONSES_PER_SECOND, Demo, Narrator, guide
+from tests.process import PATIENCE, addresses, until
 
 
 async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
@@ -22,10 +28,11 @@ async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
         if line.endswith("listens"):
             listening.set()
 
-    service = Service("hello", start_after=0.0)
+    service = DemoService("hello", start_after=0.0)
     with Demo([service], addresses=addresses()) as demo:
-        assert len(list(demo.manifests.iterdir())) == 2
         await demo.start()
+        names = {path.name for path in demo.manifests.iterdir()}
+        assert names >= {"default.hello.revision.json", "default.hello-private.endpoints.json"}
         running = asyncio.ensure_future(demo.run("127.0.0.1:1234", "127.0.0.1:5678", take))
         async with asyncio.timeout(PATIENCE):
             await guided.wait()
@@ -73,3 +80,98 @@ def test_guide_gives_the_steps_to_make_a_pod_not_ready_and_ready(tmp_path):
         "curl http://SWITCHES/toggleReady",
     ]
     assert all(kind in line for kind, line in zip(kinds, lines[start + 1 :], strict=False))
+
+
+async def test_scaler_knows_the_service_and_the_folder_has_it():
+    with Demo([], plain=DemoService("web", idle=7.0), addresses=addresses()) as demo:
+        url = await demo.start()
+        assert url.startswith("ws://127.0.0.1:")
+        host, _, port = demo.scaler_admin.partition(":")
+
+        async def knows() -> bool:
+            response = await fetch(host, int(port), "/api/v1/services")
+            found = json.loads(response.body)["services"]
+            return [(each["name"], each["replicas"]["present"]) for each in found] == [("web", 0)]
+
+        await until(knows, "the scaler knows the Service")
+        service = json.loads((demo.manifests / "default.web.service.json").read_text())
+        assert service["metadata"]["annotations"]["activator.dev/idle-seconds"] == "7"
+        await demo.stop()
+    with pytest.raises(OSError, match="refused"):
+        await fetch(host, int(port), "/healthz")
+
+
+async def test_scaler_that_does_not_start_is_an_error(monkeypatch):
+    monkeypatch.setattr(local_activator, "SCALER_OPTIONS", ("--stat-port", "many"))
+    with Demo([], addresses=addresses()) as demo:
+        with pytest.raises(OSError, match=r"the scaler ended: .*many"):
+            await demo.start()
+        await demo.stop()
+
+
+NOON = datetime(2026, 1, 2, 12, 0, 0, 7000)
+APP = DemoService("app", start_after=2)
+
+
+def told(narrator: Narrator, at: float, kind: str, **details: Any) -> list[str]:
+    return narrator.lines(DemoEvent(at, APP, kind, "app-1", details), NOON)
+
+
+def answered(narrator: Narrator, at: float) -> list[str]:
+    return told(narrator, at, "responded", path="/x", status=200, took=0.0123)
+
+
+def test_line_has_time_service_and_text():
+    assert told(Narrator(), 0, "listening") == ["12:00:00.007  app      pod app-1 listens"]
+
+
+def test_queued_request_is_shown_once_and_its_response_with_the_time_it_took():
+    narrator = Narrator()
+    assert "the activator queues it" in told(narrator, 10, "queued", concurrency=1)[0]
+    assert told(narrator, 11, "queued", concurrency=1) == []
+    assert "app-1 responds to the first queued request, 2,345 ms" in answered(narrator, 12.345)[0]
+    assert answered(narrator, 12.4)[0].endswith("app-1 responds to /x with 200 in 12 ms")
+    assert told(narrator, 13, "queued", concurrency=1) != []
+
+
+def test_request_that_waits_for_a_pod_that_is_not_ready_is_shown_with_its_response():
+    narrator = Narrator()
+    assert "responds to /x" in answered(narrator, 9)[0]
+    assert told(narrator, 10, "queued", reason="pods-not-ready")[0].endswith(
+        "a request arrives and no pod can take it: the activator queues it"
+    )
+    assert "app-1 responds to the first queued request, 1,500 ms" in answered(narrator, 11.5)[0]
+
+
+def test_many_responses_are_shown_together():
+    narrator = Narrator()
+    lines = [line for number in range(20) for line in answered(narrator, number / 100)]
+    assert len(lines) == MAX_RESPONSES_PER_SECOND
+    later = answered(narrator, 2.0)
+    assert [line.partition("app      ")[2] for line in later] == [
+        f"… and {20 - MAX_RESPONSES_PER_SECOND} more responses",
+        "app-1 responds to /x with 200 in 12 ms",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "details"),
+    [
+        ("scaled", {"pods": 0, "wanted": 2}),
+        ("started", {"address": "127.0.0.1:1", "switches": "127.0.0.1:2"}),
+        ("probe passed", {}),
+        ("probe failed", {"status": 503}),
+        ("ready", {}),
+        ("not ready", {}),
+        ("draining", {"in_flight": 1}),
+        ("stopped", {}),
+        ("ended by itself", {"status": 1}),
+    ],
+)
+def test_each_kind_of_event_has_one_line(kind, details):
+    (line,) = told(Narrator(), 0, kind, **details)
+    assert all(str(value) in line for key, value in details.items() if key != "in_flight")
+
+
+def test_unknown_kind_is_passed_over():
+    assert told(Narrator(), 0, "news") == []

@@ -1,5 +1,8 @@
+"""HTTP/1 of a pod."""
+
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -8,10 +11,12 @@ from activator.lab.http1 import (
     MAX_BODY_BYTES,
     MAX_HEAD_BYTES,
     BadRequest,
-    Request,
+    PodRequest,
     RequestParser,
+    as_json,
     render_chunk,
     render_head,
+    text,
 )
 
 GET = b"GET /a%20b?n=1&n=2&x= HTTP/1.1\r\nHost: h\r\nX-A: 1\r\nx-a: 2\r\n\r\n"
@@ -98,7 +103,7 @@ def test_requests_before_a_wrong_one_are_not_lost():
     ],
 )
 def test_connection_is_kept_as_the_version_says(version, connection, kept):
-    assert Request("GET", "/", version, (("Connection", connection),)).keep_alive is kept
+    assert PodRequest("GET", "/", version, (("Connection", connection),)).keep_alive is kept
 
 
 def test_response_is_rendered():
@@ -106,3 +111,16 @@ def test_response_is_rendered():
     assert render_head(299, []) == b"HTTP/1.1 299 Unknown\r\n\r\n"
     assert render_chunk(b"x" * 17) == b"11\r\n" + b"x" * 17 + b"\r\n"
     assert render_chunk(b"") == b"0\r\n\r\n"
+
+
+def test_text_says_its_type_and_its_delay():
+    answer = text(503, "später", delay=2)
+    assert (answer.status, answer.body.decode(), answer.delay) == (503, "später", 2)
+    assert answer.content_type == "text/plain; charset=utf-8"
+
+
+def test_json_reads_back_and_ends_in_a_line_feed():
+    answer = as_json({"a": [1]})
+    assert json.loads(answer.body) == {"a": [1]}
+    assert answer.body.endswith(b"}\n")
+    assert answer.content_type == "application/json"

@@ -1,13 +1,159 @@
+"""Probes, processes and options of pods."""
+
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
-from activator.lab.checks import Container, Probes, ask
+import pytest
+
+from activator.lab.addresses import PodPlace
 from activator.lab.client import fetch
-from activator.lab.kubelet import PodProcess, Step
-from activator.lab.pod import PodOptions
+from activator.lab.kubelet import (
+    Checks,
+    KubeletReadiness,
+    KubeletStep,
+    PodProcess,
+    ProbedContainer,
+    Probes,
+    ask,
+    options_of,
+    probed_switches,
+    probes_of,
+)
+from activator.lab.pod import Pod, PodOptions
 from tests.process import PATIENCE, addresses
+from tests.rows import naming
+
+
+@asynccontextmanager
+async def pod(plain: bool = False) -> AsyncIterator[Pod]:
+    place = addresses().take()
+    listens = asyncio.Event()
+
+    def emit(event: str, **details: Any) -> None:
+        if event == "listening":
+            listens.set()
+
+    where = ("p", place.ip, place.port, place.admin_port)
+    options = PodOptions(*where, quiet_period=0.01, plain=plain)
+    found = Pod(options, emit)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(found.run())
+        await listens.wait()
+        yield found
+        found.stop.set()
+
+
+@pytest.mark.parametrize(
+    ("switch", "probes", "ready"),
+    [
+        ("ready", Probes(), False),
+        ("exec_ready", Probes(), True),
+        ("exec_ready", Probes(exec_readiness=True), False),
+        ("sidecar_ready", Probes(), True),
+        ("sidecar_ready", Probes(sidecar_readiness=True), False),
+    ],
+)
+async def test_readiness_is_what_the_pods_probes_find(switch, probes, ready):
+    async with pod() as found:
+        checks = Checks(found.options, probes)
+        assert await checks.is_ready()
+        found.switches.toggle(switch)
+        assert await checks.is_ready() is ready
+
+
+@pytest.mark.parametrize(
+    ("readiness", "ready"),
+    [(KubeletReadiness.HTTP, False), (KubeletReadiness.TCP, True), (KubeletReadiness.NONE, True)],
+)
+async def test_pod_without_queue_proxy_has_a_health_page(readiness, ready):
+    async with pod(plain=True) as found:
+        checks = Checks(found.options, Probes(readiness=readiness))
+        assert await checks.is_ready()
+        found.switches.toggle("ready")
+        assert await checks.is_ready() is ready
+        options = found.options
+        assert await ask(options.address, options.port, "/", probe="queue") == 200, "the greeting"
+        assert (found.counters.requests, found.counters.probes > 0) == (
+            1,
+            readiness is KubeletReadiness.HTTP,
+        )
+
+
+@pytest.mark.parametrize("readiness", [KubeletReadiness.HTTP, KubeletReadiness.TCP])
+async def test_pod_that_does_not_listen_is_not_ready(readiness):
+    place = addresses().take()
+    checks = Checks(PodOptions("p", place.ip, place.port), Probes(readiness=readiness))
+    assert not await checks.is_ready()
+
+
+@pytest.mark.parametrize(
+    ("switch", "container"),
+    [("live", ProbedContainer.APPLICATION), ("sidecar_live", ProbedContainer.SIDECAR)],
+)
+async def test_container_is_dead_after_failures_in_a_row(switch, container):
+    async with pod() as found:
+        checks = Checks(found.options, Probes(liveness=container, failure_threshold=2))
+        found.switches.toggle(switch)
+        assert not await checks.is_dead()
+        found.switches.toggle(switch)
+        assert not await checks.is_dead()  # this resets the count of failures
+        found.switches.toggle(switch)
+        assert not await checks.is_dead()
+        assert await checks.is_dead()
+
+
+@pytest.mark.parametrize(
+    ("probes", "blind", "asked"),
+    [
+        (Probes(), False, {"Ready"}),
+        (Probes(exec_readiness=True), True, {"Exec"}),
+        (Probes(sidecar_readiness=True), False, {"Ready", "SidecarReady"}),
+        (Probes(liveness=ProbedContainer.SIDECAR), False, {"Ready", "SidecarLive"}),
+        (Probes(liveness=ProbedContainer.APPLICATION), True, {"Live"}),
+        (Probes(liveness=ProbedContainer.WHOLE), True, {"Live"}),
+    ],
+)
+def test_a_switch_counts_where_a_probe_reads_it(probes, blind, asked):
+    assert probed_switches(probes, blind=blind) == asked | {"Running"}
+
+
+async def test_pod_without_a_liveness_probe_is_never_dead():
+    async with pod() as found:
+        found.switches.toggle("live")
+        checks = Checks(found.options, Probes(failure_threshold=1))
+        assert not await checks.is_dead()
+
+
+async def test_a_closed_port_is_no_response():
+    assert await ask("127.0.0.1", 1, "/") == 0
+
+
+async def test_a_cancellation_is_not_lost_where_the_pod_is_killed_in_the_same_moment(monkeypatch):
+    """Otherwise kubelet would check an ended pod without end, and would not replace it."""
+
+    class Killed:
+        def write(self, data: bytes) -> None:
+            asked.set()
+
+        def close(self) -> None: ...
+
+        async def wait_closed(self) -> None:
+            raise ConnectionResetError
+
+    async def connected(*_: Any) -> tuple[asyncio.StreamReader, Killed]:
+        return asyncio.StreamReader(), Killed()
+
+    asked = asyncio.Event()
+    monkeypatch.setattr(asyncio, "open_connection", connected)
+    asking = asyncio.ensure_future(ask("127.0.0.1", 1, "/"))
+    await asked.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
 
 
 class Story:
@@ -67,8 +213,8 @@ async def test_exec_readiness_is_asked_for_where_the_container_has_it():
 
 async def test_dead_application_is_restarted_behind_its_queue_proxy():
     story = Story()
-    pod = pod_process(story, liveness=Container.APPLICATION, restart_after=0.01)
-    pod.pause(Step.RESTART)
+    pod = pod_process(story, liveness=ProbedContainer.APPLICATION, restart_after=0.01)
+    pod.pause(KubeletStep.RESTART)
     where = pod.options.address, pod.options.port
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(pod.run())
@@ -77,7 +223,7 @@ async def test_dead_application_is_restarted_behind_its_queue_proxy():
         await story.until("switched", 2)  # by the test, then by kubelet
         assert (await fetch(*where, "/")).status == 502
         assert pod.ready  # it is listed during its grace period
-        pod.resume(Step.RESTART)
+        pod.resume(KubeletStep.RESTART)
         await story.until("ready", 2)
         assert (await fetch(*where, "/")).status == 200
         pod.stop()
@@ -87,23 +233,25 @@ async def test_dead_application_is_restarted_behind_its_queue_proxy():
 
 async def test_sidecar_that_is_restarted_takes_readiness_and_no_request():
     story = Story()
-    pod = pod_process(story, liveness=Container.SIDECAR, restart_after=0.01)
-    pod.pause(Step.RESTART)
+    pod = pod_process(story, liveness=ProbedContainer.SIDECAR, restart_after=0.01)
+    pod.pause(KubeletStep.RESTART)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(pod.run())
         await story.until("ready")
         await turn(pod, "SidecarLive")
         await story.until("not ready")
         assert (await fetch(pod.options.address, pod.options.port, "/")).status == 200
-        pod.resume(Step.RESTART)
+        pod.resume(KubeletStep.RESTART)
         await story.until("ready", 2)
         pod.stop()
 
 
 async def test_only_container_is_started_again_at_its_address_and_listed_all_the_time():
     story = Story()
-    pod = pod_process(story, liveness=Container.WHOLE, failure_threshold=1, restart_after=0.01)
-    pod.pause(Step.RESTART)
+    pod = pod_process(
+        story, liveness=ProbedContainer.WHOLE, failure_threshold=1, restart_after=0.01
+    )
+    pod.pause(KubeletStep.RESTART)
     where = pod.options.address, pod.options.port
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(pod.run())
@@ -113,7 +261,7 @@ async def test_only_container_is_started_again_at_its_address_and_listed_all_the
         while await ask(*where, "/"):
             pass
         assert pod.ready
-        pod.resume(Step.RESTART)
+        pod.resume(KubeletStep.RESTART)
         await story.until("ready", 2)
         assert (await fetch(*where, "/")).status == 200
         pod.stop()
@@ -122,8 +270,10 @@ async def test_only_container_is_started_again_at_its_address_and_listed_all_the
 
 async def test_pod_may_stop_while_its_only_container_is_restarted():
     story = Story()
-    pod = pod_process(story, liveness=Container.WHOLE, failure_threshold=1, restart_after=0.01)
-    pod.pause(Step.RESTART)
+    pod = pod_process(
+        story, liveness=ProbedContainer.WHOLE, failure_threshold=1, restart_after=0.01
+    )
+    pod.pause(KubeletStep.RESTART)
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
         tasks.create_task(pod.run())
         await story.until("ready")
@@ -153,3 +303,29 @@ async def test_pod_that_cannot_listen_ends_by_itself():
         await PodProcess(pod.options, second.tell).run()
         pod.stop()
     assert second.kinds == ["ended by itself"]
+
+
+def pod_object(**container):
+    return {"metadata": {"name": "web-1"}, "spec": {"containers": [container]}}
+
+
+def test_probe_of_the_object_becomes_a_probe_of_the_process():
+    page = {"path": "/up", "port": "http", "scheme": "HTTP"}
+    for probe, readiness in (
+        ({"httpGet": page, "periodSeconds": 4}, KubeletReadiness.HTTP),
+        ({"tcpSocket": {"port": 1}, "periodSeconds": 4}, KubeletReadiness.TCP),
+        ({"exec": {"command": ["true"]}, "periodSeconds": 4}, KubeletReadiness.NONE),
+    ):
+        with naming(probe):
+            found = probes_of(pod_object(readinessProbe=probe), 0.5)
+            assert (found.readiness, found.period) == (readiness, 2.0)
+            assert found.exec_readiness is ("exec" in probe)
+            assert found.while_terminating
+    assert probes_of(pod_object(readinessProbe={"httpGet": page}), 1.0).path == "/up"
+    assert probes_of(pod_object(), 1.0).readiness is KubeletReadiness.NONE
+
+
+def test_arguments_of_the_container_are_options_of_the_process():
+    found = options_of(pod_object(args=["--start-after=0.5"]), PodPlace("127.0.0.9", 8012, 8022))
+    assert (found.start_after, found.name, found.plain) == (0.5, "web-1", True)
+    assert (found.address, found.port, found.admin_port) == ("127.0.0.9", 8012, 8022)

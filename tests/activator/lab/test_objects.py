@@ -7,7 +7,15 @@ import json
 from activator.discovery import endpoints
 from activator.discovery.endpoints import PrivateEndpoints
 from activator.knative import revisions
-from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
+from activator.lab.objects import (
+    TCP_PROBE,
+    PodAddress,
+    deployment,
+    private_endpoints,
+    revision,
+    service,
+    write_object,
+)
 from throttler.model import AppProtocol, Endpoint, RevisionID
 
 
@@ -52,3 +60,19 @@ def test_file_is_replaced_whole_and_nothing_else_is_left(tmp_path):
     assert first == second
     assert sorted(tmp_path.iterdir()) == sorted([first, other])
     assert json.loads(first.read_text())["subsets"][0]["addresses"][0]["ip"] == "127.0.0.1"
+
+
+def test_service_selects_the_pods_of_its_deployment():
+    made, found = deployment("web"), service("web", annotations={"enabled": "true"})
+    template = made["spec"]["template"]["metadata"]["labels"]
+    assert found["spec"]["selector"].items() <= template.items()
+    assert found["metadata"]["annotations"] == {"activator.dev/enabled": "true"}
+    names = [port["name"] for port in made["spec"]["template"]["spec"]["containers"][0]["ports"]]
+    assert found["spec"]["ports"][0]["targetPort"] in names
+
+
+def test_template_has_the_probe_and_further_labels():
+    made = deployment("web", probe=TCP_PROBE, template_labels={"version": "b"})
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    assert container["readinessProbe"] == {"tcpSocket": {"port": "http"}}
+    assert made["spec"]["template"]["metadata"]["labels"] == {"app": "web", "version": "b"}

@@ -1,14 +1,34 @@
+"""Switches and counters of a pod."""
+
 from __future__ import annotations
 
 import json
 
-from activator.lab.http1 import Request
-from activator.lab.state import Counters, Switches
-from activator.lab.switchboard import admin_response
+from activator.lab.http1 import PodRequest
+from activator.lab.switchboard import PodCounters, Switches, admin_response
 
 
-def ask(path: str, switches: Switches, counters: Counters | None = None):
-    return admin_response(Request("GET", path, "HTTP/1.1"), switches, counters or Counters())
+def test_switch_is_turned_over_and_back():
+    switches = Switches()
+    assert switches.toggle("ready") is False
+    assert not switches.ready
+    assert switches.toggle("ready") is True
+
+
+def test_counters_tell_the_most_at_a_time_and_posts_that_came_twice():
+    counters = PodCounters()
+    for method, request_id in [("GET", "a"), ("POST", "b"), ("GET", "a"), ("POST", "b")]:
+        counters.enter(method, request_id)
+    counters.leave()
+    counters.enter("POST", "")
+    told = counters.report()
+    assert (told["requests"], told["inFlight"], told["maxInFlight"]) == (5, 4, 4)
+    assert told["seenById"] == {"a": 2, "b": 2}
+    assert told["postsSeenTwice"] == ["b"]
+
+
+def ask(path: str, switches: Switches, counters: PodCounters | None = None):
+    return admin_response(PodRequest("GET", path, "HTTP/1.1"), switches, counters or PodCounters())
 
 
 def test_kubelets_questions_follow_the_switches():
@@ -42,7 +62,7 @@ def test_a_restarted_application_has_no_switch_set():
 
 
 def test_state_and_counters_are_shown():
-    counters = Counters()
+    counters = PodCounters()
     counters.enter("GET", "id-1")
     assert json.loads(ask("/counters", Switches(), counters).body)["seenById"] == {"id-1": 1}
     assert json.loads(ask("/state", Switches(ready=False)).body)["ready"] is False

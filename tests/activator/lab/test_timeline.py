@@ -1,14 +1,34 @@
+"""The timeline and its texts."""
+
 from __future__ import annotations
+
+from dataclasses import asdict
 
 import pytest
 
-from activator.lab.timeline import Outcome, Timeline, Who
+from activator.lab.client import ClientResponse
+from activator.lab.environment import Environment
+from activator.lab.phrases import (
+    SWITCHES,
+    of_activator_event,
+    of_pod_event,
+    of_response,
+    of_value,
+    of_view,
+)
+from activator.lab.scenario import Scenario, ScenarioOutcome
+from activator.lab.switchboard import Switches
+from activator.lab.timeline import Timeline, Who
 
 
-def outcome(timeline: Timeline, error: str = "") -> Outcome:
-    return Outcome(
-        3, "n", "t", "k", "o", timeline.entries, timeline.passed and not error, error, 1.23456
-    )
+def outcome(timeline: Timeline, error: str = "") -> ScenarioOutcome:
+    scenario = Scenario(3, "n", "t", "o", _script, "k")
+    passed = timeline.passed and not error
+    return ScenarioOutcome(scenario, timeline.entries, passed, error, 1.23456)
+
+
+async def _script(environment: Environment) -> None:
+    """Do nothing."""
 
 
 def test_entries_are_in_the_order_of_their_times_from_the_begin():
@@ -83,3 +103,122 @@ def test_once_more_is_no_number():
 def test_repeated_actions_of_others_are_shown_each_time():
     timeline = Timeline()
     assert all(timeline.note(0.0, Who.CLIENT, "GET") for _ in range(5))
+
+
+@pytest.mark.parametrize(
+    ("kind", "details", "who", "what"),
+    [
+        ("started", {"address": "127.0.0.11:1"}, Who.KUBERNETES, "starts p at 127.0.0.11:1"),
+        (
+            "listed",
+            {"revision": "app", "ready": ["p", "q"], "not_ready": []},
+            Who.KUBERNETES,
+            "Endpoints of app: addresses p, q; notReadyAddresses none",
+        ),
+        ("killing", {"container": "it"}, Who.KUBERNETES, "p: liveness failed; kills it"),
+        ("restarted", {"container": "it"}, Who.KUBERNETES, "p: started it again"),
+        (
+            "switched",
+            {"ready": False, "live": True, "new": True},
+            Who.POD,
+            "p: its readiness probe fails, its liveness probe passes",
+        ),
+        ("listening", {}, Who.POD, "p: listens"),
+        ("probe passed", {"status": 200}, Who.POD, "p: responds to the activator's probe with 200"),
+        ("probe failed", {"status": 503}, Who.POD, "p: responds to the activator's probe with 503"),
+        ("draining", {"in_flight": 2}, Who.POD, "p: drains, 2 requests in flight"),
+        ("draining", {"in_flight": 1}, Who.POD, "p: drains, 1 request in flight"),
+        ("stopped", {"status": 0}, Who.POD, "p: stopped, status 0"),
+        ("ended by itself", {"status": 1}, Who.POD, "p: ended by itself, status 1"),
+    ],
+)
+def test_each_event_has_its_words(kind, details, who, what):
+    assert of_pod_event(kind, "p", details) == (who, what)
+
+
+def test_lines_that_clients_get_in_any_case_are_left_out():
+    assert of_pod_event("responded", "p", {"status": 200}) is None
+
+
+def test_each_switch_of_a_pod_has_words():
+    assert set(SWITCHES) == set(asdict(Switches()))
+
+
+@pytest.mark.parametrize(
+    ("response", "line"),
+    [
+        (ClientResponse(200, {}, "Hello\nyou", 1.5), "GET /: 200 after 1,500 ms: Hello"),
+        (ClientResponse(204, {}, "", 0.001), "GET /: 204 after 1 ms: no body"),
+        (ClientResponse(200, {}, "x" * 80, 0.0), f"GET /: 200 after 0 ms: {'x' * 70}…"),
+        (
+            ClientResponse(504, {"activator-reason": "no-endpoints"}, "late", 2.0),
+            "GET /: 504 after 2,000 ms: late (Activator-Reason: no-endpoints)",
+        ),
+        (ClientResponse(0, {}, "refused", 0.002), "GET /: no response after 2 ms: refused"),
+    ],
+)
+def test_a_response_is_one_line(response, line):
+    assert of_response("GET", "/", response) == line
+
+
+def test_the_activators_state_is_one_line():
+    pod = {"address": "a:1", "kubernetes": "ready", "probe": "passed", "inFlight": 2}
+    pod |= {"decision": "use", "decidedBy": "probe-passed"}
+    line = "a:1: Kubernetes ready, activator's probe passed, use (probe-passed), 2 in flight"
+    view = {"queued": 1, "reason": "at-capacity", "pods": [pod]}
+    assert of_view(view) == f"1 queued, reason at-capacity; pods: {line}"
+    assert of_view({"queued": 0, "reason": None, "pods": []}).endswith("pods: none")
+    assert of_view({}) == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "line"),
+    [
+        (
+            "pod-changed",
+            {"address": "a:1", "was": None, "state": "probing", "ready": False, "why": "w"},
+            "app: a:1 new -> probing (Kubernetes: not ready): w",
+        ),
+        (
+            "pod-changed",
+            {"address": "a:1", "was": "healthy", "state": "healthy", "ready": True, "why": "w"},
+            "app: a:1 is healthy (Kubernetes: ready): w",
+        ),
+        ("capacity-changed", {"was": None, "capacity": 0}, "app: capacity without limit -> 0"),
+        (
+            "queue-began",
+            {"reason": "at-capacity", "detail": "2/2"},
+            "app: requests begin to wait: at-capacity; 2/2",
+        ),
+        ("queue-began", {"reason": "no-endpoints"}, "app: requests begin to wait: no-endpoints"),
+        ("queue-ended", {"seconds": 0.25}, "app: no request waits any more, after 0.250 s"),
+        ("something-new", {}, None),
+    ],
+)
+def test_events_of_the_activator_have_their_words(kind, data, line):
+    assert of_activator_event(kind, {"revision": "default/app", **data}) == line
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (ClientResponse(502, {"date": "today"}, "no\n", 1.0), r"502 'no\n'"),
+        ([ClientResponse(200, {}, ""), ClientResponse(0, {}, "refused")], "[200 '', 0 'refused']"),
+        ({200: 3}, "{200: 3}"),
+    ],
+)
+def test_observations_are_short(value, words):
+    assert of_value(value) == words
+
+
+def test_slices_are_told_by_the_states_of_their_endpoints():
+    details = {"service": "web", "ready": ["a"], "not_ready": [], "terminating": ["b", "c"]}
+    assert of_pod_event("listed in slices", "", details) == (
+        Who.KUBERNETES,
+        "EndpointSlices of web: ready a; terminating b, c",
+    )
+    empty = {"service": "web", "ready": [], "not_ready": [], "terminating": []}
+    assert of_pod_event("listed in slices", "", empty) == (
+        Who.KUBERNETES,
+        "EndpointSlices of web: no endpoint",
+    )

@@ -19,11 +19,11 @@ from activator.plain.annotations import (
     Annotations,
     ChosenProbe,
     Owner,
-    ProbeWord,
     ReadinessPolicy,
     Route,
-    Target,
+    ScaleTarget,
 )
+from throttler.model import ProbeKind
 
 
 def metadata(**texts: object) -> Field:
@@ -51,10 +51,10 @@ def test_everything_but_enabled_has_a_default() -> None:
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
-        ({"target": "deployment/hello"}, {"target": Target("", "", "deployment", "hello")}),
+        ({"target": "deployment/hello"}, {"target": ScaleTarget("", "", "deployment", "hello")}),
         (
             {"target": "argoproj.io/v1alpha1/Rollout/hello"},
-            {"target": Target("argoproj.io", "v1alpha1", "Rollout", "hello")},
+            {"target": ScaleTarget("argoproj.io", "v1alpha1", "Rollout", "hello")},
         ),
         ({"hosts": "A.com, *.b.com.,a.com"}, {"hosts": ("a.com", "*.b.com")}),
         ({"hosts": " , "}, {}),
@@ -72,11 +72,11 @@ def test_everything_but_enabled_has_a_default() -> None:
         ({"response_start_timeout_seconds": "5"}, {"response_start_timeout": 5.0}),
         ({"idle_timeout_seconds": "6"}, {"idle_timeout": 6.0}),
         ({"readiness_policy": "kubernetes"}, {"readiness": ReadinessPolicy.KUBERNETES}),
-        ({"probe": "tcp"}, {"probe": ChosenProbe(ProbeWord.TCP)}),
-        ({"probe": "none"}, {"probe": ChosenProbe(ProbeWord.NONE)}),
-        ({"probe": "grpc"}, {"probe": ChosenProbe(ProbeWord.GRPC)}),
-        ({"probe": "grpc:my.Svc"}, {"probe": ChosenProbe(ProbeWord.GRPC, "my.Svc")}),
-        ({"probe": "http:/up?x=1"}, {"probe": ChosenProbe(ProbeWord.HTTP, "/up?x=1")}),
+        ({"probe": "tcp"}, {"probe": ChosenProbe(ProbeKind.TCP)}),
+        ({"probe": "none"}, {"probe": ChosenProbe(ProbeKind.NONE)}),
+        ({"probe": "grpc"}, {"probe": ChosenProbe(ProbeKind.GRPC)}),
+        ({"probe": "grpc:my.Svc"}, {"probe": ChosenProbe(ProbeKind.GRPC, "my.Svc")}),
+        ({"probe": "http:/up?x=1"}, {"probe": ChosenProbe(ProbeKind.HTTP, "/up?x=1")}),
         ({"route": "takeover"}, {"route": Route.TAKEOVER}),
         ({"owner": "keda"}, {"owner": Owner.KEDA}),
         (

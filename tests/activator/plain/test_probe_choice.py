@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from activator.plain.annotations import ChosenProbe, ProbeWord, ReadinessPolicy
-from activator.plain.probe_choice import choose
-from activator.plain.workloads import ContainerProbe, Handler, parse
+from activator.plain.annotations import ChosenProbe, ReadinessPolicy
+from activator.plain.revisions import choose_probe
+from activator.plain.workloads import ContainerProbe, parse
 from tests.activator.plain.objects import container, deployment
-from throttler.model import ReadinessRule
+from throttler.model import ProbeKind, ReadinessRule
 
 AUTO, PROBE, KUBERNETES = ReadinessPolicy
 HTTP_8080 = {"httpGet": {"port": 8080, "path": "/up"}}
@@ -18,57 +18,57 @@ EXEC = {"exec": {"command": ["true"]}}
 
 
 @pytest.mark.parametrize(
-    ("containers", "handler", "readiness", "why"),
+    ("containers", "kind", "readiness", "why"),
     [
         (
             [container(readinessProbe=HTTP_8080)],
-            Handler.HTTP,
+            ProbeKind.HTTP,
             ReadinessRule.PROBE,
             "of container app.",
         ),
         (
             [container(readinessProbe={"httpGet": {"port": "http"}})],
-            *(Handler.HTTP, ReadinessRule.PROBE, "of container app."),
+            *(ProbeKind.HTTP, ReadinessRule.PROBE, "of container app."),
         ),
         (
             [container(readinessProbe={"grpc": {"port": 8080}})],
-            Handler.GRPC,
+            ProbeKind.GRPC,
             ReadinessRule.PROBE,
             "of container",
         ),
-        ([container()], Handler.TCP, ReadinessRule.PROBE, "has no readiness probe"),
+        ([container()], ProbeKind.TCP, ReadinessRule.PROBE, "has no readiness probe"),
         (
             [container("a", 1), container("b", 2)],
-            Handler.TCP,
+            ProbeKind.TCP,
             ReadinessRule.PROBE,
             "No container declares port",
         ),
         (
             [container(readinessProbe={"httpGet": {"port": 9999}})],
-            *(Handler.TCP, ReadinessRule.PROBE, "on another port"),
+            *(ProbeKind.TCP, ReadinessRule.PROBE, "on another port"),
         ),
         (
             [container(readinessProbe={"httpGet": {"port": 8080, "host": "example.com"}})],
-            *(Handler.HTTP, ReadinessRule.PROBE, "of container app."),
+            *(ProbeKind.HTTP, ReadinessRule.PROBE, "of container app."),
         ),
         (
             [container(readinessProbe={"tcpSocket": {"port": 8080, "host": "example.com"}})],
-            *(Handler.TCP, ReadinessRule.PROBE, "host of its own"),
+            *(ProbeKind.TCP, ReadinessRule.PROBE, "host of its own"),
         ),
         (
             [container(readinessProbe=EXEC)],
-            Handler.TCP,
+            ProbeKind.TCP,
             ReadinessRule.EXEC_READINESS_PROBE,
             "only kubelet can run the command",
         ),
         (
             [container(readinessProbe=HTTP_8080, startupProbe=HTTP_8080)],
-            *(Handler.HTTP, ReadinessRule.STARTUP_PROBE, "container app has a startup probe"),
+            *(ProbeKind.HTTP, ReadinessRule.STARTUP_PROBE, "container app has a startup probe"),
         ),
         (
             [container(readinessProbe=HTTP_8080), container("side", 1, readinessProbe=HTTP_8080)],
             *(
-                Handler.HTTP,
+                ProbeKind.HTTP,
                 ReadinessRule.SIDECAR_READINESS_PROBE,
                 "container side has a readiness probe of its own",
             ),
@@ -76,11 +76,11 @@ EXEC = {"exec": {"command": ["true"]}}
     ],
 )
 def test_the_probe_of_the_container(
-    containers: Any, handler: Handler, readiness: ReadinessRule, why: str
+    containers: Any, kind: ProbeKind, readiness: ReadinessRule, why: str
 ) -> None:
-    found = choose(AUTO, None, parse(deployment(*containers), "Deployment"), 8080)
+    found = choose_probe(AUTO, None, parse(deployment(*containers), "Deployment"), 8080)
     assert found.probe is not None
-    assert (found.probe.handler, found.readiness) == (handler, readiness)
+    assert (found.probe.kind, found.readiness) == (kind, readiness)
     assert why in found.why
 
 
@@ -88,30 +88,33 @@ def test_a_port_that_no_container_has_is_named() -> None:
     """The controller of EndpointSlices lists such pods without a port."""
     workload = parse(deployment(container(readinessProbe=HTTP_8080)), "Deployment")
     why = "No container declares port htpp, so the probe is a TCP connect."
-    assert choose(AUTO, None, workload, "htpp").why == why
+    assert choose_probe(AUTO, None, workload, "htpp").why == why
 
 
 @pytest.mark.parametrize(
     ("annotation", "expected"),
     [
-        (ChosenProbe(ProbeWord.TCP), ContainerProbe(Handler.TCP)),
-        (ChosenProbe(ProbeWord.HTTP, "/x"), ContainerProbe(Handler.HTTP, path="/x")),
-        (ChosenProbe(ProbeWord.GRPC, "a.B"), ContainerProbe(Handler.GRPC, service="a.B")),
+        (ChosenProbe(ProbeKind.TCP), ContainerProbe(ProbeKind.TCP)),
+        (ChosenProbe(ProbeKind.HTTP, "/x"), ContainerProbe(ProbeKind.HTTP, path="/x")),
+        (ChosenProbe(ProbeKind.GRPC, "a.B"), ContainerProbe(ProbeKind.GRPC, service="a.B")),
     ],
 )
 def test_an_annotation_wins(annotation: ChosenProbe, expected: ContainerProbe) -> None:
     workload = parse(deployment(container(readinessProbe=HTTP_8080)), "Deployment")
-    assert choose(AUTO, annotation, workload, 8080)[:2] == (expected, ReadinessRule.PROBE)
+    assert choose_probe(AUTO, annotation, workload, 8080)[:2] == (expected, ReadinessRule.PROBE)
 
 
 @pytest.mark.parametrize("policy", ReadinessPolicy)
 def test_no_probe_leaves_the_decision_to_kubernetes(policy: ReadinessPolicy) -> None:
-    found = choose(policy, ChosenProbe(ProbeWord.NONE), None, 8080)
+    found = choose_probe(policy, ChosenProbe(ProbeKind.NONE), None, 8080)
     assert found[:2] == (None, ReadinessRule.NO_PROBE)
 
 
 def test_an_unknown_workload_is_probed_by_connecting() -> None:
-    assert choose(AUTO, None, None, 8080)[:2] == (ContainerProbe(Handler.TCP), ReadinessRule.PROBE)
+    assert choose_probe(AUTO, None, None, 8080)[:2] == (
+        ContainerProbe(ProbeKind.TCP),
+        ReadinessRule.PROBE,
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,11 +126,11 @@ def test_the_policy_decides_about_the_list_of_kubernetes(
 ) -> None:
     for probe in (EXEC, HTTP_8080):
         workload = parse(deployment(container(readinessProbe=probe)), "Deployment")
-        assert choose(policy, None, workload, 8080).readiness is readiness
+        assert choose_probe(policy, None, workload, 8080).readiness is readiness
 
 
-@pytest.mark.parametrize("word", ProbeWord)
-def test_a_probe_of_the_annotation_speaks_tls_where_the_pods_do(word: ProbeWord) -> None:
+@pytest.mark.parametrize("word", ProbeKind)
+def test_a_probe_of_the_annotation_speaks_tls_where_the_pods_do(word: ProbeKind) -> None:
     """A TCP probe only connects."""
-    probe = choose(AUTO, ChosenProbe(word, "/x"), None, 8443, tls=True).probe
-    assert probe is None or probe.tls is (word in (ProbeWord.HTTP, ProbeWord.GRPC))
+    probe = choose_probe(AUTO, ChosenProbe(word, "/x"), None, 8443, tls=True).probe
+    assert probe is None or probe.tls is (word in (ProbeKind.HTTP, ProbeKind.GRPC))

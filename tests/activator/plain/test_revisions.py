@@ -10,7 +10,7 @@ from activator.objects.fields import ObjectKey
 from activator.plain import allotments, slices, workloads
 from activator.plain.revisions import endpoints_of, probe_spec, revision_id, revision_of, route_of
 from activator.plain.service import PlainService, parse
-from activator.plain.workloads import ContainerProbe, Handler
+from activator.plain.workloads import ContainerProbe
 from tests.activator.plain.objects import (
     container,
     deployment,
@@ -91,24 +91,24 @@ def test_annotations_and_the_workload_decide() -> None:
     [
         (None, ProbeSpec(ProbeKind.NONE)),
         (
-            ContainerProbe(Handler.TCP, timeout=3.0),
+            ContainerProbe(ProbeKind.TCP, timeout=3.0),
             ProbeSpec(ProbeKind.TCP, timeout=3.0, interval=0.005),
         ),
         (
-            ContainerProbe(Handler.GRPC, service="a.B", tls=True),
+            ContainerProbe(ProbeKind.GRPC, service="a.B", tls=True),
             ProbeSpec(ProbeKind.GRPC, timeout=1.0, tls=True, service=b"a.B", interval=0.005),
         ),
         (
-            ContainerProbe(Handler.HTTP, path="/x", tls=True),
+            ContainerProbe(ProbeKind.HTTP, path="/x", tls=True),
             ProbeSpec(*(ProbeKind.HTTP, b"/x", FIELDS), timeout=1.0, tls=True, interval=0.05),
         ),
         (
-            ContainerProbe(Handler.HTTP, host="a.com"),
+            ContainerProbe(ProbeKind.HTTP, host="a.com"),
             ProbeSpec(ProbeKind.HTTP, b"/", FIELDS, b"a.com", timeout=1.0, interval=0.05),
         ),
         (
             ContainerProbe(
-                *(Handler.HTTP, 0, "a.com", "/"),
+                *(ProbeKind.HTTP, 0, "a.com", "/"),
                 (("X-A", "1"), ("user-agent", "me"), ("HOST", "b.com"), ("X-A", "2")),
             ),
             ProbeSpec(

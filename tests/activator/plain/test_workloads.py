@@ -11,7 +11,6 @@ from hypothesis import given
 from activator.objects.fields import ManifestError, ObjectKey
 from activator.plain.workloads import (
     ContainerProbe,
-    Handler,
     PodContainer,
     Workload,
     matches,
@@ -19,6 +18,7 @@ from activator.plain.workloads import (
 )
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import container, deployment
+from throttler.model import ProbeKind
 
 
 def test_a_deployment() -> None:
@@ -73,7 +73,7 @@ def test_a_sidecar_is_a_container_and_an_init_container_is_not() -> None:
 @pytest.mark.parametrize(
     ("probe", "expected"),
     [
-        ({"httpGet": {"port": 8080}}, ContainerProbe(Handler.HTTP, 8080)),
+        ({"httpGet": {"port": 8080}}, ContainerProbe(ProbeKind.HTTP, 8080)),
         (
             {
                 "httpGet": {
@@ -88,7 +88,7 @@ def test_a_sidecar_is_a_container_and_an_init_container_is_not() -> None:
                 "successThreshold": 5,
             },
             ContainerProbe(
-                Handler.HTTP,
+                ProbeKind.HTTP,
                 "http",
                 "example.com",
                 "/up?x=1",
@@ -97,10 +97,10 @@ def test_a_sidecar_is_a_container_and_an_init_container_is_not() -> None:
                 timeout=3.0,
             ),
         ),
-        ({"tcpSocket": {"port": 1}}, ContainerProbe(Handler.TCP, 1)),
-        ({"grpc": {"port": 1, "service": "a.B"}}, ContainerProbe(Handler.GRPC, 1, service="a.B")),
-        ({"exec": {"command": ["true"]}}, ContainerProbe(Handler.EXEC)),
-        ({"tcpSocket": {"port": 1}, "timeoutSeconds": 0}, ContainerProbe(Handler.TCP, 1)),
+        ({"tcpSocket": {"port": 1}}, ContainerProbe(ProbeKind.TCP, 1)),
+        ({"grpc": {"port": 1, "service": "a.B"}}, ContainerProbe(ProbeKind.GRPC, 1, service="a.B")),
+        ({"exec": {"command": ["true"]}}, ContainerProbe(ProbeKind.NONE)),
+        ({"tcpSocket": {"port": 1}, "timeoutSeconds": 0}, ContainerProbe(ProbeKind.TCP, 1)),
         (None, None),
     ],
 )

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from activator.knative.configmaps.cluster import ClusterConfig, Listeners, Names
+from activator.knative.configmaps.cluster import ClusterConfig, NetworkConfig, pages_reader
 from activator.knative.configmaps.following import ConfigMapError, Followed
-from activator.knative.configmaps.network import NetworkConfig
-from activator.knative.configmaps.pages import reader_of
+from activator.knative.configmaps.observability import ObservabilityConfig, observability_reader
+from activator.knative.configmaps.process_log import LoggingConfig, logging_reader
 from throttler.model import MeshMode
 
 
@@ -19,10 +19,20 @@ def heard() -> list[Any]:
     return []
 
 
+def joined(heard: list[Any], *names: str, more: tuple[Followed[Any], ...] = ()) -> ClusterConfig:
+    logging, observability = names
+    observability_read = observability_reader(lambda text: None)
+    return ClusterConfig(
+        Followed(logging, logging_reader("info"), LoggingConfig(), heard.append),
+        Followed(observability, observability_read, ObservabilityConfig(), heard.append),
+        heard.append,
+        more,
+    )
+
+
 @pytest.fixture
 def cluster(heard: list[Any]) -> ClusterConfig:
-    listeners = Listeners(heard.append, heard.append, heard.append)
-    return ClusterConfig(Names("my-logging", "my-observability"), listeners, lambda text: None)
+    return joined(heard, "my-logging", "my-observability")
 
 
 def test_each_configmap_has_its_listener_by_the_name_the_operator_gave_it(cluster, heard) -> None:
@@ -119,9 +129,10 @@ def test_on_a_laptop_none_of_them_is_missed(cluster, caplog) -> None:
 
 
 def test_a_configmap_of_the_activator_alone_counts_and_is_not_missed(heard, caplog) -> None:
-    pages: Followed[Mapping[str, str]] = Followed("pages", reader_of(str.strip), {}, heard.append)
-    listeners = Listeners(heard.append, heard.append, heard.append)
-    cluster = ClusterConfig(Names("a", "b"), listeners, lambda text: None, more=(pages,))
+    pages: Followed[Mapping[str, str]] = Followed(
+        "pages", pages_reader(str.strip), {}, heard.append
+    )
+    cluster = joined(heard, "a", "b", more=(pages,))
     for name in ("config-network", "a", "b"):
         cluster.readers[name]({})
     cluster.freeze(required=True)

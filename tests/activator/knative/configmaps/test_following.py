@@ -7,10 +7,8 @@ import logging
 import pytest
 
 from activator.knative.configmaps.following import (
-    ConfigMapError,
     ConfigMapReader,
     Followed,
-    strictly,
 )
 from activator.settings.values import BOOLEAN, TEXT, choice
 
@@ -114,10 +112,3 @@ def test_whether_it_was_ever_there_is_known(followed) -> None:
     assert not followed.seen
     followed.update({})
     assert followed.seen
-
-
-def test_read_strictly_all_problems_are_named_at_once() -> None:
-    with pytest.raises(ConfigMapError, match=r"colour: 'blue' .*; on: 'yes' ") as caught:
-        strictly(read, {"colour": "blue", "on": "yes"}, DEFAULT)
-    assert list(caught.value.problems) == ["colour", "on"]
-    assert strictly(read, {"colour": "green"}, DEFAULT) == ("green", False, "")

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
+from activator.knative.configmaps.cluster import (
+    TLS_KEYS,
+    NetworkConfig,
+    read_network,
+)
 from activator.knative.configmaps.following import ConfigMapError, ConfigMapReader
-from activator.knative.configmaps.network import TLS_KEYS, NetworkConfig, parse, read
+from tests.activator.knative.configmaps.strict import strictly
 from throttler.model import MeshMode
+
+
+def parse(data: Mapping[str, str]) -> NetworkConfig:
+    return strictly(read_network, data, NetworkConfig())
 
 
 def test_an_empty_one_means_pods_by_their_addresses_in_plaintext() -> None:
@@ -33,7 +44,7 @@ def test_an_unknown_mesh_mode_is_reported_and_does_not_mean_auto(text: str) -> N
         parse({"mesh-compatibility-mode": text})
     reader = ConfigMapReader({"mesh-compatibility-mode": text})
     last_good = NetworkConfig(mesh_mode=MeshMode.DISABLED)
-    assert read(reader, last_good).mesh_mode is MeshMode.DISABLED
+    assert read_network(reader, last_good).mesh_mode is MeshMode.DISABLED
     assert reader.problems["mesh-compatibility-mode"].endswith("; 'disabled' stays in force")
 
 
@@ -74,7 +85,7 @@ def test_a_wrong_word_leaves_encryption_as_it_was(key: str, before: bool) -> Non
     reader = ConfigMapReader(
         {"system-internal-tls": "enabled", "internal-encryption": "true", key: "maybe"}
     )
-    assert read(reader, NetworkConfig(internal_tls=before)).internal_tls is before
+    assert read_network(reader, NetworkConfig(internal_tls=before)).internal_tls is before
     in_force = "enabled" if before else "disabled"
     assert list(reader.problems) == [key]
     assert reader.problems[key].endswith(f"; {in_force} stays in force")

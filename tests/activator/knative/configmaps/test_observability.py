@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import pytest
 
 from activator.knative.configmaps.following import ConfigMapError, Followed
@@ -11,15 +13,19 @@ from activator.knative.configmaps.observability import (
     ObservabilityConfig,
     RequestLogConfig,
     TracingConfig,
-    parse,
-    reader_of,
+    observability_reader,
 )
+from tests.activator.knative.configmaps.strict import strictly
 
 
 def check_template(text: str) -> None:
     """Stands for the template engine."""
     if "{{}}" in text:
         raise ValueError("1:3: missing value for command")
+
+
+def parse(data: Mapping[str, str], check: Callable[[str], None]) -> ObservabilityConfig:
+    return strictly(observability_reader(check), data, ObservabilityConfig())
 
 
 def config(**data: str) -> ObservabilityConfig:
@@ -133,7 +139,9 @@ def test_sampling_rates() -> None:
 
 
 def test_a_wrong_template_or_none_at_all_keeps_the_request_log_as_it_was() -> None:
-    followed = Followed("config-observability", reader_of(check_template), ObservabilityConfig())
+    followed = Followed(
+        "config-observability", observability_reader(check_template), ObservabilityConfig()
+    )
     followed.update(
         {"logging.enable-request-log": "true", "logging.request-log-template": "{{.TraceID}}"}
     )

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from activator.knative.configmaps.cluster import pages_reader
 from activator.knative.configmaps.following import Followed
-from activator.knative.configmaps.pages import reader_of
 
 
 def parse(text: str) -> str:
@@ -20,7 +20,7 @@ def parse(text: str) -> str:
 def test_each_key_is_a_template_and_a_wrong_one_keeps_its_last_good_version(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    pages: Followed[Mapping[str, str]] = Followed("activator-pages", reader_of(parse), {})
+    pages: Followed[Mapping[str, str]] = Followed("activator-pages", pages_reader(parse), {})
     pages.update({"a": "one", "b": "two", "_example": "bad"})
     assert pages.value == {"a": "ONE", "b": "TWO"}
     with caplog.at_level(logging.ERROR):

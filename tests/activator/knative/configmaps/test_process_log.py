@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from activator.knative.configmaps.following import ConfigMapError, Followed, strictly
-from activator.knative.configmaps.process_log import LoggingConfig, reader_of
+from activator.knative.configmaps.following import ConfigMapError, Followed
+from activator.knative.configmaps.process_log import LoggingConfig, logging_reader
+from tests.activator.knative.configmaps.strict import strictly
 
-read = reader_of("error")
+read = logging_reader("error")
 
 
 def parse(data: dict[str, str]) -> LoggingConfig:

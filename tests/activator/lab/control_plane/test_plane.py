@@ -1,10 +1,14 @@
+"""Requests, rights, faults and watches."""
+
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
-from activator.lab.control_plane.plane import Call
+from activator.lab.control_plane.plane import PlaneCall
+from activator.lab.control_plane.status import ApiError
 from tests.activator.lab.control_plane.world import APPS, SERVICES, deployment, service
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -12,7 +16,7 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 async def test_only_granted_rights_work(world):
     await world.send("POST", SERVICES, service())
-    world.plane.faults.grant_only({Call("list", "", "services").right})
+    world.plane.faults.grant_only({PlaneCall("list", "", "services").right})
     await world.send("GET", SERVICES)
     assert (await world.refused("GET", f"{SERVICES}/web"))[0] == 403
 
@@ -22,9 +26,9 @@ async def test_requests_are_recorded_as_rbac_judges_them(world):
     await world.send("GET", f"{APPS}/w/scale")
     (await world.watch("/api/v1/services?watch=true")).close()
     assert world.plane.calls == [
-        Call("create", "apps", "deployments", "shop"),
-        Call("get", "apps", "deployments", "shop", "w", "scale"),
-        Call("watch", "", "services"),
+        PlaneCall("create", "apps", "deployments", "shop"),
+        PlaneCall("get", "apps", "deployments", "shop", "w", "scale"),
+        PlaneCall("watch", "", "services"),
     ]
     assert world.plane.calls[1].right.resource == "deployments/scale"
 
@@ -45,3 +49,56 @@ async def test_slow_server_responds_late(world):
     before = asyncio.get_running_loop().time()
     await world.send("GET", SERVICES)
     assert asyncio.get_running_loop().time() - before == 3.0
+
+
+async def test_right_can_be_taken_and_given_back(world):
+    faults = world.plane.faults
+    faults.forbid("create", "services", "")
+    assert (await world.refused("POST", SERVICES, service()))[0] == 403
+    faults.allow("create", "services", "")
+    await world.send("POST", SERVICES, service())
+
+
+async def test_scripted_responses_come_first_and_once(world):
+    busy = ApiError(429, "TooManyRequests", "too many requests").response()
+    world.plane.faults.script("list", "services", busy, busy)
+    statuses = [(await world.try_("GET", SERVICES))[0] for _ in range(3)]
+    assert statuses == [429, 429, 200]
+
+
+EVERYWHERE = "/api/v1/services"
+
+
+async def test_bookmarks_come_to_watches_that_accept_them(world):
+    path = f"{SERVICES}?watch=1&timeoutSeconds=150&resourceVersion={world.plane.store.version}"
+    watch = await world.watch(f"{path}&allowWatchBookmarks=true")
+    quiet = await world.watch(path)
+    began = asyncio.get_running_loop().time()
+    lines = [json.loads(line) async for line in watch.lines()]
+    assert [line["type"] for line in lines] == ["BOOKMARK", "BOOKMARK"]
+    assert lines[0]["object"]["kind"] == "Service"
+    assert asyncio.get_running_loop().time() - began == 150.0
+    assert [line async for line in quiet.lines()] == []
+
+
+async def test_lines_come_as_objects_change(world):
+    watch = await world.watch(f"{SERVICES}?watch=1")
+    lines = watch.lines()
+    waiting = asyncio.ensure_future(anext(lines))
+    await asyncio.sleep(0)
+    await world.send("POST", SERVICES, service("a"))
+    assert json.loads(await waiting)["object"]["metadata"]["name"] == "a"
+    watch.close()
+
+
+async def test_a_silent_watch_sends_nothing_and_does_not_end_until_its_client_leaves(world):
+    path = f"{SERVICES}?watch=1&timeoutSeconds=150"
+    watch = await world.watch(path)
+    world.plane.fall_silent()
+    later = await world.watch(path)
+    await world.send("POST", SERVICES, service("a"))
+    asyncio.get_running_loop().call_later(1000.0, watch.close)
+    began = asyncio.get_running_loop().time()
+    assert [line async for line in watch.lines()] == []
+    assert asyncio.get_running_loop().time() == began + 1000.0
+    assert await world.events(later) == [("ADDED", "a")]

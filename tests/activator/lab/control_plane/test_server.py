@@ -1,26 +1,34 @@
-"""The stand-in over its socket, with the activator's own client."""
+"""Real clients of the server's socket."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import cast
 
 import pytest
+import uvloop
 
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.wire import ConnectionLostError, LineSplitter, WatchedResource, pages
-from activator.lab.control_plane.server import Server
-from tests.activator.lab.control_plane.world import SERVICES, World, service
+from activator.lab.control_plane.server import PlaneServer
+from activator.scale.cluster.api import ApiUnreachable
+from tests.activator.lab.control_plane.world import APPS, SERVICES, World, deployment, service
+from tests.control_plane import InProcessClient
+from tests.manifests.kubectl import PINNED, program_path
+from tests.process import PATIENCE
 
 LISTED = WatchedResource("Service", "/api/v1/services")
 
 
 @asynccontextmanager
-async def served(world: World, folder) -> AsyncIterator[tuple[Server, ApiServer]]:
-    server = Server(world.plane)
+async def served(world: World, folder) -> AsyncIterator[tuple[PlaneServer, ApiServer]]:
+    server = PlaneServer(world.plane)
     await server.start()
     client = ApiServer(str(server.write_kubeconfig(folder)), Timings(), {})
     await client.connect()
@@ -114,3 +122,73 @@ async def test_requests_follow_each_other_on_one_connection(world, tmp_path):
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await reader.readexactly(1)
         writer.close()
+
+
+async def test_lists_and_watches_work_without_a_socket(world):
+    await world.send("POST", SERVICES, service("a"))
+    client = InProcessClient(world.plane)
+    resource, server = WatchedResource("Service", SERVICES), cast(ApiServer, client)
+    found = [page async for page in pages(server, resource, Timings())]
+    assert len(found[0].items or ()) == 1
+    async with client.get(SERVICES, {"watch": "1"}, 60.0) as response:
+        async for chunk in response.chunks():
+            assert json.loads(chunk)["type"] == "ADDED"
+            break
+    assert world.plane.watches == 0
+
+
+async def test_requests_of_the_scaler_work_without_a_socket(world):
+    await world.send("POST", APPS, deployment())
+    client = InProcessClient(world.plane)
+    response = await client.send("GET", f"{APPS}/w/scale")
+    assert (response.status, response.is_ok) == (200, True)
+    world.plane.go_away()
+    with pytest.raises(ApiUnreachable):
+        await client.send("GET", f"{APPS}/w/scale")
+    with pytest.raises(ConnectionLostError):
+        async with client.get(SERVICES, {}, 60.0):
+            pass
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return "asyncio", {"loop_factory": uvloop.new_event_loop}
+
+
+class Kubectl:
+    """Runs kubectl for one server."""
+
+    def __init__(self, program: str, folder: Path, server: PlaneServer) -> None:
+        config = server.write_kubeconfig(folder)
+        self._command = (program, "--kubeconfig", str(config), "--cache-dir", str(folder / "cache"))
+
+    async def __call__(self, *words: str) -> str:
+        process = await asyncio.create_subprocess_exec(
+            *self._command, *words, "--namespace", "shop", stdout=PIPE, stderr=STDOUT
+        )
+        async with asyncio.timeout(PATIENCE):
+            output, _ = await process.communicate()
+        return output.decode()
+
+
+@pytest.fixture
+async def kubectl(world: World, tmp_path: Path) -> AsyncIterator[Kubectl]:
+    program = program_path(PINNED)
+    server = PlaneServer(world.plane)
+    await server.start()
+    yield Kubectl(program, tmp_path, server)
+    await server.close()
+
+
+async def test_kubectl_scales_annotates_and_deletes(world, kubectl):
+    await world.send("POST", APPS, deployment())
+    await world.send("POST", SERVICES, service())
+    assert "deployment.apps/w scaled" in await kubectl("scale", "deployment", "w", "--replicas=2")
+    assert "2" in await kubectl("get", "deploy", "w", "--output=jsonpath={.spec.replicas}")
+    assert "annotated" in await kubectl("annotate", "svc", "web", "activator.dev/enabled=true")
+    found = await world.send("GET", f"{SERVICES}/web")
+    assert found["metadata"]["annotations"] == {"activator.dev/enabled": "true"}
+    assert "deleted" in await kubectl("delete", "service", "web")
+    world.plane.faults.forbid("patch", "deployments/scale", "apps")
+    denied = await kubectl("scale", "deployment", "w", "--replicas=1")
+    assert 'cannot patch resource "deployments/scale" in API group "apps"' in denied

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from activator.lab.control_plane.plane import ControlPlane
+from activator.lab.control_plane.reads import PlaneWatch
 from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS
-from activator.lab.control_plane.watch import Watch
 
 Object = dict[str, Any]
 
@@ -39,7 +39,7 @@ class World:
         kind = kind or (MERGE if method == "PATCH" else "application/json")
         data = b"" if body is None else json.dumps(body).encode()
         response = await self.plane.send(method, path, data, kind, "test/1.0")
-        assert not isinstance(response, Watch)
+        assert not isinstance(response, PlaneWatch)
         if response.content_type.startswith("text/plain"):
             return response.status, response.body.decode()
         return response.status, json.loads(response.body)
@@ -50,12 +50,12 @@ class World:
         assert status >= 400, found
         return status, found["message"] if isinstance(found, dict) else found
 
-    async def watch(self, path: str) -> Watch:
+    async def watch(self, path: str) -> PlaneWatch:
         found = await self.plane.send("GET", path)
-        assert isinstance(found, Watch), found
+        assert isinstance(found, PlaneWatch), found
         return found
 
-    async def events(self, watch: Watch) -> list[tuple[str, str]]:
+    async def events(self, watch: PlaneWatch) -> list[tuple[str, str]]:
         """End a watch, and return types and names of its events."""
         watch.close()
         lines = [json.loads(line) async for line in watch.lines()]

@@ -1,0 +1,292 @@
+"""Pods of a revision start, restart and end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+from activator.lab.client import SteadyTraffic
+from activator.lab.environment import QUICK, Environment
+from activator.lab.handles import AppHandle, PodHandle, View
+from activator.lab.kubelet import KubeletStep, ProbedContainer, Probes
+from activator.lab.scenario import Scenario
+
+UNKNOWN = 'Error getting active endpoint: revision.serving.knative.dev "nobody" not found'
+
+
+async def first_start(lab: Environment) -> None:
+    """Run scenario 7: a revision that was never ready, and one that does not exist."""
+    response = await lab.request("nobody")
+    lab.expect(
+        "a revision that does not exist gets 404, with Knative's text",
+        (response.status, response.body.rstrip("\n")) == (404, UNKNOWN),
+        response,
+    )
+    app = await lab.deploy(pods=0, timeout=20)
+    waiting = lab.start_request(app)
+    view = await app.until_view("a request waits", lambda view: view["queued"] == 1)
+    lab.expect_equal("the API has the reason no-endpoints", view["reason"], "no-endpoints")
+
+    (pod,) = app.start_pods()
+    pod.process.pause(KubeletStep.CHECK)  # the pod listens before kubelet's first check
+    response = await waiting
+    lab.expect_200("the new pod responds to the queued request", response)
+    lab.expect("before Kubernetes lists the pod as ready", not pod.listed_ready)
+    lab.expect_used_early(await app.view())
+    pod.process.resume(KubeletStep.CHECK)
+    await app.until_ready()
+
+
+FIRST_START = Scenario(
+    7,
+    "first-start",
+    "The first start of a revision",
+    knative="returns 404 for a revision that does not exist, and queues requests for one without "
+    "a pod. No route leads to a revision before its first pod is ready.",
+    here="the same 404, word for word; queued requests go to the pod as soon as the activator's "
+    "probe passes, before Kubernetes lists the pod as ready.",
+    script=first_start,
+)
+
+
+#: Ten times as fast as in a cluster with checks every 5 s, 30 s of grace and 1 s for the start.
+PROBES = Probes(0.5, liveness=ProbedContainer.WHOLE, restart_after=3.1)
+CONCURRENCY = 10
+
+
+async def stale_endpoints(lab: Environment) -> None:
+    """Run scenario 9: Endpoints still lists a pod that kubelet is killing."""
+    app = await lab.deploy(pods=3, probes=PROBES, container_concurrency=CONCURRENCY, timeout=20)
+    pod = app.pods[0]
+    pod.process.pause(KubeletStep.RESTART)
+    async with lab.load(app, rate=40) as load:
+        await pod.until("responded")
+        await pod.switch("Live", "its liveness probe begins to fail")
+        await pod.until("killing")
+        died = time.monotonic()
+        view = await app.until_view(
+            f"Kubernetes lists {pod.name} as ready, the activator's probe fails, no requests",
+            lambda view: _is_doubted(_of(view, pod)),
+        )
+        left = view["capacity"]
+        lab.expect_equal("the capacity is that of two pods", left, 2 * CONCURRENCY)
+        await load.more(40)
+        lab.expect("Kubernetes still lists it as ready", pod.listed_ready)
+        pod.process.resume(KubeletStep.RESTART)
+        await pod.until("restarted")
+        dead = time.monotonic() - died
+        seen = pod.count("responded")
+        await pod.until("ready", 2)
+        await app.until_view(
+            f"the activator uses {pod.name} again", lambda view: _of(view, pod)["usable"]
+        )
+        await pod.until("responded", seen + 3)
+    _check_load(lab, load, dead)
+
+
+def _of(view: View, pod: PodHandle) -> View:
+    found: View = next(each for each in view["pods"] if each["uid"] == pod.uid)
+    return found
+
+
+def _is_doubted(pod: View) -> bool:
+    said = [pod[key] for key in ("kubernetes", "probe", "decision", "decidedBy")]
+    return said == ["ready", "failed", "wait", "probe-failed"]
+
+
+def _check_load(lab: Environment, load: SteadyTraffic, dead: float) -> None:
+    """Check that no request waited while the pod was dead, for so many seconds."""
+    lab.expect_only_200("each request gets 200", load)
+    slowest = max(response.took for response in load.responses["GET"])
+    soon = dead / 2
+    lab.expect(f"and none waits for {soon:.1f} s", slowest < soon, f"{slowest:.2f} s")
+
+
+STALE_ENDPOINTS = Scenario(
+    9,
+    "stale-endpoints",
+    "Liveness of one of three pods fails; Endpoints still lists it (ten times as fast)",
+    knative="sends a third of all requests to a dead container for 31 s: Endpoints removes the "
+    "address when the new container has started.",
+    here="after the first refused connection, the pod gets no request until the activator's probe "
+    "passes; no client sees an error.",
+    script=stale_endpoints,
+)
+
+
+SLOW = "/sleep?ms=1500"
+
+
+async def drain(lab: Environment) -> None:
+    """Run scenario 12: a pod terminates while it has requests."""
+    app = await lab.deploy(pods=2, timeout=20)
+    leaving, staying = app.pods
+    slow = [lab.start_request(app, SLOW) for _ in range(2)]
+    await app.until_view(
+        "each pod has a slow request", lambda view: all(pod["inFlight"] for pod in view["pods"])
+    )
+    leaving.terminate()
+
+    def is_known(view: View) -> bool:
+        return not any(pod["usable"] for pod in view["pods"] if pod["uid"] == leaving.uid)
+
+    await app.until_view(f"the activator sends no request to {leaving.name}", is_known)
+    before = await leaving.requests()
+    responses = [await lab.request(app) for _ in range(5)]
+    lab.expect(
+        f"new requests go to {staying.name}",
+        all(r.status == 200 and staying.name in r.body for r in responses),
+        responses,
+    )
+    after = await leaving.requests()
+    lab.expect(f"{leaving.name} gets no new request", after == before, f"{after - before} requests")
+    ended = await asyncio.gather(*slow)
+    lab.expect("the requests in flight finish", [r.status for r in ended] == [200, 200], ended)
+    await leaving.until("stopped")
+    lab.expect("at both pods", {_pod(r.body) for r in ended} == {"app-1", "app-2"}, ended)
+
+
+def _pod(greeting: str) -> str:
+    return greeting.removeprefix("Hello from ").partition(",")[0]
+
+
+DRAIN = Scenario(
+    12,
+    "drain",
+    "A pod terminates while it has requests",
+    knative="lets the requests finish and sends the pod no others.",
+    here="the same.",
+    script=drain,
+)
+
+
+async def liveness(lab: Environment) -> None:
+    """Run scenario 2: the only container restarts, and its queue-proxy cannot detect that."""
+    probes = replace(QUICK, liveness=ProbedContainer.APPLICATION, restart_after=0.5)
+    app = await lab.deploy(probes=probes, pod={"blind": True}, timeout=20)
+    (pod,) = app.pods
+    pod.process.pause(KubeletStep.RESTART)
+    async with lab.load(app, rate=20) as load:
+        await load.more(5)
+        await pod.switch("Live", "its exec liveness probe begins to fail")
+        await pod.until("killing")
+        direct = await pod.request_directly()
+        lab.expect(
+            "queue-proxy responds 502 for the application",
+            direct.status == 502 and "connection refused" in direct.body,
+            direct,
+        )
+        lab.expect("Kubernetes still lists the pod as ready", pod.listed_ready)
+        await app.until_view("requests wait", lambda view: view["queued"] >= 3)
+        post = lab.start_request(app, "/", "POST", {"x-request-id": "post-1"})
+        pod.process.resume(KubeletStep.RESTART)
+        await pod.until("restarted")
+        await load.more(20)
+    lab.expect_only_200("each GET gets 200 in the end", load)
+    _check_post(lab, (await post).status, await pod.counters())
+
+
+def _check_post(lab: Environment, status: int, counters: dict[str, object]) -> None:
+    twice = counters["postsSeenTwice"]
+    lab.expect_equal("no POST reaches a pod twice", twice, [])
+    lab.expect("a POST gets the pod's response, or its 502", status in (200, 502), status)
+
+
+LIVENESS = Scenario(
+    2,
+    "liveness",
+    "An exec liveness probe fails, and the only container restarts",
+    knative="passes on 502 connection refused for the 5 s of the restart; it does not probe a "
+    "healthy pod again.",
+    here="a GET that did not reach the application returns to the front of the queue, and gets "
+    "its response after the restart. A POST is never sent twice.",
+    script=liveness,
+)
+
+
+#: Longer than kubelet needs to detect a dead container and kill it.
+SLOWER = "/sleep?ms=2500"
+
+
+async def serving_container(lab: Environment) -> None:
+    """Run scenario 3: the serving container of one of two pods restarts while it has requests."""
+    probes = replace(QUICK, liveness=ProbedContainer.APPLICATION, restart_after=0.5)
+    app = await lab.deploy(pods=2, probes=probes, pod={"blind": True}, sidecar={}, timeout=20)
+    pod, other = app.pods
+    pod.process.pause(KubeletStep.RESTART)
+    slow = [lab.start_request(app, SLOWER) for _ in range(2)]
+    await app.until_view(
+        "each pod has a slow GET", lambda view: all(each["inFlight"] for each in view["pods"])
+    )
+    async with lab.load(app, rate=30, posts=5) as load:
+        await load.more(5)
+        await pod.switch("Live", "the liveness probe of its serving container begins to fail")
+        await pod.until("killing")
+        seen = other.count("responded")
+        await other.until("responded", seen + 20)
+        pod.process.resume(KubeletStep.RESTART)
+        await pod.until("restarted")
+        seen = pod.count("responded")
+        await pod.until("responded", seen + 5)
+    cut = [response.status for response in await asyncio.gather(*slow)]
+    lab.expect_equal(
+        "the slow GET of the killed container gets 200 from the other pod", cut, [200, 200]
+    )
+    await _check_requests(lab, app, load)
+
+
+async def _check_requests(lab: Environment, app: AppHandle, load: SteadyTraffic) -> None:
+    gets, posts = load.statuses("GET"), load.statuses("POST")
+    lab.expect("each GET gets 200", set(gets) == {200}, gets)
+    lab.expect("each POST gets a pod's response, or its 502", set(posts) <= {200, 502}, posts)
+    seen: dict[str, int] = {}
+    for pod in app.pods:
+        for request_id, count in (await pod.counters())["seenById"].items():
+            seen[request_id] = seen.get(request_id, 0) + count
+    twice = [one for one, count in seen.items() if one in load.posts and count > 1]
+    lab.expect("no application gets a POST twice, nor do two get one", not twice, twice)
+
+
+SERVING_CONTAINER = Scenario(
+    3,
+    "serving-container",
+    "Liveness of the serving container fails, with two containers",
+    knative="passes on 502 connection refused or 503 Service Unavailable; queue-proxy reports "
+    "ready (200) all the time.",
+    here="no GET is lost, not even one in flight in the killed container: the other pod gets it. "
+    "No application gets a POST twice.",
+    script=serving_container,
+)
+
+
+async def sidecar_liveness(lab: Environment) -> None:
+    """Run scenario 4: only the sidecar restarts; the serving container stays."""
+    probes = replace(QUICK, liveness=ProbedContainer.SIDECAR)
+    app = await lab.deploy(probes=probes, sidecar={}, timeout=20)
+    (pod,) = app.pods
+    pod.process.pause(KubeletStep.RESTART)
+    async with lab.load(app, rate=30, posts=5) as load:
+        await load.more(5)
+        await pod.switch("SidecarLive", "the liveness probe of its sidecar begins to fail")
+        await app.until_kubernetes("not-ready", "Kubernetes lists its pod as not ready")
+        await load.more(20)
+        lab.expect_used_early(await app.view())
+        pod.process.resume(KubeletStep.RESTART)
+        await app.until_kubernetes("ready", "Kubernetes lists its pod as ready again")
+        await load.more(5)
+    for method in ("GET", "POST"):
+        lab.expect_only_200(f"each {method} gets 200", load, method)
+    twice = (await pod.counters())["postsSeenTwice"]
+    lab.expect_equal("no POST reaches the pod twice", twice, [])
+
+
+SIDECAR_LIVENESS = Scenario(
+    4,
+    "sidecar-liveness",
+    "Liveness of a sidecar fails",
+    knative="sends requests to the pod; whether a client sees an error depends on the sidecar.",
+    here="no request is lost: queue-proxy reports the serving container as ready, and the API "
+    "shows that Kubernetes does not.",
+    script=sidecar_liveness,
+)
