@@ -23,7 +23,7 @@ from activator.proxy.exchange.pod_side import PodSide, Requester
 from activator.proxy.message.fields import HTTP_1_1, HTTP_2, Version
 from activator.proxy.message.grpc import is_grpc
 from activator.proxy.message.request import IDEMPOTENT, Request
-from activator.proxy.pods.dialing import Dial, SharedDial
+from activator.proxy.pods.dial import Dial, SharedDial
 from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.http2 import OPEN, Capacity, Http2Pod, PodStream
 from activator.proxy.pods.target import PodTarget
