@@ -34,11 +34,29 @@ if TYPE_CHECKING:
     from activator.runtime import ProbePools
 
 Key = TypeVar("Key", bound=Hashable)
-
 #: Ranks double: 0, 1, 2-3, 4-7, ... failures. Each rank is first in, first out.
 _RANKS: Final = 17
 #: One turn in so many is for pods without queued requests, while other pods have some.
 SHARE: Final = 8
+#: The longest time-out of a slow pod's probe, in seconds. queue-proxy delays its response for up to
+#: 10 s while it polls its container. A longer time-out means fewer probes.
+MAX_TIMEOUT = 5.0
+#: The least time-out, in seconds, for a healthy pod with requests. It responds more slowly than the
+#: idle pod on which its time-out was measured, and a failed probe ejects it.
+MIN_TIMEOUT_BUSY = 1.0
+#: A response is late after so many times the mean observed round trip.
+ROUND_TRIPS = 4.0
+#: Probes per second in the long run, and in one burst. A probe costs about 0.07 ms. Without
+#: this limit, one queued request for 500 pods that refuse took 64 % of a core.
+MAX_RATE = 1000.0
+BURST = 256.0
+#: Seconds until the prober checks again whether the rate allows more probes.
+REFILL = 0.005
+#: Seconds after a request for which a revision counts as busy. Most requests are shorter than the
+#: time between two requests, so the number in flight at one moment proves little.
+BUSY_FOR = 30.0
+#: Share of a healthy pod's interval by which the prober varies it, so that probes spread out.
+JITTER = 0.2
 
 
 class ProbeQueue(Generic[Key]):
@@ -106,16 +124,6 @@ class ProbeQueue(Generic[Key]):
         if (key := self.first()) is not None:
             self.discard(key)
             self._turns += 1
-
-
-#: The longest time-out of a slow pod's probe, in seconds. queue-proxy delays its response for up to
-#: 10 s while it polls its container. A longer time-out means fewer probes.
-MAX_TIMEOUT = 5.0
-#: The least time-out, in seconds, for a healthy pod with requests. It responds more slowly than the
-#: idle pod on which its time-out was measured, and a failed probe ejects it.
-MIN_TIMEOUT_BUSY = 1.0
-#: A response is late after so many times the mean observed round trip.
-ROUND_TRIPS = 4.0
 
 
 class Schedule:
@@ -222,19 +230,6 @@ class Schedule:
             delay_after_not_ready(self.not_ready, now - self.started, least),
             self.page_until - now,
         )
-
-
-#: Probes per second in the long run, and in one burst. A probe costs about 0.07 ms. Without
-#: this limit, one queued request for 500 pods that refuse took 64 % of a core.
-MAX_RATE = 1000.0
-BURST = 256.0
-#: Seconds until the prober checks again whether the rate allows more probes.
-REFILL = 0.005
-#: Seconds after a request for which a revision counts as busy. Most requests are shorter than the
-#: time between two requests, so the number in flight at one moment proves little.
-BUSY_FOR = 30.0
-#: Share of a healthy pod's interval by which the prober varies it, so that probes spread out.
-JITTER = 0.2
 
 
 class PodProber:

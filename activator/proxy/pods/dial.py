@@ -38,9 +38,14 @@ SHORTAGE_PAUSE = 0.05
 HANDSHAKE_TIMEOUT = 10.0
 #: Most seconds for a pod to close its side of TLS. Then the activator closes the TCP connection.
 SHUTDOWN_TIMEOUT = 5.0
-
 #: The error of a connection that a pod accepted and closed at once.
 CLOSED_AT_ONCE = "the pod closed the new connection"
+#: Most seconds to wait for a pod's settings. They are its first frame (RFC 9113 section 3.4), so
+#: nearly always one round trip is enough. gRPC servers fail requests beyond their limit of streams,
+#: and do not refuse them.
+_SETTLE_SECONDS: Final = 1.0
+#: The error of a request to a pod whose last new connection had no room for a stream.
+NO_STREAMS: Final = "the pod accepts no HTTP/2 streams on a new connection"
 
 
 class TlsError(OSError):
@@ -184,14 +189,6 @@ def connect_cause(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "connect-timeout"
     return "tls-failed" if isinstance(error, TlsError) else "connect-failed"
-
-
-#: Most seconds to wait for a pod's settings. They are its first frame (RFC 9113 section 3.4), so
-#: nearly always one round trip is enough. gRPC servers fail requests beyond their limit of streams,
-#: and do not refuse them.
-_SETTLE_SECONDS: Final = 1.0
-#: The error of a request to a pod whose last new connection had no room for a stream.
-NO_STREAMS: Final = "the pod accepts no HTTP/2 streams on a new connection"
 
 
 async def _open(pool: Pool, waiter: Waiter, within: float, *, http2: bool) -> object:

@@ -33,6 +33,14 @@ from activator.tls.internal_encryption import PodTls, UnverifiedTls
 from throttler.model import AppProtocol, Revision
 from throttler.pod import PodTracker
 
+__all__ = ["IDLE_TIMEOUT", "ConnectionPools", "PoolLimits"]
+#: Seconds until an idle connection closes (Knative and Go: 90).
+IDLE_TIMEOUT: Final = 90.0
+#: The same for a connection above ``PoolLimits.kept_per_pod``, at the first look after it.
+SPARE_TIMEOUT: Final = 20.0
+#: The TLS of all pods of plain Services.
+UNVERIFIED: Final = UnverifiedTls()
+
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
@@ -402,16 +410,6 @@ class Pool:
 
 def _idle_since(connection: Http2Pod) -> float:
     return connection.idle_since
-
-
-__all__ = ["IDLE_TIMEOUT", "ConnectionPools", "PoolLimits"]
-
-#: Seconds until an idle connection closes (Knative and Go: 90).
-IDLE_TIMEOUT: Final = 90.0
-#: The same for a connection above ``PoolLimits.kept_per_pod``, at the first look after it.
-SPARE_TIMEOUT: Final = 20.0
-#: The TLS of all pods of plain Services.
-UNVERIFIED: Final = UnverifiedTls()
 
 
 @final
