@@ -458,6 +458,11 @@ class Entries:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def kept_hosts(self) -> int:
+        """The number of hosts that name an entry without a search."""
+        return len(self._by_host)
+
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())
 

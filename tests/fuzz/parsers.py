@@ -24,7 +24,7 @@ from activator.proxy.http2.section import Recurring
 from activator.proxy.message import fields as http1_fields
 from activator.proxy.message import grpc
 from activator.proxy.message.error_forms import prefers_json
-from activator.proxy.message.fields import Version
+from activator.proxy.message.fields import HttpVersion
 from activator.proxy.message.grammar import (
     REQUEST_LINES,
     RESPONSE_LINES,
@@ -65,9 +65,9 @@ LIMITS: Final = RequestLimits(max_head=2048, max_fields=12, max_target=256)
 
 _CLIENT: Final = b"10.0.0.1"
 _CLIENTS: Final = (
-    (Version.HTTP_1_0, False, False),
-    (Version.HTTP_1_1, True, False),
-    (Version.HTTP_1_1, False, True),
+    (HttpVersion.HTTP_1_0, False, False),
+    (HttpVersion.HTTP_1_1, True, False),
+    (HttpVersion.HTTP_1_1, False, True),
 )
 
 

@@ -14,7 +14,7 @@ from activator.proxy.client.eviction import EvictableQueue
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.exchange.lookup import ClientPort
 from activator.proxy.transport import peer_socket
-from activator.proxy.transport.peer_socket import Peer
+from activator.proxy.transport.peer_socket import PeerKind
 
 #: Bytes of a request that are discarded at most, once its response is complete.
 MAX_BYTES: Final = 128 << 20
@@ -391,12 +391,12 @@ class ClientConnection:
             return inf
         return min(unsent.since + limit, now + _END_SECONDS)
 
-    def end_unread(self) -> tuple[Peer, str]:
+    def end_unread(self) -> tuple[PeerKind, str]:
         """Abort the connection, and discard the bytes in the kernel; see unread.Reader."""
         peer = self.peer()
         peer_socket.reset(self.transport)
         self.transport.abort()
-        return Peer.CLIENT, peer
+        return PeerKind.CLIENT, peer
 
     # -- the end --------------------------------------------------------------------------------
 

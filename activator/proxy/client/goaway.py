@@ -31,7 +31,7 @@ class Goaway(Enum):
     LAST_SENT = "last-sent"
 
 
-#: Module names for the members, for speed: see version.HTTP_1_1.
+#: Module names for the members, for speed: see fields.HTTP_1_1.
 NOT_SENT: Final = Goaway.NOT_SENT
 CLOSE_PLANNED: Final = Goaway.CLOSE_PLANNED
 ANNOUNCED: Final = Goaway.ANNOUNCED

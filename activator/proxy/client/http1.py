@@ -32,7 +32,7 @@ from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.frames import PREFACE
 from activator.proxy.message import own_responses
 from activator.proxy.message.error_forms import negotiate
-from activator.proxy.message.fields import HTTP_1_0, HTTP_1_1, Version
+from activator.proxy.message.fields import HTTP_1_0, HTTP_1_1, HttpVersion
 from activator.proxy.message.grammar import Body, FramingError, LengthBody
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request, body_of, read_request
@@ -47,7 +47,7 @@ from activator.proxy.transport.peer_socket import (
     ACKNOWLEDGE_WITHIN,
     ClientCheck,
     ClientState,
-    Peer,
+    PeerKind,
     UnreadBytes,
 )
 from activator.tls import certificates as agreed
@@ -81,7 +81,7 @@ class Http1ClientState(Enum):
     CLOSED = "closed"
 
 
-#: Module names for the members, for speed: see version.HTTP_1_1.
+#: Module names for the members, for speed: see fields.HTTP_1_1.
 READING_HEAD: Final = Http1ClientState.READING_HEAD
 HEAD_IN_PROGRESS: Final = Http1ClientState.HEAD_IN_PROGRESS
 BEGINNING: Final = Http1ClientState.BEGINNING
@@ -118,7 +118,6 @@ class Http1Client(ClientSide):
         port: the port that the client has connected to.
 
     Attributes:
-        base: the common part of all client connections.
         exchange: the current exchange; None between requests.
         head: the in-progress request head; None without one.
         state: decides what the next bytes are.
@@ -137,7 +136,6 @@ class Http1Client(ClientSide):
         "_services",
         "_version",
         "_writer",
-        "base",
         "exchange",
         "head",
         "state",
@@ -154,7 +152,7 @@ class Http1Client(ClientSide):
         self._eof = False  # whether the client has ended its sending side
         self._paused = False  # whether reading from the transport pauses
         self._full = False  # whether bytes wait because the client does not read
-        self._version: Version = HTTP_1_1  # of the last request
+        self._version: HttpVersion = HTTP_1_1  # of the last request
         self._names_connection = False  # whether the last one of HTTP/1.0 had Connection
         self._keep_alive = True  # whether another request may follow the current one
         self._writer: ResponseWriter | None = None  # None while the response passes unchanged
@@ -238,7 +236,7 @@ class Http1Client(ClientSide):
             self.regulate()
             self._read_ahead()
 
-    def end_unread(self) -> tuple[Peer, str]:
+    def end_unread(self) -> tuple[PeerKind, str]:
         """End the connection to free its unread bytes, also the bytes in the kernel."""
         self.state = CLOSED
         self._cancel()
@@ -358,8 +356,9 @@ class Http1Client(ClientSide):
         if request.has_body:
             self._body = body_of(request)
         # Few requests get an own response, so these tests are cheap ones.
-        if request.fields or base.turned_away or head.find(KUBELET_AGENT) >= 0:
-            response = self._own_response(request)
+        may_be_kubelet = head.find(KUBELET_AGENT) >= 0  # not `in`, see lookup._COMMA
+        if request.fields or base.turned_away or may_be_kubelet:
+            response = self._own_response(request, may_be_kubelet)
             if response is not None:
                 keep_alive = request.keep_alive and not base.turned_away
                 self._end_request(
@@ -375,7 +374,7 @@ class Http1Client(ClientSide):
             self._read_body(ahead)
             if self.state is not BEGINNING:
                 return
-        exchange.begin(self.base.port)
+        exchange.begin()
         if self.state is not BEGINNING:
             return
         if self._body is None:
@@ -384,9 +383,11 @@ class Http1Client(ClientSide):
             self.state = READING_BODY
             self.regulate()
 
-    def _own_response(self, request: Request) -> OwnResponse | None:
+    def _own_response(self, request: Request, may_be_kubelet: bool) -> OwnResponse | None:
         """Return the response to a probe, or to a client beyond the limit; None for others."""
-        response = probe_response(request, self.base.port, self.base.proxy.unhealthy)
+        response = probe_response(
+            request, self.base.port, self.base.proxy.unhealthy, may_be_kubelet=may_be_kubelet
+        )
         if response is not None:
             self.base.idle_since = self.base.proxy.clock()
             return response
@@ -468,28 +469,8 @@ class Http1Client(ClientSide):
 
     # -- the client, for the exchange -----------------------------------------------------------
 
-    def port(self) -> ClientPort:
-        return self.base.port
-
-    def address(self) -> bytes:
-        return self.base.address
-
-    def peer(self) -> str:
-        return self.base.peer()
-
-    def is_secure(self) -> bool:
-        return self.base.secure
-
     def is_full(self) -> bool:
         return self._full
-
-    def set_idle_since(self, now: float) -> None:
-        self.base.idle_since = now
-
-    def arm(self, when: float) -> None:
-        base = self.base
-        if when < base.armed:
-            base.proxy.timers.arm(base, when)
 
     # -- whether the client is still there ------------------------------------------------------
     #
@@ -631,7 +612,7 @@ class Http1Client(ClientSide):
         writer = self._writer = ResponseWriter(response, self._version, added_lines)
         if writer.ends_connection:
             self._keep_alive = False
-        data = writer.head(close=not self._keep_alive, date=self._services.date())
+        data = writer.head(close=not self._keep_alive, date=self._services.date.value())
         data += writer.payload(payload)
         if ended and response.body is not None:
             data += writer.end(trailers or response.body.trailers)
@@ -676,7 +657,7 @@ class Http1Client(ClientSide):
             keep_alive = self._body is None and not ends
         self._write(
             response.render(
-                date=self._services.date(),
+                date=self._services.date.value(),
                 head_only=head_only,
                 keep_alive=keep_alive,
                 version=self._version,
@@ -750,9 +731,9 @@ class Http1Client(ClientSide):
         """Return the count of bytes that peers do not read."""
         return self.base.proxy.unread
 
-    def who(self) -> tuple[Peer, str]:
+    def who(self) -> tuple[PeerKind, str]:
         """Return the client's side, and its ``ip:port``."""
-        return Peer.CLIENT, self.base.peer()
+        return PeerKind.CLIENT, self.base.peer()
 
     # -- the end --------------------------------------------------------------------------------
 

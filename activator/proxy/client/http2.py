@@ -12,6 +12,7 @@ from http import HTTPStatus
 from math import inf
 from typing import Final, cast, final
 
+from activator.knative.words import KUBELET_AGENT
 from activator.proxy.client.blocked import BlockedStreams
 from activator.proxy.client.connection import ClientConnection
 from activator.proxy.client.goaway import (
@@ -24,7 +25,7 @@ from activator.proxy.client.goaway import (
 from activator.proxy.client.heads_in_progress import HeadCharge
 from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.lookup import ClientPort, probe_response
+from activator.proxy.exchange.lookup import probe_response
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2 import frames, section
 from activator.proxy.http2.connection import (
@@ -32,8 +33,8 @@ from activator.proxy.http2.connection import (
     ENDING,
     GOAWAY_DUE,
     OPEN,
-    Connection,
     ConnectionSide,
+    Http2Connection,
     RateBudget,
 )
 from activator.proxy.http2.fields import (
@@ -43,11 +44,10 @@ from activator.proxy.http2.fields import (
     read_request,
     read_trailers,
 )
-from activator.proxy.http2.frame_reader import Setting
-from activator.proxy.http2.frames import ConnectionFault, ErrorCode
+from activator.proxy.http2.frame_reader import Http2Setting
+from activator.proxy.http2.frames import STREAM_WINDOW, ConnectionFault, ErrorCode, Stream
 from activator.proxy.http2.hpack import line, name_prefix, string
 from activator.proxy.http2.section import Recurring
-from activator.proxy.http2.stream import STREAM_WINDOW, Stream
 from activator.proxy.message import grpc, own_responses
 from activator.proxy.message.error_forms import negotiate
 from activator.proxy.message.fields import HTTP_2
@@ -56,7 +56,7 @@ from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from activator.proxy.transport import peer_socket
-from activator.proxy.transport.peer_socket import Peer
+from activator.proxy.transport.peer_socket import PeerKind
 from activator.tls import certificates as agreed
 
 #: Streams that a client may have open (Go: 250).
@@ -105,7 +105,7 @@ class Http2Client(ConnectionSide):
     def __init__(self, base: ClientConnection, *, full: bool) -> None:
         self.base = base
         proxy = self.proxy = base.proxy
-        link = self.link = Connection(self, proxy.clock, proxy.unread, server=True)
+        link = self.link = Http2Connection(self, proxy.clock, proxy.unread, server=True)
         link.transport = base.transport
         link.queue.full = full
         self.services = proxy.services
@@ -132,7 +132,7 @@ class Http2Client(ConnectionSide):
         # The first header block has the same time-out as an HTTP/1 head.
         link.late_at = base.idle_since + base.head_timeout()
         base.arm(link.late_at)
-        link.begin((Setting.MAX_CONCURRENT_STREAMS, MAX_STREAMS))
+        link.begin((Http2Setting.MAX_CONCURRENT_STREAMS, MAX_STREAMS))
         if link.queue.full:
             self._watch_unsent()
         if base.secure and not agreed.is_adequate(base.transport):
@@ -174,15 +174,15 @@ class Http2Client(ConnectionSide):
         for exchange in self._exchanges():
             exchange.touch()
 
-    def end_unread(self) -> tuple[Peer, str]:
+    def end_unread(self) -> tuple[PeerKind, str]:
         self.link.move(ENDING)
         self._cancel_all()
         return self.base.end_unread()
 
-    def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
+    def end_stream_unread(self, stream: Stream) -> tuple[PeerKind, str]:
         self.link.end(stream, ErrorCode.ENHANCE_YOUR_CALM)
         self._cancel(stream)
-        return Peer.CLIENT, self.base.peer()
+        return PeerKind.CLIENT, self.base.peer()
 
     def _exchanges(self) -> list[Exchange]:
         owners = [stream.owner for stream in self.link.streams.values()]
@@ -287,7 +287,7 @@ class Http2Client(ConnectionSide):
         if request.has_body:
             stream.missing = request.length
         exchange = side.exchange = Exchange(self.services, side, request, client_timeout)
-        exchange.begin(self.base.port)
+        exchange.begin()
 
     def _respond_early(self, stream: Stream, request: Request) -> bool:
         """Respond to a probe, or to a client beyond the limit of connections.
@@ -299,7 +299,10 @@ class Http2Client(ConnectionSide):
             self._plan_close()
             self._respond(stream, request, self.proxy.too_many_connections())
             return True
-        response = probe_response(request, self.base.port, self.proxy.unhealthy)
+        may_be_kubelet = request.section.find(KUBELET_AGENT) >= 0
+        response = probe_response(
+            request, self.base.port, self.proxy.unhealthy, may_be_kubelet=may_be_kubelet
+        )
         if response is not None:
             self._respond(stream, request, response)
         return response is not None
@@ -332,7 +335,7 @@ class Http2Client(ConnectionSide):
         self._write_own_response(stream, response, bodiless=error.to_head)
 
     def _write_own_response(self, stream: Stream, response: OwnResponse, *, bodiless: bool) -> None:
-        block = section.own_response_block(response, self.services.date())
+        block = section.own_response_block(response, self.services.date.value())
         self.link.write_headers(stream, block, ended=bodiless)
         if not bodiless:
             stream.send(response.body, b"")
@@ -433,10 +436,14 @@ class Http2Client(ConnectionSide):
             self._blocked.remove(stream)
         if self.link.streams:
             return
-        goaway, ends = self._goaway.state, self.base.is_last()
+        goaway, base = self._goaway.state, self.base
         if goaway is LAST_SENT:
             self._close()
-        elif ends and (goaway is NOT_SENT or goaway is CLOSE_PLANNED) and not self.link.is_ending():
+        elif (
+            (base.stopping or base.port.reconnect or self.services.draining)
+            and (goaway is NOT_SENT or goaway is CLOSE_PLANNED)
+            and not self.link.is_ending()
+        ):
             self._on_last_stream_ended()
 
     def _plan_close(self) -> None:
@@ -630,23 +637,12 @@ class ClientStream(ClientSide):
     exchange: Exchange
 
     def __init__(self, client: Http2Client, stream: Stream) -> None:
+        self.base = client.base
         self._client = client
         self._stream = stream
         self._uncredited = 0  # bytes of the request's body that no pod has accepted
 
     # -- the client -----------------------------------------------------------------------------
-
-    def port(self) -> ClientPort:
-        return self._client.base.port
-
-    def address(self) -> bytes:
-        return self._client.base.address
-
-    def peer(self) -> str:
-        return self._client.base.peer()
-
-    def is_secure(self) -> bool:
-        return self._client.base.secure
 
     def is_full(self) -> bool:
         return bool(self._stream.unsent)
@@ -659,14 +655,6 @@ class ClientStream(ClientSide):
 
     def drop(self) -> None:
         """Do nothing: no client has left unnoticed."""
-
-    def set_idle_since(self, now: float) -> None:
-        self._client.base.idle_since = now
-
-    def arm(self, when: float) -> None:
-        base = self._client.base
-        if when < base.armed:
-            base.proxy.timers.arm(base, when)
 
     # -- the request ----------------------------------------------------------------------------
 
@@ -703,7 +691,7 @@ class ClientStream(ClientSide):
         exchange, stream = self.exchange, self._stream
         block = response.block
         if b"date" not in response.fields:
-            block += _DATE + string(self._client.services.date())
+            block += _DATE + string(self._client.services.date.value())
         if exchange.added_lines:
             block += section.block_of(exchange.added_lines)
         bare = ended and not (payload or trailers)
@@ -732,7 +720,7 @@ class ClientStream(ClientSide):
         self._client.link.write_headers(self._stream, _CONTINUE, ended=False)
 
     def send_own_response(self, response: OwnResponse) -> None:
-        date = self._client.services.date()
+        date = self._client.services.date.value()
         body = self.body_of(response)
         if grpc.is_grpc(self.exchange.request.fields):
             block = section.grpc_block(response, date)
@@ -753,7 +741,7 @@ class ClientStream(ClientSide):
         return None
 
     def finished(self, now: float) -> None:
-        self._client.base.idle_since = now
+        self.base.idle_since = now
         stream = self._stream
         if stream.closed and stream.peer_closed:  # nearly always
             stream.owner = stream.on_sent = None

@@ -18,7 +18,7 @@ from activator.proxy.exchange.services import ProxyCounters, ProxyServices
 from activator.proxy.exchange.wait import WARM
 from activator.proxy.message.own_responses import OwnResponse, too_many_connections, too_many_heads
 from activator.proxy.message.request import RequestLimits
-from activator.proxy.transport.peer_socket import Peer
+from activator.proxy.transport.peer_socket import PeerKind
 
 if TYPE_CHECKING:
     from activator.proxy.pods.pool import ConnectionPools
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: The message that ends because its receiver does not read.
-_NOT_READ = {Peer.CLIENT: "a response to client", Peer.POD: "a request to pod"}
+_NOT_READ = {PeerKind.CLIENT: "a response to client", PeerKind.POD: "a request to pod"}
 #: The part of the clients' files for clients in a TLS handshake. So clients that send nothing
 #: cannot use the files of clients on other ports.
 _SHARE_FOR_HANDSHAKES = 0.5
@@ -210,7 +210,7 @@ class Proxy:
             used = self.head_budget.bytes
             logger.warning("%d bytes of in-progress request heads: further heads are refused", used)
 
-    def _log_ended(self, peer: Peer, address: str) -> None:
+    def _log_ended(self, peer: PeerKind, address: str) -> None:
         """Log now and then that a peer's message ended because the peer did not read."""
         more = self._repeats.admit(("unread", peer), self.clock())
         if more is not None:

@@ -75,6 +75,6 @@ def _respond(exchange: Exchange, pod: PodTracker, now: float) -> None:
     if exchange.wait is not None:
         lines += exchange.wait.responded(pod, now)
     response = OwnResponse(200, _POD + pod.address.encode() + lines)
-    exchange.client.set_idle_since(now)
+    exchange.client.base.idle_since = now
     exchange.end("admitted", response.status, 0, now)
     exchange.client.send_own_response(response)

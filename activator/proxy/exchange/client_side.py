@@ -1,7 +1,6 @@
 """Declares the client's side of an exchange as an abstract class.
 
-It is an HTTP/1 connection or an HTTP/2 stream. The class has no attributes of its own, so that the
-compiled build calls its methods by number. Payload is a list of pieces. Trailers are lines in
+It is an HTTP/1 connection or an HTTP/2 stream. Payload is a list of pieces. Trailers are lines in
 HTTP/1 and a header block in HTTP/2; ``exchange.translation`` converts them. ``pod_side`` has the
 other side.
 """
@@ -16,30 +15,20 @@ from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.response import Response
 
 if TYPE_CHECKING:
-    from activator.proxy.exchange.lookup import ClientPort
+    from activator.proxy.client.connection import ClientConnection
     from activator.proxy.exchange.tunnel import SwitchingSide
 
 
 class ClientSide(ABC):
-    """The client's side: the sender of the request."""
+    """The client's side: the sender of the request.
 
-    __slots__ = ()
+    Attributes:
+        base: the client's connection.
+    """
 
-    @abstractmethod
-    def port(self) -> ClientPort:
-        """Return the port that the client has connected to."""
+    __slots__ = ("base",)
 
-    @abstractmethod
-    def address(self) -> bytes:
-        """Return the client's IP address."""
-
-    @abstractmethod
-    def peer(self) -> str:
-        """Return the client's ``ip:port``; the port is 0 for a client without one."""
-
-    @abstractmethod
-    def is_secure(self) -> bool:
-        """Return whether the client's connection is encrypted."""
+    base: ClientConnection
 
     @abstractmethod
     def is_full(self) -> bool:
@@ -62,10 +51,6 @@ class ClientSide(ABC):
     @abstractmethod
     def drop(self) -> None:
         """Abort the connection of a client that has left."""
-
-    @abstractmethod
-    def set_idle_since(self, now: float) -> None:
-        """Record when the last request ended, if ``finished`` is not called for it."""
 
     @abstractmethod
     def respond(
@@ -145,6 +130,72 @@ class ClientSide(ABC):
     def regulate(self) -> None:
         """Pause or resume reading, by whether the exchange can use more of the request's body."""
 
-    @abstractmethod
-    def arm(self, when: float) -> None:
-        """Call ``Exchange.on_time`` at ``when`` or earlier, seconds."""
+
+class PassingSide(ClientSide):
+    """A client's side in front of another one: the base of sides that change some calls.
+
+    Arguments:
+        client: the side that it replaces in its exchange.
+    """
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: ClientSide) -> None:
+        self.base = client.base
+        self._client = client
+
+    # -- the response ---------------------------------------------------------------------------
+
+    def respond(
+        self,
+        response: Response | ResponseFields,
+        raw: bytes | None,
+        payload: list[bytes],
+        ended: bool,
+        trailers: bytes,
+    ) -> None:
+        self._client.respond(response, raw, payload, ended, trailers)
+
+    def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
+        self._client.send_body(payload, ended, trailers)
+
+    def body_of(self, response: OwnResponse) -> bytes:
+        return self._client.body_of(response)
+
+    def send_own_response(self, response: OwnResponse) -> None:
+        self._client.send_own_response(response)
+
+    def interim(self, response: Response | ResponseFields) -> None:
+        self._client.interim(response)
+
+    def send_continue(self) -> None:
+        self._client.send_continue()
+
+    def break_off(self, outcome: str, code: int) -> None:
+        self._client.break_off(outcome, code)
+
+    def finished(self, now: float) -> None:
+        self._client.finished(now)
+
+    def switching(self) -> SwitchingSide | None:
+        return self._client.switching()
+
+    # -- the client -----------------------------------------------------------------------------
+
+    def is_full(self) -> bool:
+        return self._client.is_full()
+
+    def may_send(self, now: float) -> bool:
+        return self._client.may_send(now)
+
+    def is_gone(self) -> bool:
+        return self._client.is_gone()
+
+    def drop(self) -> None:
+        self._client.drop()
+
+    def took(self, size: int) -> None:
+        self._client.took(size)
+
+    def regulate(self) -> None:
+        self._client.regulate()

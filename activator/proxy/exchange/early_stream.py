@@ -10,11 +10,10 @@ from collections.abc import Callable
 from typing import final
 
 from activator.proxy.exchange import event_stream
-from activator.proxy.exchange.client_side import ClientSide
-from activator.proxy.exchange.passing_side import PassingSide
+from activator.proxy.exchange.client_side import ClientSide, PassingSide
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
-from activator.proxy.message.fields import HTTP_2, Version
+from activator.proxy.message.fields import HTTP_2, HttpVersion
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.response import Response
 
@@ -38,7 +37,7 @@ class EarlyStream(PassingSide):
 
     # -- the activator's part of the stream -----------------------------------------------------
 
-    def begin(self, version: Version, comment: bytes) -> None:
+    def begin(self, version: HttpVersion, comment: bytes) -> None:
         """Send the head and the first comment.
 
         Arguments:
@@ -77,39 +76,38 @@ class EarlyStream(PassingSide):
         ended: bool,
         trailers: bytes,
     ) -> None:
-        """See ClientSide. The client gets no head of the pod, and no trailers."""
+        """Send the payload: the client gets no head of the pod, and no trailers."""
         self.send_body(payload, ended, b"")
 
     def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
-        """See ClientSide."""
         self._end = event_stream.tail(self._end, payload)
         self._client.send_body(payload, ended, b"")
 
     def body_of(self, response: OwnResponse) -> bytes:
-        """See ClientSide: the event that ends the stream. The response's body is JSON."""
+        """Return the event that ends the stream. The response's body is JSON."""
         return event_stream.closing(self._end) + event_stream.error_event(response.body)
 
     def send_own_response(self, response: OwnResponse) -> None:
-        """See ClientSide. The response may replace the rest of the pod's stream."""
+        """End the stream by an error event, which may replace the rest of the pod's stream."""
         self._client.send_body([self.body_of(response)], True, b"")
         self._client.finished(self._clock())
 
     def interim(self, response: Response | ResponseFields) -> None:
-        """See ClientSide: do nothing, because no interim response may follow the head."""
+        """Do nothing, because no interim response may follow the head."""
 
     def send_continue(self) -> None:
-        """See ClientSide: do nothing, as in ``interim``."""
+        """Do nothing, as in ``interim``."""
 
     def switching(self) -> SwitchingSide | None:
-        """See ClientSide: no other protocol can follow the head."""
+        """Return None: no other protocol can follow the head."""
         return None
 
     # -- the client -----------------------------------------------------------------------------
 
     def may_send(self, now: float) -> bool:
-        """See ClientSide.
+        """Return whether the client is there, as the comments show.
 
-        The comments show whether the client is there: its kernel rejects them once it has closed.
+        Its kernel rejects them once it has closed.
         """
         if self._client.is_gone():
             self._client.drop()

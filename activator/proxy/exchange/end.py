@@ -100,7 +100,7 @@ def respond_with_error(
     assert reason is not None
     if trace is not None:
         trace.no_pod(reason.value)
-    client.set_idle_since(now)
+    client.base.idle_since = now
     status = OK if exchange.early_stream() is not None else response.status
     exchange.end(ended, status, len(client.body_of(response)), now, response.why)
     record_failure(exchange, response.status, reason, response.detail)
@@ -122,7 +122,7 @@ def respond_to_waiting(exchange: Exchange, response: OwnResponse, ended: str, no
         trace.no_pod(response.reason.value)
     if wait is not None:
         response = replace(response, fields=response.fields + wait.fields(now))
-    client.set_idle_since(now)
+    client.base.idle_since = now
     status = OK if exchange.early_stream() is not None else response.status
     exchange.end(ended, status, len(client.body_of(response)), now, response.why)
     client.send_own_response(response)
@@ -183,7 +183,7 @@ def break_off(
 def end_now(exchange: Exchange, ended: str, status: int, size: int) -> None:
     """End a request whose client gets nothing more."""
     now = exchange.services.driver.clock()
-    exchange.client.set_idle_since(now)
+    exchange.client.base.idle_since = now
     exchange.end(ended, status, size, now)
 
 
@@ -222,7 +222,7 @@ def log(
             status,
             size,
             duration,
-            exchange.client.peer(),
+            exchange.client.base.peer(),
             exchange.entry.throttler.revision,
             trace_id,
             why,

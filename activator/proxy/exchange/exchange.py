@@ -31,7 +31,7 @@ from activator.proxy.exchange.limits import (
     name_wait,
     seconds_to_response,
 )
-from activator.proxy.exchange.lookup import ClientPort, find
+from activator.proxy.exchange.lookup import find
 from activator.proxy.exchange.observers import Trace, begin_trace, sample
 from activator.proxy.exchange.placement import (
     COOKIE_KIND,
@@ -165,15 +165,12 @@ class Exchange(Requester):
 
     # -- it begins ---------------------------------------------------------------------------------
 
-    def begin(self, port: ClientPort) -> None:
+    def begin(self) -> None:
         """Find the revision, and admit the request. Everything else follows from callbacks.
 
         Knative's counterpart: pkg/activator/handler/handler.go.
-
-        Arguments:
-            port: the port that the client has connected to.
         """
-        services, request = self.services, self.request
+        services, request, port = self.services, self.request, self.client.base.port
         if port.admission is not None:
             if not admission_port.read(self, port.admission):
                 return
@@ -181,7 +178,7 @@ class Exchange(Requester):
             self.ensure_attempts().admits = True
         driver, tracer, trace = services.driver, services.tracer, None
         if tracer is not None:
-            trace = self.trace = begin_trace(tracer, request, self.client.is_secure())
+            trace = self.trace = begin_trace(tracer, request, self.client.base.secure)
         try:
             entry = self.entry = find(driver.entries, request, port, self.client, services.namers)
         except RevisionNotFound as missing:
@@ -197,11 +194,11 @@ class Exchange(Requester):
             self.limits = TimeLimits(revision)
         if self.client_timeout < within:
             within = self.client_timeout
-        size = request.size() + self.body.size
+        size = request.size + self.body.size
         ticket = self.ticket = Ticket(self, now + within, size)
         if throttler.key is not None:
             sticky, clients = throttler.sticky, services.clients
-            ticket.key = key_of(request, throttler.key, sticky, self.client.address(), clients)
+            ticket.key = key_of(request, throttler.key, sticky, self.client.base.address, clients)
         order = throttler.breaker.order
         if order is not None:
             self._follow(order)
@@ -219,12 +216,12 @@ class Exchange(Requester):
         """Pass on the class that a request selects; find its place if it may be queued."""
         request, throttler = self.request, self.entry.throttler
         if order.trusts_header and PRIORITY in request.fields:
-            self.request = with_priority(request, self.client.address())
+            self.request = with_priority(request, self.client.base.address)
         if throttler.slots.holder is not None or not throttler.has_free_slot:
             self._set_place(order, request)
 
     def _set_place(self, order: QueueOrder, request: Request) -> None:
-        set_place(self.ticket, order, request, self.client.address(), self.services.clients)
+        set_place(self.ticket, order, request, self.client.base.address, self.services.clients)
 
     def decided(self, verdict: Verdict) -> None:
         """Continue by a decision of the authorization server, or end."""
@@ -345,7 +342,7 @@ class Exchange(Requester):
         self.state = CONNECTING
         self.pod_side = None
         self._limit_response(now)
-        self.client.arm(self.ticket.deadline)
+        self.client.base.arm(self.ticket.deadline)
         pool.dial_for(self, self.request)
 
     def _limit_response(self, now: float) -> None:
@@ -378,7 +375,9 @@ class Exchange(Requester):
             limits.sent(now, request.expects_continue)
             when = self.ticket.deadline = limits.deadline(self.ticket, now)
             when = min(when, limits.next())
-        client.arm(when)
+        base = client.base
+        if when < base.armed:
+            base.arm(when)
         try:
             to_http2 = side.send_request(self, client, request, body, self.trace)
         except FramingError as error:
@@ -626,7 +625,7 @@ class Exchange(Requester):
             return
         if key.kind is COOKIE_KIND:
             if token := sticky.cookie_for(ticket):
-                secure = self.client.is_secure() or is_forwarded_https(self.request)
+                secure = self.client.base.secure or is_forwarded_https(self.request)
                 self.added_lines += cookie_line(token, secure=secure)
         elif key.header and not ticket.key:
             sticky.began_session(bounded(response.value_of(key.header)), ticket)

@@ -109,7 +109,7 @@ def beat(exchange: Exchange, now: float) -> float:
     if exchange.ticket.state is not QUEUED or wait is None:
         return inf
     services, request = exchange.services, exchange.request
-    exchange.request = with_identity_coding(request, client.address())
+    exchange.request = with_identity_coding(request, client.base.address)
     exchange.client = wait.early = early = EarlyStream(client, services.driver.clock)
     exchange.entry.counters.early_heads += 1
     early.begin(request.version, _comment(exchange, now))

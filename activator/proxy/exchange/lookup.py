@@ -116,7 +116,7 @@ def find(
             namespace, name = namespace.partition(b",")[0], name.partition(b",")[0]
         return entries.find(namespace.strip(b" \t"), name.strip(b" \t"))
     if SERVICE in fields:
-        service, client = fields[SERVICE].partition(b",")[0].strip(b" \t"), side.address()
+        service, client = fields[SERVICE].partition(b",")[0].strip(b" \t"), side.base.address
         if namers is None or namers.trusts(client) or _is_peer(entries, service, client):
             return entries.find_service(service)
     return entries.find_host(request.host, name.partition(b",")[0].strip(b" \t"))
@@ -158,7 +158,7 @@ def _one_each(fields: dict[bytes, bytes]) -> str:
 
 
 def probe_response(
-    request: Request, port: ClientPort, unhealthy: Callable[[], str]
+    request: Request, port: ClientPort, unhealthy: Callable[[], str], *, may_be_kubelet: bool
 ) -> own_responses.OwnResponse | None:
     """Return the response to a probe of kubelet, ingress or autoscaler; None for other requests.
 
@@ -170,17 +170,16 @@ def probe_response(
         request: any request of a client.
         port: the port that the client has connected to.
         unhealthy: returns why the activator is not ready; empty while it is ready.
+        may_be_kubelet: whether the head has ``KUBELET_AGENT`` anywhere.
     """
     fields = request.fields
     if port.service:
         return _loop(fields)
     probe, wrong = b"", contradiction(fields) if fields else ""
     if port.admission is None:
-        block = request.section or request.lines
-        may_be = block.find(KUBELET_AGENT) >= 0  # not `in`, see lookup._COMMA
-        if not (fields or may_be):
+        if not (fields or may_be_kubelet):
             return None
-        if fields.get(KUBELET_PROBE) or (may_be and _KUBELET.search(request.lines)):
+        if fields.get(KUBELET_PROBE) or (may_be_kubelet and _KUBELET.search(request.lines)):
             why = unhealthy()
             return own_responses.unhealthy(why) if why else own_responses.HEALTHY
         probe = fields.get(NETWORK_PROBE, b"").rstrip(b" \t")

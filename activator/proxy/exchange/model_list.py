@@ -13,8 +13,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
-from activator.proxy.exchange.client_side import ClientSide
-from activator.proxy.exchange.passing_side import PassingSide
+from activator.proxy.exchange.client_side import ClientSide, PassingSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.hpack import Decoder
 from activator.proxy.message import own_responses
@@ -125,7 +124,7 @@ def _is_for_list(exchange: Exchange) -> bool:
 
     Not for a proxy on the admission port, which takes 200 as the address of a pod.
     """
-    return exchange.client.port().admission is None and is_for_models(exchange.request)
+    return exchange.client.base.port.admission is None and is_for_models(exchange.request)
 
 
 @final

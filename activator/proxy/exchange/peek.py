@@ -16,7 +16,7 @@ from activator.proxy.exchange.lookup import ClientPort
 from activator.proxy.message import waiting_page
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
-from activator.proxy.message.waiting_page import Phase, Start, whole_seconds
+from activator.proxy.message.waiting_page import Start, StartPhase, whole_seconds
 from throttler.model import Revision
 from throttler.pod import PodState
 from throttler.request_policies import RequestPolicies, WaitMode
@@ -62,7 +62,7 @@ def respond(exchange: Exchange, now: float) -> OwnResponse:
         services.keep_demand(entry, now + RELOAD_LEASE, now)
         return waiting_page.peek(None)
     start = start_of(services.driver, throttler, now)
-    if start.phase is not Phase.FAILED:
+    if start.phase is not StartPhase.FAILED:
         services.keep_demand(entry, now + PAGE_LEASE, now)
     return waiting_page.peek(start)
 
@@ -79,7 +79,7 @@ def start_of(driver: Driver, throttler: RevisionThrottler, now: float) -> Start:
     reason, detail = driver.why(throttler)
     phase, cold_start = phase_of(throttler), driver.cold_starts.under_way.get(revision.id)
     if cold_start is not None and now - cold_start.began >= _limit(revision):
-        phase, forecast = Phase.FAILED, None
+        phase, forecast = StartPhase.FAILED, None
     return Start(
         revision.service or revision.id.name,
         revision.id.namespace,
@@ -98,13 +98,13 @@ def _limit(revision: Revision) -> float:
     return (requests.wait_seconds if requests is not None else 0.0) or whole
 
 
-def phase_of(throttler: RevisionThrottler) -> Phase:
+def phase_of(throttler: RevisionThrottler) -> StartPhase:
     """Return the phase of a revision at which requests wait."""
     if throttler.slots.pods:
-        return Phase.BUSY
+        return StartPhase.BUSY
     pods = [pod for pod in throttler.pods() if pod.state is not PodState.DRAINING]
     if not pods:
-        return Phase.ASKED
+        return StartPhase.ASKED
     if any(pod.probe.at is not None or pod.probe.failures for pod in pods):
-        return Phase.PROBED
-    return Phase.LISTED
+        return StartPhase.PROBED
+    return StartPhase.LISTED

@@ -17,7 +17,7 @@ from activator.knative import words
 from activator.proxy.exchange import end, model_list, peek
 from activator.proxy.exchange.request_copies import with_fields
 from activator.proxy.exchange.states import AUTHORIZING, DONE
-from activator.proxy.http2.stream import STREAM_WINDOW
+from activator.proxy.http2.frames import STREAM_WINDOW
 from activator.proxy.message import grpc, own_responses
 from activator.proxy.message.fields import HTTP_2, is_lookalike
 from activator.proxy.message.own_responses import OwnResponse
@@ -91,7 +91,7 @@ def may_enter(exchange: Exchange, policies: RequestPolicies, now: float) -> bool
 
 def _has_no_response(exchange: Exchange, policies: RequestPolicies, now: float) -> bool:
     """Respond to a peek; return whether the request is none, so that it needs a pod."""
-    if not peek.is_peek(exchange.request, exchange.client.port(), policies):
+    if not peek.is_peek(exchange.request, exchange.client.base.port, policies):
         return True
     respond_unadmitted(exchange, peek.respond(exchange, now), "peek", now)
     return False
@@ -131,7 +131,7 @@ def _end(exchange: Exchange, ended: str, status: int, size: int, why: str, now: 
     if services.request_log is not None:
         end.log(exchange, services.request_log, status, size, duration, why)
     ticket.owner = NO_OWNER  # breaks the cycle, see Exchange.end
-    exchange.client.set_idle_since(now)
+    exchange.client.base.idle_since = now
 
 
 # -- may it wake its revision ----------------------------------------------------------------------
@@ -188,7 +188,7 @@ def _asleep(exchange: Exchange, status: int) -> OwnResponse:
     stream that has begun: it would take the end of the stream as a complete response.
     """
     again = exchange.services.retry_after(exchange.entry.throttler)
-    is_admission = exchange.client.port().admission is not None
+    is_admission = exchange.client.base.port.admission is not None
     is_stream = exchange.early_stream() is not None
     if is_admission or is_stream or grpc.is_grpc(exchange.request.fields):
         status = 503
@@ -203,7 +203,9 @@ def _may_wake(exchange: Exchange, policies: RequestPolicies) -> bool:
     ):
         return False
     # A peek follows the rules of the request that its page replaced.
-    method = b"GET" if peek.is_peek(request, exchange.client.port(), policies) else request.method
+    method = (
+        b"GET" if peek.is_peek(request, exchange.client.base.port, policies) else request.method
+    )
     return wake is None or may_wake(wake, request, method)
 
 
@@ -283,11 +285,11 @@ def _is_authorized(exchange: Exchange, policy: Authorization, now: float) -> boo
     """Return whether a request is allowed already; if not, begin a sub-request."""
     services, ticket = exchange.services, exchange.ticket
     exchange.state = AUTHORIZING
-    exchange.client.arm(ticket.deadline)
+    exchange.client.base.arm(ticket.deadline)
     verdict: Verdict | None = UNDECIDED if policy.url else WRONG
     if services.authorizer is not None and policy.url:
         revision, request = exchange.entry.throttler.revision.id, exchange.request
-        fields = fields_of(request, exchange.client.address())
+        fields = fields_of(request, exchange.client.base.address)
         size = ticket.size + _still_to_come(exchange)
         verdict = services.authorizer.ask(exchange, revision, policy, fields, size)
     return verdict is not None and follow(exchange, verdict, now)
@@ -352,7 +354,7 @@ def follow(exchange: Exchange, verdict: Verdict, now: float) -> bool:
         _identify(exchange, policies, verdict.lines)
         # The last pod may be gone meanwhile.
         return _may_start_pod(exchange, policies, now) and _has_no_response(exchange, policies, now)
-    port = exchange.client.port()
+    port = exchange.client.base.port
     if verdict.denies and policies is not None and peek.is_peek(exchange.request, port, policies):
         verdict = _FORBIDDEN
     elif verdict.denies and verdict.status < _ERRORS and grpc.is_grpc(exchange.request.fields):
@@ -379,10 +381,10 @@ def _identify(exchange: Exchange, policies: RequestPolicies, lines: bytes) -> No
     """
     names = takes_from_server(policies)
     if names:
-        exchange.request = with_fields(exchange.request, names, lines, exchange.client.address())
+        exchange.request = with_fields(exchange.request, names, lines, exchange.client.base.address)
         if exchange.body.trailers:
             exchange.body.trailers = b""  # a server may treat them like header fields
-        if exchange.client.port().admission is not None:
+        if exchange.client.base.port.admission is not None:
             exchange.added_lines += lines  # the proxy sends the request
 
 

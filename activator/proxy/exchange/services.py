@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from email.utils import formatdate
 from typing import TYPE_CHECKING
 
 from activator.driver import Driver
@@ -14,6 +12,7 @@ from activator.process.logs import Repeats
 from activator.process.timers import Timers
 from activator.proxy.exchange.placement import ClientAddresses
 from activator.proxy.message.own_responses import OwnResponse
+from activator.proxy.message.response import CurrentDate
 from activator.proxy.message.waiting_page import DEFAULT, Template
 from activator.records.change_log import identity
 from activator.records.entries import Entry
@@ -55,6 +54,7 @@ class ProxyServices:
 
     Attributes:
         counters: counts of requests without a revision.
+        date: the current date, for responses without one.
         tracer, request_log: the observers of requests; None while they are off. They may change at
             any time.
         comments: the comment for event streams of each revision, and until when it counts.
@@ -96,16 +96,7 @@ class ProxyServices:
         self.repeats = Repeats()
         self.authorizer: Authorizer | None = None
         self.namers: ClientAddresses | None = None
-        self._date = b""
-        self._date_of = 0
-
-    def date(self) -> bytes:
-        """Return the current date as the value of a Date field; formatted once a second."""
-        now = int(time.time())
-        if now != self._date_of:
-            self._date_of = now
-            self._date = formatdate(now, usegmt=True).encode()
-        return self._date
+        self.date = CurrentDate()
 
     def retry_after(self, revision: RevisionThrottler | None = None) -> int:
         """Return the value of Retry-After for an error response now: whole seconds.

@@ -34,7 +34,7 @@ class ExchangeState(Enum):
     DONE = "done"
 
 
-#: Module names for the members, for speed: see version.HTTP_1_1.
+#: Module names for the members, for speed: see fields.HTTP_1_1.
 NEW: Final = ExchangeState.NEW
 AUTHORIZING: Final = ExchangeState.AUTHORIZING
 WAITING: Final = ExchangeState.WAITING

@@ -14,7 +14,13 @@ from activator.proxy.exchange import end
 from activator.proxy.exchange.states import DONE, TUNNEL
 from activator.proxy.message.response import Response
 from activator.proxy.transport import peer_socket
-from activator.proxy.transport.peer_socket import BUFFER, SMALL_BUFFER, Peer, UnreadBytes, received
+from activator.proxy.transport.peer_socket import (
+    BUFFER,
+    SMALL_BUFFER,
+    PeerKind,
+    UnreadBytes,
+    received,
+)
 
 if TYPE_CHECKING:
     from activator.proxy.exchange.exchange import Exchange
@@ -42,7 +48,7 @@ class SwitchingSide(Protocol):
     def unread_bytes(self) -> UnreadBytes:
         """Return the count of bytes that peers do not read."""
 
-    def who(self) -> tuple[Peer, str]:
+    def who(self) -> tuple[PeerKind, str]:
         """Return the side and the address of the peer."""
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -154,7 +160,7 @@ class _End:
         _closed(self._exchange)
         self._side.connection_lost(exc)
 
-    def end_unread(self) -> tuple[Peer, str]:
+    def end_unread(self) -> tuple[PeerKind, str]:
         self.transport.abort()
         return self._who
 

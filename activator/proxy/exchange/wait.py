@@ -194,7 +194,7 @@ def begin_wait(exchange: Exchange, now: float) -> None:
     step_at = exchange.ticket.arrived + after
     wait.follow(mode, step_at, entry.counters.waiting)
     if step_at < inf:
-        exchange.client.arm(step_at)
+        exchange.client.base.arm(step_at)
 
 
 def _choose(
@@ -214,7 +214,7 @@ def _choose(
         return WaitMode.HEARTBEAT
     if request.version is HTTP_1_0 or request.method == b"HEAD" or request.upgrade:
         return WaitMode.HOLD
-    if exchange.client.port().admission is not None:
+    if exchange.client.base.port.admission is not None:
         return WaitMode.REFUSE if WaitMode.REFUSE in waiting.modes else WaitMode.HOLD
     for mode in waiting.modes:
         if mode is not without and FITS[mode](exchange):
@@ -307,7 +307,7 @@ def _send_page(exchange: Exchange, now: float) -> float:
     start = start_of(services.driver, throttler, now)
     page = waiting_page.page(template, start)
     page = replace(page, fields=page.fields + exchange.added_lines)
-    if start.phase is waiting_page.Phase.FAILED:
+    if start.phase is waiting_page.StartPhase.FAILED:
         record_failure(exchange, page.status, start.reason, start.detail)
         respond_to_waiting(exchange, page, "timed-out", now)
         return inf

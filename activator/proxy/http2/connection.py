@@ -12,19 +12,20 @@ from math import inf
 from typing import Final, cast, final
 
 from activator.proxy.http2 import frames
-from activator.proxy.http2.frame_reader import FrameReader, Setting, write_settings
-from activator.proxy.http2.frames import ConnectionFault, ErrorCode
-from activator.proxy.http2.hpack import MAX_LIST_BYTES, NO_TABLE, Decoder
-from activator.proxy.http2.stream import (
+from activator.proxy.http2.frame_reader import FrameReader, Http2Setting, write_settings
+from activator.proxy.http2.frames import (
     CONNECTION_WINDOW,
     LOW_WINDOW,
     STREAM_WINDOW,
+    ConnectionFault,
+    ErrorCode,
     FlowControl,
     SendQueue,
     Stream,
 )
+from activator.proxy.http2.hpack import MAX_LIST_BYTES, NO_TABLE, Decoder
 from activator.proxy.transport import peer_socket
-from activator.proxy.transport.peer_socket import Peer, UnreadBytes
+from activator.proxy.transport.peer_socket import PeerKind, UnreadBytes
 
 # The states of an HTTP/2 connection, and the changes between them.
 
@@ -122,7 +123,7 @@ class ConnectionSide(ABC):
         """Close: the peer broke a rule, and GOAWAY is written."""
 
     @abstractmethod
-    def end_unread(self) -> tuple[Peer, str]:
+    def end_unread(self) -> tuple[PeerKind, str]:
         """End the connection to free its unread bytes; return its side and its peer's address."""
 
     # -- its streams ----------------------------------------------------------------------------
@@ -156,7 +157,7 @@ class ConnectionSide(ABC):
         """Handle the removal of a stream, however it ended."""
 
     @abstractmethod
-    def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
+    def end_stream_unread(self, stream: Stream) -> tuple[PeerKind, str]:
         """End a stream to free its unread bytes; return its side and its peer's address."""
 
     # -- connections of clients -----------------------------------------------------------------
@@ -218,8 +219,8 @@ class _Gone(ConnectionSide):
     def on_failed(self, fault: ConnectionFault) -> None:
         pass
 
-    def end_unread(self) -> tuple[Peer, str]:
-        return Peer.CLIENT, ""
+    def end_unread(self) -> tuple[PeerKind, str]:
+        return PeerKind.CLIENT, ""
 
     def is_idle(self, stream: int) -> bool:
         return False
@@ -239,8 +240,8 @@ class _Gone(ConnectionSide):
     def on_stream_removed(self, stream: Stream) -> None:
         pass
 
-    def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
-        return Peer.CLIENT, ""
+    def end_stream_unread(self, stream: Stream) -> tuple[PeerKind, str]:
+        return PeerKind.CLIENT, ""
 
 
 #: The side of each lost connection.
@@ -249,8 +250,8 @@ GONE: Final[ConnectionSide] = _Gone()
 
 # One HTTP/2 connection, of a client or to a pod: the loop's protocol object, frames and states.
 #
-# ``stream.SendQueue`` holds the payload that streams have to send. The connection writes all
-# frames of one turn of the loop at once. Its side (``side.ConnectionSide``) handles the meaning
+# ``frames.SendQueue`` holds the payload that streams have to send. The connection writes all
+# frames of one turn of the loop at once. Its side (``ConnectionSide``) handles the meaning
 # of frames.
 
 #: Acknowledgements of PING and SETTINGS that a peer may leave unread (CVE-2019-9512).
@@ -265,7 +266,7 @@ CLOSE_SECONDS: Final = 5.0
 
 
 @final
-class Connection:
+class Http2Connection:
     """One connection: the loop's protocol object, and a frame_reader.FrameHandler.
 
     Arguments:
@@ -346,8 +347,8 @@ class Connection:
             values: settings of this side only, as identifier and value.
         """
         own = (
-            (Setting.INITIAL_WINDOW_SIZE, STREAM_WINDOW),
-            (Setting.MAX_HEADER_LIST_SIZE, MAX_LIST_BYTES),
+            (Http2Setting.INITIAL_WINDOW_SIZE, STREAM_WINDOW),
+            (Http2Setting.MAX_HEADER_LIST_SIZE, MAX_LIST_BYTES),
             *values,
         )
         self.write(
@@ -435,7 +436,7 @@ class Connection:
         self.flush()
         self.side.on_failed(fault)
 
-    def end_unread(self) -> tuple[Peer, str]:
+    def end_unread(self) -> tuple[PeerKind, str]:
         """End the connection to free its unread bytes; return its side and its peer's address."""
         return self.side.end_unread()
 
@@ -606,13 +607,13 @@ class Connection:
         """
         self.side.on_settings()
         for identifier, value in dict(values).items():
-            if identifier == Setting.INITIAL_WINDOW_SIZE:
+            if identifier == Http2Setting.INITIAL_WINDOW_SIZE:
                 self._resize(value)
-            elif identifier == Setting.MAX_FRAME_SIZE:
+            elif identifier == Http2Setting.MAX_FRAME_SIZE:
                 self.flow.max_frame = min(value, frames.DEFAULT_MAX_FRAME)
-            elif identifier == Setting.MAX_CONCURRENT_STREAMS:
+            elif identifier == Http2Setting.MAX_CONCURRENT_STREAMS:
                 self.side.on_max_streams(value)
-            elif identifier == Setting.MAX_HEADER_LIST_SIZE:
+            elif identifier == Http2Setting.MAX_HEADER_LIST_SIZE:
                 self.side.on_max_header_list(value)
         self.idle_frame()
         self._acknowledge(frames.SETTINGS_ACK)

@@ -7,7 +7,7 @@ from itertools import permutations
 from typing import Final, final
 
 from activator.proxy.http2.hpack import Field, name_prefix
-from activator.proxy.http2.section import SENSITIVE, FieldLines, Treatment
+from activator.proxy.http2.section import SENSITIVE, FieldLines, NameTreatment
 from activator.proxy.message.fields import (
     REQUEST_FIELDS,
     RESPONSE_FIELDS,
@@ -94,57 +94,57 @@ def _refused(value: bytes) -> bytes:
     raise FramingError("a field of a connection, or of another kind of section")
 
 
-_REQUEST_CHECKS: Final[dict[bytes, Treatment]] = {
-    b":method": Treatment(name_prefix(b":method"), _method),
-    b":scheme": Treatment(b"", _scheme),
-    b":authority": Treatment(b"", _authority),
-    b":path": Treatment(name_prefix(b":path"), _path, kept=False),
-    b"host": Treatment(b"", _authority),
-    b"te": Treatment(name_prefix(b"te"), _te),
-    b"trailer": Treatment(name_prefix(b"trailer"), _trailer),
-    b"content-length": Treatment(name_prefix(b"content-length"), _content_length),
-    **dict.fromkeys(_OF_CONNECTIONS, Treatment(b"", _refused)),
+_REQUEST_CHECKS: Final[dict[bytes, NameTreatment]] = {
+    b":method": NameTreatment(name_prefix(b":method"), _method),
+    b":scheme": NameTreatment(b"", _scheme),
+    b":authority": NameTreatment(b"", _authority),
+    b":path": NameTreatment(name_prefix(b":path"), _path, kept=False),
+    b"host": NameTreatment(b"", _authority),
+    b"te": NameTreatment(name_prefix(b"te"), _te),
+    b"trailer": NameTreatment(name_prefix(b"trailer"), _trailer),
+    b"content-length": NameTreatment(name_prefix(b"content-length"), _content_length),
+    **dict.fromkeys(_OF_CONNECTIONS, NameTreatment(b"", _refused)),
 }
-_RESPONSE_CHECKS: Final[dict[bytes, Treatment]] = {
-    b":status": Treatment(name_prefix(b":status"), _status),
-    b"date": Treatment(name_prefix(b"date")),
+_RESPONSE_CHECKS: Final[dict[bytes, NameTreatment]] = {
+    b":status": NameTreatment(name_prefix(b":status"), _status),
+    b"date": NameTreatment(name_prefix(b"date")),
     b"trailer": _REQUEST_CHECKS[b"trailer"],
     b"content-length": _REQUEST_CHECKS[b"content-length"],
-    **dict.fromkeys(_OF_CONNECTIONS, Treatment(b"", _refused)),
+    **dict.fromkeys(_OF_CONNECTIONS, NameTreatment(b"", _refused)),
 }
 
 
-def _passing(name: bytes) -> Treatment:
+def _passing(name: bytes) -> NameTreatment:
     if name[:1] == b":":
-        return Treatment(b"", _refused)
+        return NameTreatment(b"", _refused)
     sensitive = name in SENSITIVE
     kept = not sensitive and name not in _NEW_EACH_TIME
-    return Treatment(name_prefix(name, never_indexed=sensitive), kept=kept)
+    return NameTreatment(name_prefix(name, never_indexed=sensitive), kept=kept)
 
 
-def _of_request(name: bytes) -> Treatment:
+def _of_request(name: bytes) -> NameTreatment:
     found = _REQUEST_CHECKS.get(name)
     if found is not None:
         return found
     if name in REQUEST_FIELDS or is_lookalike(name):
-        return Treatment(b"", kept=name not in SENSITIVE)
+        return NameTreatment(b"", kept=name not in SENSITIVE)
     return _passing(name)
 
 
-def _of_response(name: bytes) -> Treatment:
+def _of_response(name: bytes) -> NameTreatment:
     found = _RESPONSE_CHECKS.get(name)
     if found is not None:
         return found
     if name in RESPONSE_FIELDS:
-        return Treatment(b"", kept=name not in SENSITIVE)
+        return NameTreatment(b"", kept=name not in SENSITIVE)
     return _passing(name)
 
 
-def _of_trailers(name: bytes) -> Treatment:
+def _of_trailers(name: bytes) -> NameTreatment:
     if name in _OF_CONNECTIONS:
-        return Treatment(b"", _refused)
+        return NameTreatment(b"", _refused)
     if is_barred_from_trailers(name):
-        return Treatment(b"", kept=name not in SENSITIVE)
+        return NameTreatment(b"", kept=name not in SENSITIVE)
     return _passing(name)
 
 

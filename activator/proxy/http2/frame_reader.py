@@ -141,7 +141,7 @@ class HeaderBlock:
 _SETTING: Final = struct.Struct(">HL")
 
 
-class Setting(IntEnum):
+class Http2Setting(IntEnum):
     """The settings of RFC 9113 section 6.5.2 and RFC 8441 section 3."""
 
     HEADER_TABLE_SIZE = 1
@@ -156,10 +156,10 @@ class Setting(IntEnum):
 _ANY_VALUE: Final = (0, (1 << 32) - 1, ErrorCode.PROTOCOL_ERROR)
 #: The range of a setting's values, and the error for other values (section 6.5.2).
 _SETTING_VALUES: Final[Mapping[int, tuple[int, int, ErrorCode]]] = {
-    Setting.ENABLE_PUSH: (0, 1, ErrorCode.PROTOCOL_ERROR),
-    Setting.INITIAL_WINDOW_SIZE: (0, MAX_31_BITS, ErrorCode.FLOW_CONTROL_ERROR),
-    Setting.MAX_FRAME_SIZE: (DEFAULT_MAX_FRAME, (1 << 24) - 1, ErrorCode.PROTOCOL_ERROR),
-    Setting.ENABLE_CONNECT_PROTOCOL: (0, 1, ErrorCode.PROTOCOL_ERROR),
+    Http2Setting.ENABLE_PUSH: (0, 1, ErrorCode.PROTOCOL_ERROR),
+    Http2Setting.INITIAL_WINDOW_SIZE: (0, MAX_31_BITS, ErrorCode.FLOW_CONTROL_ERROR),
+    Http2Setting.MAX_FRAME_SIZE: (DEFAULT_MAX_FRAME, (1 << 24) - 1, ErrorCode.PROTOCOL_ERROR),
+    Http2Setting.ENABLE_CONNECT_PROTOCOL: (0, 1, ErrorCode.PROTOCOL_ERROR),
 }
 
 

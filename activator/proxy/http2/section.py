@@ -33,7 +33,7 @@ _VISIBLE: Final = bytes(
 
 
 @final
-class Treatment:
+class NameTreatment:
     """How lines of one name are forwarded.
 
     Attributes:
@@ -63,10 +63,10 @@ class FieldLines:
 
     __slots__ = ("_treatment_of", "known", "names")
 
-    def __init__(self, treatment_of: Callable[[bytes], Treatment]) -> None:
+    def __init__(self, treatment_of: Callable[[bytes], NameTreatment]) -> None:
         """Arguments: treatment_of: returns the treatment of a well-formed name, pseudo or not."""
         self._treatment_of = treatment_of
-        self.names: dict[bytes, Treatment] = {}
+        self.names: dict[bytes, NameTreatment] = {}
         # The type is Any, not Field: compiled code would copy each pair, and lose NeverIndexed.
         self.known: dict[Any, bytes] = {}
 
@@ -109,7 +109,7 @@ class FieldLines:
             self.known[field] = written
         return written
 
-    def _learn_name(self, name: bytes) -> Treatment:
+    def _learn_name(self, name: bytes) -> NameTreatment:
         if not name or name.removeprefix(b":").translate(None, _NAME_CHARACTERS):
             raise FramingError("malformed field name")
         treatment = self._treatment_of(name)

@@ -11,7 +11,7 @@ from activator.knative import words
 # Defines the versions of HTTP that the activator supports.
 
 
-class Version(IntEnum):
+class HttpVersion(IntEnum):
     """A version of HTTP. Its number is the value of a label in metrics.
 
     The activator treats HTTP/1.2 to HTTP/1.9 as HTTP/1.1 (RFC 9110 section 2.5).
@@ -22,10 +22,10 @@ class Version(IntEnum):
     HTTP_2 = 2
 
 
-#: Module names for the members, for speed: Python calls a function to look up ``Version.HTTP_2``.
-HTTP_1_0: Final = Version.HTTP_1_0
-HTTP_1_1: Final = Version.HTTP_1_1
-HTTP_2: Final = Version.HTTP_2
+#: Module names for the members, for speed: a look-up of ``HttpVersion.HTTP_2`` calls a function.
+HTTP_1_0: Final = HttpVersion.HTTP_1_0
+HTTP_1_1: Final = HttpVersion.HTTP_1_1
+HTTP_2: Final = HttpVersion.HTTP_2
 
 
 # Lists header field names: which the activator handles, protects, or keeps out of trailers.

@@ -178,7 +178,7 @@ class LineKind(Enum):
     FIELD = "field"  # It is another field that the activator handles.
 
 
-#: Module names for the members, for speed: see version.HTTP_1_1.
+#: Module names for the members, for speed: see fields.HTTP_1_1.
 PASSES: Final = LineKind.PASSES
 BARRED: Final = LineKind.BARRED
 LENGTH: Final = LineKind.LENGTH

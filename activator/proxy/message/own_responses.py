@@ -12,7 +12,7 @@ from typing import Final
 
 from activator.knative import words
 from activator.knative.words import AUTOSCALER_BODY, NETWORK_HASH_START
-from activator.proxy.message.fields import HTTP_1_0, Version
+from activator.proxy.message.fields import HTTP_1_0, HttpVersion
 from throttler.errors import FlowFull, RevisionNotFound, WaitTooLong
 from throttler.model import RevisionKind
 from throttler.reason import Reason
@@ -66,7 +66,9 @@ class OwnResponse:
         """Whether it has the field Content-Length: 204 must not (RFC 9110 section 8.6)."""
         return self.status != HTTPStatus.NO_CONTENT
 
-    def render(self, *, date: bytes, head_only: bool, keep_alive: bool, version: Version) -> bytes:
+    def render(
+        self, *, date: bytes, head_only: bool, keep_alive: bool, version: HttpVersion
+    ) -> bytes:
         """Return the response in HTTP/1.
 
         Arguments:

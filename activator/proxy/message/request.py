@@ -11,7 +11,7 @@ from activator.proxy.message.fields import (
     HTTP_1_0,
     HTTP_1_1,
     HTTP_2,
-    Version,
+    HttpVersion,
     clean_trailers,
     is_handled,
     lines_of,
@@ -81,6 +81,7 @@ class Request:
         length: Content-Length; 0 without a body, -1 for an unknown length.
         upgrade: the protocol in Upgrade; empty if the client requests no other protocol.
         expects_continue: whether the client waits for 100 before it sends the body.
+        size: the approximate number of bytes of the head that a pod gets.
         counted_as: the method in metrics. It has few values, whatever methods clients invent.
     """
 
@@ -95,6 +96,7 @@ class Request:
         "length",
         "method",
         "section",
+        "size",
         "target",
         "upgrade",
         "version",
@@ -104,7 +106,7 @@ class Request:
         self,
         method: bytes,
         target: bytes,
-        version: Version,
+        version: HttpVersion,
         host: bytes,
         fields: dict[bytes, bytes],
         lines: bytes | None,
@@ -128,6 +130,7 @@ class Request:
         self.upgrade: Final = upgrade
         self.expects_continue: Final = expects_continue
         self.section: Final = section
+        self.size: Final = len(target) + len(section) + (0 if lines is None else len(lines))
         self.counted_as: Final = method if method in _CHECKED_AS_IS else b"_OTHER"
 
     @property
@@ -185,11 +188,6 @@ class Request:
         if self.version is HTTP_2 or self._lines is None:
             return self.fields.get(b"cookie", b"")
         return self._lines
-
-    def size(self) -> int:
-        """Return the approximate number of bytes of the head that a pod gets."""
-        lines = 0 if self._lines is None else len(self._lines)
-        return len(self.target) + len(self.section) + lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +291,7 @@ def body_of(request: Request) -> Body:
     return ChunkedBody() if request.length < 0 else LengthBody(request.length)
 
 
-def _odd_start(line: bytes, limits: RequestLimits, block: bytes) -> tuple[Version, bytes]:
+def _odd_start(line: bytes, limits: RequestLimits, block: bytes) -> tuple[HttpVersion, bytes]:
     """Return the version of an unusual start line, and the line that llhttp checks.
 
     llhttp gets a line with a method and a version that it knows.
@@ -327,7 +325,7 @@ def _bad_version(version: bytes) -> FramingError:
     return FramingError("malformed HTTP version")
 
 
-def _host(host: bytes, count: int, version: Version) -> bytes:
+def _host(host: bytes, count: int, version: HttpVersion) -> bytes:
     """Return the value of the only Host field; empty in HTTP/1.0 without one.
 
     Raises:
@@ -375,7 +373,7 @@ def _other_form(method: bytes, target: bytes, host: bytes) -> tuple[bytes, bytes
     return b"/" + path, authority
 
 
-def _check_coding(fields: dict[bytes, bytes], version: Version) -> None:
+def _check_coding(fields: dict[bytes, bytes], version: HttpVersion) -> None:
     """Remove Transfer-Encoding from the fields (RFC 9112 section 6.3).
 
     llhttp has already rejected a head with both Transfer-Encoding and Content-Length.

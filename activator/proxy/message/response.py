@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
+from email.utils import formatdate
 from typing import Final
 
 from activator.proxy.message.fields import (
     HTTP_1_0,
     HTTP_1_1,
-    Version,
+    HttpVersion,
     clean_trailers,
     tokens,
     values_in,
@@ -286,7 +288,7 @@ def _framing(response: Response) -> None:
 def client_head(
     response: Response,
     *,
-    version: Version,
+    version: HttpVersion,
     chunk: bool,
     close: bool,
     date: bytes,
@@ -339,6 +341,24 @@ def switching_head(response: Response, added_lines: bytes = b"") -> bytes:
 # Most responses pass unchanged, and need no writer.
 
 
+class CurrentDate:
+    """The current date as the value of a Date field; formatted once a second."""
+
+    __slots__ = ("_second", "_value")
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._value = b""
+
+    def value(self) -> bytes:
+        """Return the date (RFC 9110 section 6.6.1)."""
+        now = int(time.time())
+        if now != self._second:
+            self._second = now
+            self._value = formatdate(now, usegmt=True).encode()
+        return self._value
+
+
 class ResponseWriter:
     """The writer of one response.
 
@@ -355,7 +375,7 @@ class ResponseWriter:
 
     __slots__ = ("_added_lines", "_chunk", "_response", "_version", "ends_connection", "size")
 
-    def __init__(self, response: Response, version: Version, added_lines: bytes = b"") -> None:
+    def __init__(self, response: Response, version: HttpVersion, added_lines: bytes = b"") -> None:
         unframed = response.body is not None and response.length < 0
         self._response = response
         self._version = version

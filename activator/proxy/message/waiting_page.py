@@ -168,7 +168,7 @@ RETRY_AFTER: Final = 2
 _MINUTES_FROM: Final = 90
 
 
-class Phase(Enum):
+class StartPhase(Enum):
     """How far the start of a revision is.
 
     ASKED: no pod is listed yet. LISTED: Kubernetes lists one, and no probe of it has ended. PROBED:
@@ -184,12 +184,12 @@ class Phase(Enum):
 
 
 #: For each phase the value of the progress bar, of 4, and a sentence.
-_SHOWN: Final[dict[Phase, tuple[int, str]]] = {
-    Phase.ASKED: (1, "A new instance is requested."),
-    Phase.LISTED: (2, "An instance is starting."),
-    Phase.PROBED: (3, "An instance runs. It does not respond yet."),
-    Phase.BUSY: (3, "All instances are busy at the moment."),
-    Phase.FAILED: (0, "It did not start in time ({}). Load this page again to retry."),
+_SHOWN: Final[dict[StartPhase, tuple[int, str]]] = {
+    StartPhase.ASKED: (1, "A new instance is requested."),
+    StartPhase.LISTED: (2, "An instance is starting."),
+    StartPhase.PROBED: (3, "An instance runs. It does not respond yet."),
+    StartPhase.BUSY: (3, "All instances are busy at the moment."),
+    StartPhase.FAILED: (0, "It did not start in time ({}). Load this page again to retry."),
 }
 _LATE: Final = "longer than usual"
 _NO_STORE: Final = b"\r\nCache-Control: no-store"
@@ -205,7 +205,7 @@ class Start:
 
     Attributes:
         name: of the Service, or of the revision; namespace: of both.
-        phase: see Phase.
+        phase: see StartPhase.
         forecast: the expected wait, whole seconds; None if unknown.
         is_late: whether it takes longer than usual.
         reason: why requests wait; detail: an explanation for people.
@@ -213,7 +213,7 @@ class Start:
 
     name: str
     namespace: str
-    phase: Phase
+    phase: StartPhase
     forecast: int | None
     reason: Reason
     detail: str
@@ -233,7 +233,7 @@ def page(template: Template, start: Start) -> OwnResponse:
         "reason": start.reason.value,
     }
     policy = b"\r\nContent-Security-Policy: " + template.policy.encode()
-    body = template.render(values, reloads=start.phase is not Phase.FAILED)
+    body = template.render(values, reloads=start.phase is not StartPhase.FAILED)
     return _response(start, _HTML + policy, body)
 
 
@@ -254,7 +254,7 @@ def peek(start: Start | None) -> OwnResponse:
 
 
 def _response(start: Start, fields: bytes, body: bytes = b"") -> OwnResponse:
-    failed = start.phase is Phase.FAILED
+    failed = start.phase is StartPhase.FAILED
     status, again = (504, None) if failed else (503, RETRY_AFTER)
     return OwnResponse(status, fields, body, start.reason, start.detail, again)
 

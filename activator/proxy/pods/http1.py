@@ -25,7 +25,13 @@ from activator.proxy.message.grammar import Body, CloseBody, FramingError, chunk
 from activator.proxy.message.request import Request, pod_head, wants_trailers
 from activator.proxy.message.response import Response, read_response, with_crlf
 from activator.proxy.transport import peer_socket
-from activator.proxy.transport.peer_socket import BUFFER, SMALL_BUFFER, Peer, UnreadBytes, read_left
+from activator.proxy.transport.peer_socket import (
+    BUFFER,
+    SMALL_BUFFER,
+    PeerKind,
+    UnreadBytes,
+    read_left,
+)
 
 if TYPE_CHECKING:
     from activator.proxy.pods.pool import Pool
@@ -335,11 +341,11 @@ class Http1Pod(PodSide):
     ) -> bool:
         target = self.pool.target
         if trace is None:
-            start, rest = pod_head(request, client.address(), None, target.host_start)
+            start, rest = pod_head(request, client.base.address, None, target.host_start)
             head = b"".join((start, target.host_lines, rest))
         else:
             lines = lines_to_send(request, traced=True)
-            start, rest = pod_head(request, client.address(), lines, target.host_start)
+            start, rest = pod_head(request, client.base.address, lines, target.host_start)
             head = b"".join((start, target.host_lines, trace.sending(target.origin), rest))
         self.state = SENT
         self.requester = requester
@@ -589,10 +595,10 @@ class Http1Pod(PodSide):
         if self.requester is not None:
             self.requester.resume_sending()
 
-    def end_unread(self) -> tuple[Peer, str]:
+    def end_unread(self) -> tuple[PeerKind, str]:
         """Fail the request: at another pod, as many bytes would wait."""
         self._fail("the pod did not read the request")
-        return Peer.POD, self.pool.target.address
+        return PeerKind.POD, self.pool.target.address
 
     # -- another protocol -----------------------------------------------------------------------
 
@@ -615,5 +621,5 @@ class Http1Pod(PodSide):
     def unread_bytes(self) -> UnreadBytes:
         return self._unread
 
-    def who(self) -> tuple[Peer, str]:
-        return Peer.POD, self.pool.target.address
+    def who(self) -> tuple[PeerKind, str]:
+        return PeerKind.POD, self.pool.target.address

@@ -18,10 +18,10 @@ from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.exchange.translation import as_block
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import CLOSE_SECONDS, ENDING, Connection, ConnectionSide
+from activator.proxy.http2.connection import CLOSE_SECONDS, ENDING, ConnectionSide, Http2Connection
 from activator.proxy.http2.fields import ResponseFields, read_response, read_trailers
-from activator.proxy.http2.frame_reader import Setting
-from activator.proxy.http2.frames import ConnectionFault, ErrorCode
+from activator.proxy.http2.frame_reader import Http2Setting
+from activator.proxy.http2.frames import ConnectionFault, ErrorCode, Stream
 from activator.proxy.http2.hpack import MAX_EXPANSION, line, list_size
 from activator.proxy.http2.section import (
     Recurring,
@@ -30,12 +30,11 @@ from activator.proxy.http2.section import (
     section_of,
     traced_section,
 )
-from activator.proxy.http2.stream import Stream
 from activator.proxy.message.fields import HTTP_1_1
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import Request
 from activator.proxy.pods.http1 import MAX_INTERIM, lost_error
-from activator.proxy.transport.peer_socket import Peer, read_left
+from activator.proxy.transport.peer_socket import PeerKind, read_left
 
 if TYPE_CHECKING:
     from activator.proxy.pods.pool import Pool
@@ -208,12 +207,12 @@ class PodStream(PodSide):
         target = pod.target
         front, rest = target.host_blocks
         if target.is_plain:
-            section = plain_section(request, client.address())
+            section = plain_section(request, client.base.address)
         else:
-            section = request.section or section_of(request, client.address())
+            section = request.section or section_of(request, client.base.address)
         if trace is not None:
             context = block_of(trace.sending(target.origin))
-            address = client.address()
+            address = client.base.address
             section = traced_section(request, section, address, plain=target.is_plain)
             section += context
         head = b"".join((front, section, rest))
@@ -424,7 +423,7 @@ class Http2Pod(ConnectionSide):
 
     def __init__(self, pool: Pool) -> None:
         resources = pool.resources
-        link = self.link = Connection(self, resources.clock, resources.unread, server=False)
+        link = self.link = Http2Connection(self, resources.clock, resources.unread, server=False)
         self.pool = pool
         self.state: Http2PodState = OPENING
         self.settled = asyncio.Event()
@@ -506,7 +505,7 @@ class Http2Pod(ConnectionSide):
         self._enter(UNSETTLED)
         self.pool.opened(self.link.transport)
         self.link.write(frames.PREFACE)
-        self.link.begin((Setting.ENABLE_PUSH, 0))
+        self.link.begin((Http2Setting.ENABLE_PUSH, 0))
 
     def lost(self, exc: Exception | None) -> None:
         # Without a stream, its dial has not ended, and that records how it closed.
@@ -536,17 +535,17 @@ class Http2Pod(ConnectionSide):
         self.link.transport.abort()
         self._lose_all("the pod does not read")
 
-    def end_unread(self) -> tuple[Peer, str]:
+    def end_unread(self) -> tuple[PeerKind, str]:
         self._abort()
-        return Peer.POD, self.pool.target.address
+        return PeerKind.POD, self.pool.target.address
 
-    def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
+    def end_stream_unread(self, stream: Stream) -> tuple[PeerKind, str]:
         """Fail the request: at another pod, as many bytes would wait."""
         requester = _detach_requester(stream)
         self.link.end(stream, _CANCEL)
         if requester is not None:
             requester.on_lost("the pod did not read the request", True)
-        return Peer.POD, self.pool.target.address
+        return PeerKind.POD, self.pool.target.address
 
     def on_failed(self, fault: ConnectionFault) -> None:
         self.link.transport.close()

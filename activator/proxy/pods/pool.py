@@ -20,7 +20,7 @@ from typing import Final, final
 
 from activator.process.sockets import SocketKind, find_dead
 from activator.proxy.exchange.pod_side import PodSide, Requester
-from activator.proxy.message.fields import HTTP_1_1, HTTP_2, Version
+from activator.proxy.message.fields import HTTP_1_1, HTTP_2, HttpVersion
 from activator.proxy.message.grpc import is_grpc
 from activator.proxy.message.request import IDEMPOTENT, Request
 from activator.proxy.pods.dial import Dial, SharedDial
@@ -183,7 +183,7 @@ class Pool:
         self.target = target
         self.capacity = Capacity()
         self.may_have_idle = False
-        self.known_as: Version | None = None
+        self.known_as: HttpVersion | None = None
         self.speaks_http1 = False
         self.gone = False
         self.idle: list[Http1Pod] = []
@@ -318,7 +318,7 @@ class Pool:
                 return connection
         return None
 
-    def speaks(self, version: Version) -> None:
+    def speaks(self, version: HttpVersion) -> None:
         """Record that the pod speaks only this version of HTTP."""
         self.known_as = version
         self._assumed = False
@@ -338,7 +338,7 @@ class Pool:
             self.known_as = HTTP_1_1
             self._assumed = True
 
-    def failed(self, error: str, version: Version) -> str:
+    def failed(self, error: str, version: HttpVersion) -> str:
         """Record that a connection failed to open; return the error for people.
 
         Arguments:

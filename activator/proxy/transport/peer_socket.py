@@ -34,7 +34,7 @@ WINDOW: Final = 64 << 10
 SMALL_WINDOW: Final = WINDOW // 4
 
 
-class Peer(Enum):
+class PeerKind(Enum):
     """Which side does not read."""
 
     CLIENT = "client"
@@ -44,7 +44,7 @@ class Peer(Enum):
 class UnreadHolder(Protocol):
     """A connection or a stream whose peer does not read."""
 
-    def end_unread(self) -> tuple[Peer, str]:
+    def end_unread(self) -> tuple[PeerKind, str]:
         """End it to free its bytes; return the side and the address of its peer."""
 
 
@@ -68,8 +68,8 @@ class UnreadBytes:
         self.bytes = 0
         self.most = most
         self.scarce = False
-        self.ended = dict.fromkeys((peer.value for peer in Peer), 0)
-        self.on_ended: Callable[[Peer, str], None] = _ignore
+        self.ended = dict.fromkeys((peer.value for peer in PeerKind), 0)
+        self.on_ended: Callable[[PeerKind, str], None] = _ignore
         self._held: dict[UnreadHolder, int] = {}  # the one without progress for longest is first
         self._ending = False
 
@@ -103,7 +103,7 @@ class UnreadBytes:
         self._ending = False
 
 
-def _ignore(_peer: Peer, _address: str) -> None:
+def _ignore(_peer: PeerKind, _address: str) -> None:
     """Do nothing."""
 
 

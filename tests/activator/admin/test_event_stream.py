@@ -94,7 +94,7 @@ async def reading(servers: Servers, query: str = "", last: str = "") -> AsyncIte
 
 def list_pod(servers: Servers, name: str = "hello") -> None:
     """Kubernetes lists one pod; no process listens at its address."""
-    driver = servers._runtime.driver
+    driver = servers.runtime.driver
     revision = RevisionID("default", name)
     driver.set_revision(Revision(revision))
     endpoints = ListedEndpoints(not_ready=frozenset({Endpoint("127.0.0.1:9", "u1")}))
@@ -103,7 +103,7 @@ def list_pod(servers: Servers, name: str = "hello") -> None:
 
 def flood(servers: Servers, count: int) -> None:
     for number in range(count):
-        servers._runtime.driver.events.publish(EventKind.QUEUE_BEGAN, HELLO, {"n": number})
+        servers.runtime.driver.events.publish(EventKind.QUEUE_BEGAN, HELLO, {"n": number})
 
 
 async def test_a_client_gets_events(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from activator.process import logs
 
 
 @pytest.fixture(autouse=True)
-def no_output(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_output() -> None:
     """Leave the outputs of the process as they are: only the level and the lines count here."""
-    monkeypatch.setattr(logs, "_configured", None)
+    logs.release()
 
 
 def test_the_level_is_that_of_the_configmap_or_else_the_default(

@@ -6,8 +6,8 @@ from math import inf
 
 from activator.proxy.client.blocked import BlockedStreams
 from activator.proxy.client.connection import MAX_SECONDS
-from activator.proxy.http2.stream import FlowControl, SendQueue, Stream
-from activator.proxy.transport.peer_socket import Peer, UnreadBytes
+from activator.proxy.http2.frames import FlowControl, SendQueue, Stream
+from activator.proxy.transport.peer_socket import PeerKind, UnreadBytes
 
 NOW = 1000.0
 PATIENCE = 10.0
@@ -19,7 +19,7 @@ def stream(left: int = 0, *, closed: bool = False) -> Stream:
         UnreadBytes(),
         lambda: None,
         lambda stream: None,
-        lambda stream: (Peer.CLIENT, ""),
+        lambda stream: (PeerKind.CLIENT, ""),
     )
     made = Stream(queue, 1, None)
     made.left = left

@@ -14,8 +14,8 @@ from throttler.model import RevisionID
 
 
 async def test_the_date_is_now_and_made_once_a_second(world):
-    date = world.proxy.services.date()
-    assert world.proxy.services.date() is date or world.proxy.services.date() != date
+    date = world.proxy.services.date.value()
+    assert world.proxy.services.date.value() is date or world.proxy.services.date.value() != date
     now = parsedate_to_datetime(date.decode()).timestamp()
     assert abs(time.time() - now) < 3
 

@@ -8,8 +8,7 @@ import struct
 
 import pytest
 
-from activator.proxy.http2.frames import ErrorCode
-from activator.proxy.http2.stream import STREAM_WINDOW
+from activator.proxy.http2.frames import STREAM_WINDOW, ErrorCode
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer, answer_hello, echo
 from tests.activator.proxy.world import turns, until
 from tests.conftest import both_loops, in_virtual_time

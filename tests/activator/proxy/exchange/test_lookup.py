@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from activator.knative.words import KUBELET_AGENT
 from activator.proxy.exchange.lookup import ClientPort, contradiction, probe_response
 from activator.proxy.message import own_responses
 from activator.proxy.message.request import RequestLimits, read_request
@@ -64,7 +65,9 @@ async def test_a_name_that_is_given_twice_counts_once(world):
 def asked(fields: bytes, unhealthy: str = ""):
     head = b"GET /any HTTP/1.1\r\nHost: example.com\r\n" + fields + b"\r\n"
     request = read_request(head, RequestLimits())
-    return probe_response(request, ClientPort(), lambda: unhealthy), request
+    may_be_kubelet = KUBELET_AGENT in head
+    reply = probe_response(request, ClientPort(), lambda: unhealthy, may_be_kubelet=may_be_kubelet)
+    return reply, request
 
 
 def test_ordinary_requests_are_not_probes():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from activator.proxy.http2 import frames
-from activator.proxy.http2.frame_reader import Setting, write_settings
+from activator.proxy.http2.frame_reader import Http2Setting, write_settings
 from activator.proxy.http2.frames import ErrorCode, FrameType
 from activator.proxy.http2.hpack import line
 from tests.activator.proxy.http2.peers import TO_REVISION
@@ -151,7 +151,7 @@ def goaway(code: int) -> bytes:
 #: A POST whose body is still to come.
 OPEN = head(block(POST), END_HEADERS)
 LARGE = block((), (b"x-large", b"x" * 4000))[len(block(())) :]
-NO_WINDOW = settings((Setting.INITIAL_WINDOW_SIZE, 0))
+NO_WINDOW = settings((Http2Setting.INITIAL_WINDOW_SIZE, 0))
 UNKNOWN = frame(0x16, 0, 0, bytes(8))
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from activator.proxy.http2 import frames
-from activator.proxy.http2.frame_reader import Setting, write_settings
+from activator.proxy.http2.frame_reader import Http2Setting, write_settings
 from activator.proxy.http2.frames import ErrorCode
 from activator.proxy.http2.hpack import line
 from tests.activator.proxy.client.test_http2 import (
@@ -60,7 +60,7 @@ FLOODS = {
     "PING": Attack(MANY * frame(6, 0, 0, bytes(8)), CALM),
     "answers to no PING": Attack(MANY * frame(6, 1, 0, bytes(8)), CALM),
     "SETTINGS": Attack(
-        MANY * frames.settings(write_settings([(Setting.INITIAL_WINDOW_SIZE, 1)])), CALM
+        MANY * frames.settings(write_settings([(Http2Setting.INITIAL_WINDOW_SIZE, 1)])), CALM
     ),
     "acknowledgements of no SETTINGS": Attack(MANY * frames.SETTINGS_ACK, CALM),
     "GOAWAY": Attack(MANY * frames.goaway(0, 0), CALM),
@@ -125,10 +125,10 @@ FAULTS = {
     "a window of a stream that never was": Attack(frames.window_update(9, 9), PROTOCOL),
     "a push": Attack(frame(5, 4, 1, bytes(4) + block()), PROTOCOL),
     "a setting that cannot be": Attack(
-        frames.settings(write_settings([(Setting.MAX_FRAME_SIZE, 1)])), PROTOCOL
+        frames.settings(write_settings([(Http2Setting.MAX_FRAME_SIZE, 1)])), PROTOCOL
     ),
     "an initial window beyond 31 bits": Attack(
-        frames.settings(write_settings([(Setting.INITIAL_WINDOW_SIZE, 1 << 31)])),
+        frames.settings(write_settings([(Http2Setting.INITIAL_WINDOW_SIZE, 1 << 31)])),
         ErrorCode.FLOW_CONTROL_ERROR,
     ),
     "a table larger than we said": Attack(
@@ -216,7 +216,7 @@ async def test_a_small_block_that_means_megabytes_is_refused_before_it_costs_any
 async def test_a_table_as_large_as_a_client_likes_is_not_kept_for_it(http2):
     pod = await http2.serving()
     pod.on_message = answer_hello
-    large = frames.settings(write_settings([(Setting.HEADER_TABLE_SIZE, (1 << 32) - 1)]))
+    large = frames.settings(write_settings([(Http2Setting.HEADER_TABLE_SIZE, (1 << 32) - 1)]))
     client = await raw(http2, frames.PREFACE + large + asked(1))
     await until(lambda: b"hello" in client.received)
 
@@ -259,7 +259,7 @@ async def test_a_stream_that_is_over_does_not_begin_again_and_its_trailers_may_c
 
 @in_virtual_time
 async def test_responses_without_a_window_hold_no_places_and_end(http2):
-    none = frames.settings(write_settings([(Setting.INITIAL_WINDOW_SIZE, 0)]))
+    none = frames.settings(write_settings([(Http2Setting.INITIAL_WINDOW_SIZE, 0)]))
     pod = await http2.serving(container_concurrency=1)
     client = await raw(http2, frames.PREFACE + none + b"".join(map(asked, range(1, 201, 2))))
     await until(lambda: len(pod.requests) == 100)
@@ -289,7 +289,7 @@ async def test_who_asks_and_never_reads_is_left(http2, sends):
 
 
 async def test_windows_are_kept_by_streams_that_grow_one_byte_at_a_time(http2):
-    small = frames.settings(write_settings([(Setting.INITIAL_WINDOW_SIZE, 1)]))
+    small = frames.settings(write_settings([(Http2Setting.INITIAL_WINDOW_SIZE, 1)]))
     await http2.serving()
     client = await raw(http2, frames.PREFACE + small + asked(1))
     for size in range(1, 6):

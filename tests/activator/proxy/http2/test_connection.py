@@ -10,7 +10,7 @@ import pytest
 from activator.proxy.client.http2 import ClientStream
 from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.http2 import frames
-from activator.proxy.http2.frame_reader import Setting, write_settings
+from activator.proxy.http2.frame_reader import Http2Setting, write_settings
 from activator.proxy.http2.frames import ErrorCode
 from tests.activator.proxy.client.test_http2 import asked, goaways, raw
 from tests.activator.proxy.http2.peers import Message, Peer, echo
@@ -77,7 +77,7 @@ async def test_of_a_setting_that_one_frame_has_often_the_last_value_holds(http2)
     """The proxy applies no other value: 2,730 values at 250 streams took 60 ms, for a frame of 16
     KiB.
     """
-    size, most = Setting.INITIAL_WINDOW_SIZE, Setting.MAX_CONCURRENT_STREAMS
+    size, most = Http2Setting.INITIAL_WINDOW_SIZE, Http2Setting.MAX_CONCURRENT_STREAMS
     pod = await http2.serving()
     pod.greeting = frames.settings(write_settings([(most, 0), (most, 100)]))
     none = frames.settings(write_settings([(size, value % 2) for value in range(2001)]))
@@ -94,7 +94,7 @@ async def test_of_a_setting_that_one_frame_has_often_the_last_value_holds(http2)
 
 async def test_a_value_that_another_of_its_frame_replaces_is_never_applied(http2):
     """The first would be too much for a window that is wider already (RFC 9113 section 6.9.2)."""
-    size = Setting.INITIAL_WINDOW_SIZE
+    size = Http2Setting.INITIAL_WINDOW_SIZE
     pod = await http2.serving()
     pod.on_message = lambda *_: None
     client = await raw(http2, frames.PREFACE + frames.settings(b"") + asked(1))

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from activator.proxy.http2.connection import Connection
+from activator.proxy.http2.connection import Http2Connection
 from tests.activator.proxy.http2.peers import Message, Peer
 from tests.activator.proxy.world import until
 from tests.conftest import both_loops
@@ -43,13 +43,13 @@ LARGE = [(b"x-large-%d" % number, bytes([97 + number]) * 6000) for number in ran
 
 @pytest.fixture(params=CUTS)
 def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    receive = Connection.data_received
+    receive = Http2Connection.data_received
 
-    def in_pieces(connection: Connection, data: bytes) -> None:
+    def in_pieces(connection: Http2Connection, data: bytes) -> None:
         for piece in request.param(data):
             receive(connection, piece)
 
-    monkeypatch.setattr(Connection, "data_received", in_pieces)
+    monkeypatch.setattr(Http2Connection, "data_received", in_pieces)
 
 
 @both_loops

@@ -10,9 +10,8 @@ import pytest
 from activator.proxy.client.http2 import MAX_STREAMS
 from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import RateBudget
-from activator.proxy.http2.frames import ErrorCode
+from activator.proxy.http2.frames import STREAM_WINDOW, ErrorCode
 from activator.proxy.http2.hpack import line
-from activator.proxy.http2.stream import STREAM_WINDOW
 from tests.activator.proxy.client.test_http2 import (
     BEGIN,
     HEAD,

@@ -10,9 +10,8 @@ import pytest
 from activator.proxy.client.connection import LONGEST_SECONDS, MAX_BYTES, MAX_SECONDS
 from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import MAX_BACKLOG
-from activator.proxy.http2.frames import ErrorCode, FrameType
+from activator.proxy.http2.frames import STREAM_WINDOW, ErrorCode, FrameType
 from activator.proxy.http2.hpack import line
-from activator.proxy.http2.stream import STREAM_WINDOW
 from tests.activator.proxy.client.test_http2 import (
     BEGIN,
     HEAD,

@@ -1,4 +1,4 @@
-"""Reading a request head."""
+"""Requests in HTTP/1: how their heads are read, and written for pods."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activator.proxy.message.fields import HTTP_1_1
+from activator.knative.words import http_version
+from activator.proxy.message.fields import HTTP_1_1, HTTP_2, HttpVersion
 from activator.proxy.message.grammar import ChunkedBody, FramingError, LengthBody
 from activator.proxy.message.request import (
     Request,
@@ -14,6 +15,7 @@ from activator.proxy.message.request import (
     body_of,
     pod_head,
     read_request,
+    wants_trailers,
 )
 
 LIMITS = RequestLimits()
@@ -244,3 +246,60 @@ def test_garbage_is_refused_or_gives_a_head_of_whole_lines(garbage):
 )
 def test_the_value_of_any_field(lines, name, value):
     assert read(*lines).value_of(name) == value
+
+
+def test_a_pods_head_in_full():
+    request = read(
+        b"X-Forwarded-For: 1.1.1.1",
+        b"Accept: a",
+        b"X-Forwarded-For: 2.2.2.2",
+        b"Content-Length: 3",
+        b"Cookie: c",
+        start=b"PUT /x HTTP/1.1",
+    )
+    assert to_pod(request) == (
+        b"PUT /x HTTP/1.1\r\nHost: pod\r\nK-Original-Host: h\r\n"
+        b"X-Forwarded-For: 1.1.1.1, 2.2.2.2, 10.0.0.9\r\nAccept: a\r\nCookie: c\r\n"
+        b"Content-Length: 3\r\n\r\n"
+    )
+
+
+@pytest.mark.parametrize("method", [b"POST", b"PUT", b"PATCH"])
+def test_methods_that_mean_a_body_say_that_theirs_is_empty(method):
+    assert b"\r\nContent-Length: 0\r\n\r\n" in to_pod(read(start=method + b" / HTTP/1.1"))
+    assert b"Content-Length" not in to_pod(read())
+
+
+def test_announced_trailers_pass_but_for_those_that_may_not():
+    request = read(
+        b"Transfer-Encoding: chunked",
+        b"Trailer: X-Sum, Content-Length, K-Proxy-Request",
+        start=b"POST / HTTP/1.1",
+    )
+    assert b"\r\nTrailer: x-sum\r\n" in to_pod(request)
+    assert wants_trailers(request)
+
+
+def test_trailers_are_wanted_by_grpc():
+    assert wants_trailers(read(b"TE: gzip;q=0, trailers"))
+    assert not wants_trailers(read(b"TE: gzip"))
+    assert not wants_trailers(read())
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        (b"HTTP/1.0", HttpVersion.HTTP_1_0),
+        (b"HTTP/1.1", HttpVersion.HTTP_1_1),
+        (b"HTTP/1.2", HttpVersion.HTTP_1_1),
+        (b"HTTP/1.9", HttpVersion.HTTP_1_1),
+    ],
+)
+def test_a_request_has_the_version_that_it_is_read_as(line, version):
+    head = b"GET / " + line + b"\r\nHost: h\r\n\r\n"
+    assert read_request(head, RequestLimits()).version is version
+
+
+def test_metrics_name_each_version_by_its_number():
+    assert [http_version(each) for each in HttpVersion] == ["1.0", "1.1", "2"]
+    assert http_version(HTTP_2) == "2"

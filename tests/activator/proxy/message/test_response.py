@@ -1,4 +1,4 @@
-"""Reading a pod's response head."""
+"""Responses of pods in HTTP/1: how their heads are read, and written for clients."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activator.proxy.message.fields import HTTP_1_1
+from activator.proxy.message.fields import HTTP_1_0, HTTP_1_1
 from activator.proxy.message.grammar import ChunkedBody, CloseBody, FramingError, LengthBody
-from activator.proxy.message.response import Response, client_head, read_response
+from activator.proxy.message.response import (
+    Response,
+    ResponseWriter,
+    client_head,
+    interim_head,
+    read_response,
+    switching_head,
+)
 
 DATE = b"Thu, 01 Jan 1970 00:00:00 GMT"
 
@@ -171,3 +178,82 @@ def test_garbage_is_refused_or_gives_a_head_of_whole_lines(garbage):
         written = to_client(response)
         assert written.count(b"\r\n\r\n") == 1
         assert written.count(b"\n") == written.count(b"\r") == written.count(b"\r\n")
+
+
+def of(fields: bytes) -> Response:
+    return read_response(b"HTTP/1.1 200 OK\r\n" + fields + b"\r\n", to_head=False)
+
+
+def test_a_response_of_unknown_length_goes_out_in_chunks():
+    answer = ResponseWriter(of(b""), HTTP_1_1)
+    assert b"\r\nTransfer-Encoding: chunked\r\n" in answer.head(close=False, date=b"d")
+    assert answer.payload([b"abc", b"de"]) == b"5\r\nabcde\r\n"
+    assert answer.payload([]) == b""
+    assert answer.end(b"X-Sum: 1\r\n") == b"0\r\nX-Sum: 1\r\n\r\n"
+    assert answer.size == 5
+    assert not answer.ends_connection
+
+
+def test_for_a_client_of_http_1_0_its_end_is_the_connections():
+    answer = ResponseWriter(of(b"Transfer-Encoding: chunked\r\n"), HTTP_1_0)
+    assert b"chunked" not in answer.head(close=True, date=b"d")
+    assert answer.ends_connection
+    assert (answer.payload([b"abc"]), answer.end(b""), answer.size) == (b"abc", b"", 3)
+
+
+@pytest.mark.parametrize("version", [HTTP_1_0, HTTP_1_1])
+def test_a_known_length_stays(version):
+    answer = ResponseWriter(of(b"Content-Length: 3\r\nConnection: close\r\n"), version)
+    head = answer.head(close=False, date=b"d")
+    assert b"\r\nContent-Length: 3\r\n" in head
+    assert b"close" not in head
+    assert (answer.payload([b"abc"]), answer.end(b"")) == (b"abc", b"")
+    assert not answer.ends_connection
+
+
+def read_plain(*lines: bytes, start: bytes = b"HTTP/1.1 200 OK") -> Response:
+    return read_response(b"\r\n".join((start, *lines)) + b"\r\n\r\n", to_head=False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"close": True}, b"\r\nConnection: close\r\n"),
+        ({"version": HTTP_1_0}, b"\r\nConnection: keep-alive\r\n"),
+        ({"version": HTTP_1_0, "close": True}, b"\r\nConnection: close\r\n"),
+        ({"chunk": True}, b"\r\nTransfer-Encoding: chunked\r\n"),
+        ({}, b"\r\nDate: " + DATE + b"\r\n"),
+    ],
+)
+def test_what_is_added_for_the_client(settings, line):
+    head = to_client(read_plain(b"X: y"), **settings)
+    assert line in head
+    assert head.startswith(b"HTTP/1.1 200 OK\r\nX: y\r\n")
+    assert head.endswith(b"\r\n\r\n")
+
+
+def test_the_pods_date_is_kept():
+    head = to_client(read_plain(b"Date: long ago", b"X: y"))
+    assert head.count(b"Date") == 1
+    assert b"\r\nDate: long ago\r\n" in head
+
+
+def test_an_interim_response_says_no_length():
+    head = interim_head(
+        read_plain(b"Link: a", b"Content-Length: 5", start=b"HTTP/1.1 103 Early Hints")
+    )
+    assert head == b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"
+
+
+def test_switching_protocols():
+    response = read_plain(
+        b"Connection: upgrade",
+        b"upgrade: websocket",
+        b"Sec-WebSocket-Accept: x",
+        start=b"HTTP/1.1 101 Switching Protocols",
+    )
+    assert response.upgrade == b"websocket"
+    assert switching_head(response) == (
+        b"HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: x\r\n"
+        b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    )

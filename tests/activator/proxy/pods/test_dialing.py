@@ -11,8 +11,8 @@ from math import inf
 import pytest
 
 from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import Connection
-from activator.proxy.http2.frame_reader import Setting, write_settings
+from activator.proxy.http2.connection import Http2Connection
+from activator.proxy.http2.frame_reader import Http2Setting, write_settings
 from activator.proxy.http2.frames import ErrorCode
 from activator.proxy.pods import target
 from activator.proxy.pods.dial import connect
@@ -66,7 +66,7 @@ async def test_a_connect_that_succeeds_as_its_time_ends_leaves_no_connection(new
 async def test_an_http2_connection_that_opens_as_its_time_ends_sends_nothing(http2, monkeypatch):
     """Its first frames wait for the end of the loop's turn, and uvloop has closed the handle."""
     attempts: list[asyncio.Task[None]] = []
-    opened, received = Connection.connection_made, Connection.data_received
+    opened, received = Http2Connection.connection_made, Http2Connection.data_received
 
     async def timed(*arguments) -> None:
         task = asyncio.current_task()
@@ -91,8 +91,8 @@ async def test_an_http2_connection_that_opens_as_its_time_ends_sends_nothing(htt
     client = await http2.client()
     stream = client.ask()
     monkeypatch.setattr(target, "connect", timed)
-    monkeypatch.setattr(Connection, "connection_made", expired)
-    monkeypatch.setattr(Connection, "data_received", late)
+    monkeypatch.setattr(Http2Connection, "connection_made", expired)
+    monkeypatch.setattr(Http2Connection, "data_received", late)
     response = await client.answer(stream)
     assert response.body == b"hello"
     assert http2.world.errors == []  # the pod got no request in HTTP/1
@@ -214,7 +214,7 @@ async def test_a_pod_that_takes_no_streams_is_dialled_at_a_pace_until_it_does(ht
         return http2.world.now() - began
 
     pod = await http2.serving(timeout=300)
-    none = frames.settings(write_settings(((Setting.MAX_CONCURRENT_STREAMS, 0),)))
+    none = frames.settings(write_settings(((Http2Setting.MAX_CONCURRENT_STREAMS, 0),)))
     pod.greeting, pod.on_message = none, refuse
     if not answers:  # the connection ends, perhaps before a request is on it
         pod.greeting += frames.goaway(0, ErrorCode.NO_ERROR)

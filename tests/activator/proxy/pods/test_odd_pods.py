@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from activator.proxy.http2 import frames
-from activator.proxy.http2.frame_reader import Setting, write_settings
+from activator.proxy.http2.frame_reader import Http2Setting, write_settings
 from activator.proxy.transport.peer_socket import UnreadBytes
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer
 from tests.activator.proxy.world import Pod, PodConnection, request, until
@@ -20,7 +20,7 @@ _GRPC = (b"content-type", b"application/grpc")
 
 async def _limited(http2: Http2World, size: int = _SMALL):
     pod = await http2.serving()
-    limit = ((Setting.MAX_HEADER_LIST_SIZE, size),)
+    limit = ((Http2Setting.MAX_HEADER_LIST_SIZE, size),)
     pod.greeting = frames.settings(write_settings(limit))
     return pod
 
@@ -70,7 +70,7 @@ async def test_a_header_section_of_just_the_limit_passes_and_one_byte_more_does_
     assert (await client.answer(client.ask(b"/", b"GET", (b"x", b"")))).status == 200
     seen = pod.requests[0].headers
     size = sum(len(name) + len(value) + 32 for name, value in seen)
-    limit = frames.settings(write_settings(((Setting.MAX_HEADER_LIST_SIZE, size + 9),)))
+    limit = frames.settings(write_settings(((Http2Setting.MAX_HEADER_LIST_SIZE, size + 9),)))
     pod.connections[0].transport.write(limit)
     streams = [client.ask(b"/", b"GET", (b"x", b"y" * length)) for length in (9, 10)]
     assert [(await client.answer(stream)).status for stream in streams] == [200, 431]
@@ -118,7 +118,7 @@ async def test_a_pod_may_change_its_limit(http2):
     client = await http2.client()
     large = (b"x-large", b"x" * _SMALL)
     assert (await client.answer(client.ask(b"/", b"GET", large))).status == 431
-    more = frames.settings(write_settings(((Setting.MAX_HEADER_LIST_SIZE, 4 * _SMALL),)))
+    more = frames.settings(write_settings(((Http2Setting.MAX_HEADER_LIST_SIZE, 4 * _SMALL),)))
     pod.connections[0].transport.write(more)
     assert (await client.answer(client.ask(b"/", b"GET"))).status == 200
     assert (await client.answer(client.ask(b"/", b"GET", large))).status == 200

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from activator.proxy.transport.peer_socket import SMALL_WINDOW, WINDOW, Peer, UnreadBytes
+from activator.proxy.transport.peer_socket import SMALL_WINDOW, WINDOW, PeerKind, UnreadBytes
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.world import TO_REVISION, answer_whole, ok, request, turns, until
 from tests.conftest import both_loops, on_uvloop
@@ -33,11 +33,11 @@ ENHANCE_YOUR_CALM = 0xB
 class _Reader:
     """A peer that does not read; it closes on demand."""
 
-    def __init__(self, name: str, peer: Peer = Peer.CLIENT) -> None:
+    def __init__(self, name: str, peer: PeerKind = PeerKind.CLIENT) -> None:
         self.peer = peer, name
         self.ended = 0
 
-    def end_unread(self) -> tuple[Peer, str]:
+    def end_unread(self) -> tuple[PeerKind, str]:
         self.ended += 1
         return self.peer
 
@@ -82,7 +82,7 @@ async def test_beyond_the_bound_those_end_that_have_waited_longest(readers):
     assert [reader.ended for reader in readers] == [0, 0, 0]  # the caller is in a write
     await turns()
     assert [reader.ended for reader in readers] == [0, 1, 0]
-    assert ended == [(Peer.CLIENT, "b")]
+    assert ended == [(PeerKind.CLIENT, "b")]
     assert unread.bytes == 90
     assert unread.ended == {"client": 1, "pod": 0}
     unread.hold(readers[0], 120)

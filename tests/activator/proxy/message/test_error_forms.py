@@ -1,18 +1,104 @@
-"""Own responses for clients that prefer JSON."""
+"""The forms of error responses: which one a client gets, and its contents."""
 
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from activator.proxy.message import own_responses
-from activator.proxy.message.error_forms import negotiate
+from activator.proxy.message.error_forms import (
+    as_error,
+    error_in,
+    negotiate,
+    prefers_json,
+    wants_json,
+)
+from activator.proxy.message.fields import HTTP_1_1
+from activator.proxy.message.request import Request
 from tests.activator.proxy.world import PodConnection, about, request, until
 from throttler.errors import RevisionNotFound
+from throttler.model import RevisionKind
 from throttler.reason import ROWS, Reason
 from throttler.throttler import Limits
+
+
+def asks(*values: bytes) -> bool:
+    block = b"\r\nUser-Agent: application/json" + b"".join(b"\r\nAccept: " + v for v in values)
+    return prefers_json(block + b"\r\nX-Accept: application/json")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"application/json",
+        b"application/problem+json",
+        b"APPLICATION/JSON; charset=utf-8",
+        b"application/json, text/plain, */*",  # axios
+        b"application/json;q=0.001",
+        b"text/html, application/json;q=0.9",
+        b"text/plain;q=0.5, application/json;q=0.5",
+        b"*/*;q=0.8,application/json",
+        b"text/*;q=0.3, */*;q=0.2, application/json ; q = 0.4",
+        b'text/html;level="1,2;q=0", application/json',
+        b",, ,application/json",
+        b"text/plain;q=2, application/json",  # an invalid quality counts as absent
+        b"application/json;q=0, application/problem+json",
+    ],
+)
+def test_json_is_named_and_liked_no_less_than_text(value):
+    assert asks(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"*/*",
+        b"application/*",
+        b"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",  # a browser
+        b"application/jsonp",
+        b"application/json;q=0",
+        b"application/json;q=0.000, */*",
+        b"application/json;q=0.5, text/plain",
+        b"application/json;q=0.5, */*",
+        b"application/problem+json;q=0, application/json",
+        b"application/json;q=1.1",
+        b"application/json;q=0.0001",
+        b"application/json;q=",
+        b"application/json;q=nan",
+        b'"application/json"',
+        b"application/grpc",
+    ],
+)
+def test_all_other_clients_get_text(value):
+    assert not asks(value)
+
+
+def test_who_says_nothing_gets_text():
+    assert not prefers_json(b"")
+    assert not prefers_json(b"\r\nHost: x")
+
+
+def test_several_fields_are_one_list():
+    assert asks(b"text/html", b"application/json")
+    assert not asks(b"application/json;q=0.1", b"text/plain")
+
+
+@given(st.binary(max_size=200))
+def test_nothing_that_a_client_sends_is_too_much_for_it(junk):
+    assert prefers_json(b"\r\nAccept: " + junk) in (True, False)
+
+
+def test_a_field_of_a_megabyte_costs_no_more_than_its_beginning():
+    begun = time.process_time()
+    assert not prefers_json(b"\r\nAccept: " + b'"\\",' * 250_000 + b"application/json")
+    assert time.process_time() - begun < 0.2
+
 
 ASKS = b"Accept: application/json\r\n"
 BLOCK = b"\r\nAccept: application/json"
@@ -185,3 +271,70 @@ def test_other_fields_of_the_response_stay():
     reply = negotiate(own_responses.not_found(RevisionNotFound('a"b', "ns")), BLOCK)
     assert b"\r\nX-Content-Type-Options: nosniff" in reply.fields
     assert json.loads(reply.body)["detail"].endswith('"a"b" not found')
+
+
+JSON = b"\r\nContent-Type: application/json"
+
+
+@pytest.mark.parametrize(
+    ("lines", "wants"),
+    [
+        (b"\r\nAccept: application/json", True),
+        (b"\r\nAccept: */*" + JSON, True),
+        (JSON, True),
+        (b"\r\nAccept: text/event-stream" + JSON, True),
+        (b"\r\nContent-Type: application/vnd.api+json; charset=utf-8", True),
+        (b"\r\nAccept: text/plain" + JSON, False),
+        (b"\r\nAccept: text/html, */*" + JSON, False),
+        (b"\r\nAccept: */*", False),
+        (b"", False),
+        (b"\r\nContent-Type: text/plain", False),
+    ],
+)
+def test_clients_of_json(lines, wants):
+    request = Request(b"POST", b"/", HTTP_1_1, b"a", {}, lines, has_body=True)
+    assert wants_json(request) is wants
+
+
+def test_an_error_names_reason_and_detail():
+    late = own_responses.timed_out(Reason.NO_ENDPOINTS, "wait-seconds 5", 7)
+    response = as_error(late, b"\r\nA: b", RevisionKind.SERVICE)
+    assert json.loads(response.body) == {
+        "error": {
+            "message": "Kubernetes lists no pod of this Service. (wait-seconds 5)",
+            "type": "server_error",
+            "code": "no-endpoints",
+        }
+    }
+    assert response.fields == JSON + b"\r\nVary: Accept\r\nA: b"
+    assert (response.status, response.retry_after) == (504, 7)
+    refused = as_error(own_responses.refused(431, "too large"), b"", RevisionKind.REVISION)
+    assert json.loads(refused.body)["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b'{"error":{"message":"no\\nmodel"}}', ("no\nmodel", "invalid_request_error", "word")),
+        (b'{"error":{"message":"m","type":"t","code":"c"},"x":1}', ("m", "t", "c")),
+        (
+            b'{"error":{"message":"m","type":null,"code":404}}',
+            ("m", "invalid_request_error", "word"),
+        ),
+    ],
+)
+def test_the_error_of_a_pod_passes_in_one_line(body, error):
+    found = error_in(body, 404, "word")
+    assert b"\n" not in found
+    assert tuple(json.loads(found)["error"].values()) == error
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"no", b"[]", b"{}", b'{"error":"text"}', b'{"error":{"message":1}}'),
+        *(b"[" * 100_000, b'{"error":{"message":"cut', b"\xff\xfe"),
+    ],
+)
+def test_other_bodies_have_no_error(body):
+    assert error_in(body, 404, "word") == b""
