@@ -40,8 +40,7 @@ UNTRACED = (
     _ACTIVATOR / "scale/test_lease.py",
     _ACTIVATOR / "scale/test_events.py",
     _ACTIVATOR / "scale/takeover/test_part.py",
-    *(_EXCHANGE / f"test_{name}.py" for name in ("arrival", "attempts", "exchange", "pod_wait")),
-    *(_EXCHANGE / f"test_{name}.py" for name in ("request_body", "tunnel", "waiting_client")),
+    *(_EXCHANGE / f"test_{name}.py" for name in ("request_body", "tunnel", "wait")),
 )
 
 

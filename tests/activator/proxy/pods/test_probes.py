@@ -1,22 +1,119 @@
-"""Probes by gRPC's health service, on a connection of requests."""
+"""The connections of probes: for HTTP/1, over TLS, and for gRPC's health service."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
+import trustme
 
 from activator.probing.probe import Probe
 from activator.process.tasks import Tasks
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.pods.probes import ProbePools
 from tests.activator.probing.test_probe import TIMEOUT, Verdict, ok, serving, tracker
-from tests.activator.probing.world import until
+from tests.activator.probing.world import until as until_moment
 from tests.activator.proxy.http2.peers import Http2Pod, Message, Peer
+from tests.activator.proxy.pods.test_dial import Bench, Dialer, secure
+from tests.activator.proxy.tls_world import pod_context
+from tests.activator.proxy.world import until
 from tests.conftest import both_loops
 from throttler.model import ProbeKind, ProbeSpec
+
+pytestmark = both_loops
+
+
+class Probed(Bench):
+    """A pod that also accepts probes, on its plain port, and counts their connections."""
+
+    async def start(self) -> None:
+        self.plain = 0
+        self.tracked = await self.tracker()
+        loop = asyncio.get_running_loop()
+        endpoint = self.pod.endpoint.address.split(":")
+        self.server = await loop.create_server(self._accept, endpoint[0], int(endpoint[1]))
+        self.probing = ProbePools(self.pools)
+
+    def _accept(self) -> asyncio.Protocol:
+        self.plain += 1
+        return asyncio.Protocol()
+
+    async def probe(self) -> Dialer:
+        """Get a connection as a probe does."""
+        dialer = Dialer()
+        pool: Any = self.probing.of(self.tracked)
+        if (connection := pool.take()) is not None:
+            dialer.on_dialed(connection)
+        else:
+            pool.dial(dialer, 1.0)
+            await until(lambda: dialer.done)
+        return dialer
+
+    async def end(self) -> None:
+        await self.close()
+        self.server.close()
+
+
+async def test_the_first_probe_opens_the_connection_of_the_first_request(anyio_backend):
+    bench = Probed()
+    await bench.start()
+    first = await bench.probe()
+    assert first.failures == []
+    assert first.upstream.pod.transport.get_extra_info("sslcontext") is None
+    first.upstream.release()
+    ready = bench.pools.of(bench.tracked).take()
+    assert ready is not None
+    assert ready.transport.get_extra_info("sslcontext") is not None
+    ready.cancel()
+    assert (await bench.probe()).upstream.pod is first.upstream.pod
+    first.upstream.cancel()
+    assert (bench.plain, len(bench.pod.connections)) == (1, 1)
+    await bench.end()
+
+
+async def test_a_pod_that_requests_cannot_reach_fails_its_probe_with_the_reason(anyio_backend):
+    bench = Probed(pod_context(trustme.CA()))
+    await bench.start()
+    for _ in range(2):
+        ((error, _),) = (await bench.probe()).failures
+        assert error == "TLS on port 8112: unable to get local issuer certificate"
+    assert bench.plain == 0
+    await bench.end()
+
+
+async def test_a_probe_asks_again_after_a_request_could_not_connect(anyio_backend):
+    bench = Probed()
+    await bench.start()
+    (await bench.probe()).upstream.release()
+    taken = bench.pools.of(bench.tracked).take()
+    assert taken is not None
+    taken.cancel()
+    await bench.pod.refuse()
+    failed = Dialer()
+    secure(bench.pools, bench.tracked).dial(failed, 5.0)
+    await until(lambda: failed.done)
+    ((error, _),) = (await bench.probe()).failures
+    assert error == "TLS on port 8112: connection refused"
+    await bench.pod.listen()
+    again = await bench.probe()
+    assert again.failures == []
+    again.upstream.cancel()
+    await bench.end()
+
+
+async def test_without_tls_probes_and_requests_share_their_connections(anyio_backend):
+    bench = Probed()
+    bench.pools.tls = None
+    await bench.start()
+    probe = await bench.probe()
+    probe.upstream.release()
+    assert bench.pools.of(bench.tracked).take() is probe.upstream.pod
+    probe.upstream.cancel()
+    await bench.end()
+
 
 HEALTH = ProbeSpec(ProbeKind.GRPC, service=b"shop.v1.Cart")
 MESSAGE = b"\0\0\0\0\2\x08\1"
@@ -126,7 +223,7 @@ async def test_a_health_service_that_never_responds_times_out() -> None:
     async with health() as pod:
         pod.pod.on_message = lambda *_: None
         assert await pod.probe() == ("timeout", "no response in 0.5 s")
-        await until(asyncio.get_running_loop().time() + 1.0)
+        await until_moment(asyncio.get_running_loop().time() + 1.0)
         assert pod.pod.requests[0].reset is not None
 
 
