@@ -293,7 +293,7 @@ PRIVATE: Final[dict[str, int]] = {
     "tests/activator/autoscaler/test_link_backoff.py": 2,
     "tests/activator/discovery/test_api_server.py": 1,
     "tests/activator/discovery/test_inventory.py": 4,
-    "tests/activator/discovery/test_manifests.py": 5,
+    "tests/activator/discovery/test_manifests.py": 2,
     "tests/activator/plain/test_matches.py": 1,
     "tests/activator/records/test_change_log.py": 1,
     "tests/activator/scale/test_owners.py": 2,

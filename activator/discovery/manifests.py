@@ -155,7 +155,7 @@ class ManifestFolder(Source):
     async def _follow(self, listener: FolderListener, changed: asyncio.Event) -> None:
         while True:
             began = time.thread_time()
-            must_repeat = await self._scan()
+            must_repeat = await self.scan()
             cost = time.thread_time() - began
             listener.renew_if_replaced()
             pause = self._timings.settle if must_repeat else self._timings.next_scan(cost)
@@ -168,7 +168,7 @@ class ManifestFolder(Source):
                 pass
             changed.clear()
 
-    async def _scan(self) -> bool:
+    async def scan(self) -> bool:
         """Read changed files. Return whether a file must be read again soon.
 
         Other tasks get turns between files and between objects.

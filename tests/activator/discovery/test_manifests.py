@@ -625,7 +625,7 @@ async def test_a_file_that_changed_under_the_same_date_and_size_is_found(
     unchecked = ManifestFolder(tmp_path, inventory, timings)
     unchecked.load()
     write(tmp_path / "a.yaml", private("10.0.0.2"))
-    await unchecked._scan()
+    await unchecked.scan()
     assert sink.ready() == ["10.0.0.1:8012"]
     folder = ManifestFolder(tmp_path, inventory, timings, self_check_interval=0.02)
     async with asyncio.timeout(PATIENCE), running(folder):
@@ -646,13 +646,13 @@ def test_a_folder_tells_how_long_ago_it_was_looked_at_and_changed(
     folder = ManifestFolder(tmp_path, inventory)
     folder.load()
     now = 130.0
-    asyncio.run(folder._scan())
+    asyncio.run(folder.scan())
     now = 131.0
     assert folder.status(now).files == FilesStatus(str(tmp_path), 1.0, 31.0)
     (tmp_path / "a.yaml").unlink()
     tmp_path.rmdir()
     now = 150.0
-    asyncio.run(folder._scan())  # this one fails: the last state stays, and ages
+    asyncio.run(folder.scan())  # this one fails: the last state stays, and ages
     assert folder.status(now).files == FilesStatus(str(tmp_path), 20.0, 50.0)
 
 
