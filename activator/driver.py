@@ -11,10 +11,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from activator.records.change_log import ChangeLog, log_route, log_taken
 from activator.records.cold_starts import ColdStarts
 from activator.records.entries import Entries, Entry, Failed
-from activator.records.narration import EventKind, Events, Narration
+from activator.records.narration import (
+    ChangeLog,
+    EventKind,
+    Events,
+    Narration,
+    log_route,
+    log_taken,
+)
 from throttler.model import (
     AppProtocol,
     ListedEndpoints,

@@ -14,6 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from enum import Enum
+from itertools import pairwise
 from typing import Any
 
 from activator.records.counters import WAIT_BOUNDS, Histogram
@@ -207,12 +208,13 @@ class ColdStart:
         self._throttler = None
         self._counts[outcome] = self._counts.get(outcome, 0) + 1
 
-    def durations(self) -> Iterable[tuple[ColdStartPhase, float]]:
-        """Yield each seen phase with the seconds since the previous seen phase."""
-        before = self.began
-        for phase, when in self.seen.items():
-            yield phase, when - before
-            before = when
+    def durations(self) -> dict[ColdStartPhase, float]:
+        """Return the seconds of each seen phase since the previous seen phase."""
+        times = [self.began, *self.seen.values()]
+        return {
+            phase: when - before
+            for phase, (before, when) in zip(self.seen, pairwise(times), strict=True)
+        }
 
     def view(self) -> dict[str, Any]:
         """Return the cold start as the API shows it, see docs/reference.md."""
@@ -384,7 +386,7 @@ class ColdStarts:
         cold_start.end(outcome, now)
         if outcome == "served":
             self.seconds.observe(now - cold_start.began)
-            for phase, seconds in cold_start.durations():
+            for phase, seconds in cold_start.durations().items():
                 self.phase_seconds[phase].observe(seconds)
         if self.under_way.get(cold_start.revision) is cold_start:
             del self.under_way[cold_start.revision]

@@ -27,7 +27,7 @@ from activator.proxy.message.fields import HTTP_1_1
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import read_response
 from activator.proxy.pods.pool import may_be_lost
-from activator.records.entries import CAUSES
+from activator.records.counters import CAUSES
 from tests.activator.proxy.world import (
     Pod,
     PodConnection,
