@@ -293,7 +293,7 @@ class PodProber:
             self._probe_now(schedule)
 
     def hurry(self, revision: RevisionThrottler) -> None:
-        for pod in revision.unhealthy_pods():
+        for pod in revision.backends.unhealthy():
             schedule = self._schedules.get(pod)
             if schedule is None or schedule.probe is not None:
                 continue

@@ -19,9 +19,9 @@ from typing import Any
 
 from activator.records.counters import WAIT_BOUNDS, Histogram
 from activator.records.narration import EventKind, Events
+from throttler.forecast import UNKNOWN
 from throttler.model import Endpoint, RevisionID
 from throttler.pod import PodState, PodTracker
-from throttler.queue import UNKNOWN
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.wait_reason import waiting_reason
@@ -193,7 +193,7 @@ class ColdStart:
         O(pods), and many requests may leave together: so the first and the last one record it.
         """
         throttler = self._throttler
-        if throttler is None or not throttler.awaits_start or (self.why and self.open):
+        if throttler is None or not throttler.queue.awaits_start or (self.why and self.open):
             return
         took = throttler.forecast.starting(now) or now - self.began
         if outcome == "timed-out" or took > (throttler.forecast.starts.median or UNKNOWN):
@@ -272,7 +272,7 @@ class ColdStarts:
             and then ``request_ended`` once. None if it waits for something else: a pod is usable,
             or was a moment ago.
         """
-        if not throttler.awaits_start:
+        if not throttler.queue.awaits_start:
             return None
         cold_start = self.under_way.get(throttler.revision.id)
         if cold_start is None:

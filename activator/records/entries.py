@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from activator.records.counters import RevisionCounters
 from throttler.errors import RevisionNotFound
-from throttler.model import RevisionID, RevisionKind, ServiceRoute
+from throttler.model import (
+    RevisionID,
+    RevisionKind,
+    ServiceRoute,
+)
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
-from throttler.throttler import Throttler, revision_from_host
+from throttler.throttler import Throttler
 
 if TYPE_CHECKING:
     from activator.records.cold_starts import ColdStart, ColdStarts
@@ -482,8 +486,8 @@ class Entries:
             # One host for each revision: spellings with ports, cases and dots take no memory.
             exact = f"{revision.name}.{revision.namespace}.svc.{self._cluster_domain}"
         else:
-            entry = self.of(service)
             exact = known_as if self._hosts is not None and self._hosts.is_exact(known_as) else ""
+            entry = self.of(service)
         if host == exact.encode("latin-1", "replace"):
             self._by_host[host] = entry
         return entry
@@ -539,6 +543,17 @@ class Entries:
         for host in [host for host, known in self._by_host.items() if known is entry]:
             del self._by_host[host]
         return True
+
+
+def revision_from_host(host: str, cluster_domain: str) -> RevisionID | None:
+    """Return the revision that ``NAME.NAMESPACE.svc.CLUSTER_DOMAIN[:PORT]`` names, else None.
+
+    Source: Knative pkg/activator/handler/context_handler.go.
+    """
+    parts = host.split(".", 3)
+    if len(parts) != 4 or parts[2] != "svc" or parts[3].partition(":")[0] != cluster_domain:
+        return None
+    return RevisionID(namespace=parts[1], name=parts[0])
 
 
 def _key(revision: RevisionID) -> tuple[bytes, bytes]:

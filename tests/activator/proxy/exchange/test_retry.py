@@ -40,7 +40,7 @@ from tests.activator.proxy.world import (
 )
 from tests.conftest import both_loops, in_virtual_time
 from tests.rows import pairwise
-from throttler.outliers import CONSECUTIVE_ERRORS, PANIC_PAUSE
+from throttler.backends import CONSECUTIVE_ERRORS, PANIC_PAUSE
 from throttler.pod import PodState
 from throttler.throttler import Limits
 
