@@ -292,7 +292,7 @@ class Breaker:
         first = self._first_by_arrival()
         if self.ranked is not None:
             first = self._oldest_of(self.ranked, first)
-        parked = self.parked.first()
+        parked = self.parked.first() if self.parked.pod_of else None
         if first is None or (parked is not None and parked.arrived < first.arrived):
             return parked
         return first
@@ -514,7 +514,7 @@ class Queue:
             freed: the only pod that may have got a free slot; None if several may have.
         """
         breaker, slots = self.breaker, self._slots
-        if breaker.parked:
+        if breaker.parked.pod_of:
             self._dispatch_parked(changes, now, freed)
         # The cheapest tests first: most calls assign one request.
         while breaker.waiting:

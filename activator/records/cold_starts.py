@@ -385,8 +385,9 @@ class ColdStarts:
     def _end(self, cold_start: ColdStart, outcome: str, now: float) -> None:
         cold_start.end(outcome, now)
         if outcome == "served":
+            durations = cold_start.durations()
             self.seconds.observe(now - cold_start.began)
-            for phase, seconds in cold_start.durations().items():
+            for phase, seconds in durations.items():
                 self.phase_seconds[phase].observe(seconds)
         if self.under_way.get(cold_start.revision) is cold_start:
             del self.under_way[cold_start.revision]
