@@ -77,7 +77,6 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.proxy.exchange.lookup",
     "activator.proxy.exchange.model_list",
     "activator.proxy.exchange.observers",
-    "activator.proxy.exchange.passing_side",
     "activator.proxy.exchange.peek",
     "activator.proxy.exchange.permission",
     "activator.proxy.exchange.placement",
