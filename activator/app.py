@@ -87,7 +87,9 @@ def _show(demo: Demo, stats: list[Stat]) -> None:
     demo.on_stats((each.revision_id[:2], *each[1:]) for each in stats)
 
 
-async def _run(settings: Settings, outputs: Outputs | None = None, demo: Demo | None = None) -> int:
+async def run_activator(
+    settings: Settings, outputs: Outputs | None = None, demo: Demo | None = None
+) -> int:
     stop = _Stop()
     if demo is not None:
         urls: list[str] = []
@@ -104,7 +106,7 @@ async def _run(settings: Settings, outputs: Outputs | None = None, demo: Demo | 
     try:
         if not await _unless(stop.requested, servers.start()):
             return stop.status
-        stop.phases = partial(_phases, runtime)
+        stop.phases = partial(phases_of, runtime)
         addresses = servers.describe()
         logger.info(
             "listening: %s", ", ".join(f"{k} {v}" for k, v in addresses.items()), extra=addresses
@@ -168,7 +170,7 @@ def _report_queue(
         demo.on_queue((revision.namespace, revision.name), what["reason"])
 
 
-def _phases(runtime: Runtime) -> str:
+def phases_of(runtime: Runtime) -> str:
     """Return the phases of a shutdown with their durations, and the number of open requests."""
     settings, throttler = runtime.settings, runtime.driver.throttler
     queued, in_flight = throttler.total.depth, sum(each.in_flight for each in throttler)
@@ -271,7 +273,7 @@ def main(settings: Settings) -> int:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             if settings.command != "demo":
-                return runner.run(_run(settings, outputs))
+                return runner.run(run_activator(settings, outputs))
             return _main_demo(settings, outputs, runner.run)
         except (OSError, BindError, StartError, TlsFileError) as error:
             logger.error("%s", error)
@@ -284,4 +286,4 @@ def _main_demo(
     from activator.lab.demo import Demo
 
     with Demo() as demo:
-        return run(_run(replace(settings, manifests=demo.manifests), outputs, demo))
+        return run(run_activator(replace(settings, manifests=demo.manifests), outputs, demo))

@@ -104,7 +104,6 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.proxy.message.json_member",
     "activator.proxy.message.own_responses",
     "activator.proxy.message.request",
-    "activator.proxy.pods.dialing",
     "activator.proxy.pods.http1",
     "activator.proxy.pods.http2",
     "activator.proxy.pods.pool",

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from activator.admin.history import History
 from activator.authorization.authorizer import Authorizer as Authorizer
 from activator.autoscaler.concurrency import Stat as Stat
-from activator.autoscaler.links import Links
-from activator.autoscaler.reporter import Sink, StatReporter
+from activator.autoscaler.links import Links, Sink, StatReporter
 from activator.discovery.source import Source, SourceError
 from activator.discovery.sources import Wiring, make_source
 from activator.driver import Driver
@@ -61,6 +60,7 @@ from throttler.throttler import Limits, Throttler
 if TYPE_CHECKING:
     # Siblings must not import each other: they get these types here, and each ``X as X`` above.
     from activator.autoscaler.concurrency import RevisionLoad as RevisionLoad
+    from activator.autoscaler.link import AutoscalerLink as AutoscalerLink
     from activator.probing.probe import Probe as Probe
     from activator.proxy.exchange.exchange import Exchange as Exchange
     from activator.proxy.exchange.observers import RequestRecord as RequestRecord
@@ -101,7 +101,7 @@ class Runtime:
     ) -> None:
         self.settings = settings
         self._clock = clock
-        self._tasks = Tasks()
+        self.tasks = Tasks()
         self._draining = ""
         self._make_source = make_source
         self._source: Source | None = None
@@ -109,7 +109,7 @@ class Runtime:
         sinks = (*sinks, *self.links.sinks(settings.pod_name, self._on_stats_sent))
         concurrency = ReportedConcurrency()
         self.history = History(lambda revision: self.driver.entries.known(revision), clock)
-        self._reporter = StatReporter(
+        self.reporter = StatReporter(
             (concurrency, self.history, *sinks),
             clock=clock,
             kept=lambda revision: self.driver.throttler.kept(revision),
@@ -156,17 +156,17 @@ class Runtime:
         throttler = Throttler(limits, random.random, *own)
         return Driver(
             throttler,
-            self._reporter.load,
+            self.reporter.loads.load,
             self._clock,
             cluster_domain=settings.cluster_domain,
-            remove_load=self._reporter.remove,
+            remove_load=self.reporter.loads.remove,
             hosts=HostClaims() if "services" in settings.dialect else None,
             knative="knative" in settings.dialect,
         )
 
     def _make_observers(self, outputs: Outputs) -> Observers:
         otel = OpenTelemetry(
-            self.settings, self._set_tracer, self._tasks.start, lambda: self._metrics.points()
+            self.settings, self._set_tracer, self.tasks.start, lambda: self._metrics.points()
         )
         return Observers(otel, RequestLog(outputs.stdout.write, self._clock), outputs)
 
@@ -209,7 +209,7 @@ class Runtime:
             connect_timeout=settings.connect_timeout,
         )
         unread = UnreadBytes(settings.unread_bytes)
-        return ConnectionPools(limits, self._tasks.start, self.driver.clock, unread)
+        return ConnectionPools(limits, self.tasks.start, self.driver.clock, unread)
 
     def _make_proxy(self) -> Proxy:
         settings = self.settings
@@ -307,11 +307,11 @@ class Runtime:
             if self.network.internal_tls:
                 await self._start_internal_tls(source)
             self.prober.go_on()
-            self._tasks.start(self._reporter.run())
+            self.tasks.start(self.reporter.run())
             for link in self.links:
-                self._tasks.start(link.run())
-            self._tasks.start(self._housekeep())
-            self._tasks.start(self._look_for_silence())
+                self.tasks.start(link.run())
+            self.tasks.start(self._housekeep())
+            self.tasks.start(self._look_for_silence())
             yield
         finally:
             self.observers.loop_lag.close()
@@ -320,7 +320,7 @@ class Runtime:
             self.driver.close()
             await self.authorizer.close()
             await self.observers.otel.close()
-            await self._tasks.close()
+            await self.tasks.close()
             if self._source is not None:  # it may be connected without running
                 await self._source.close()
             self.pools.close()
@@ -333,7 +333,7 @@ class Runtime:
             await source.start()
         except SourceError as error:
             raise StartError(str(error)) from error
-        self._tasks.start(source.run())
+        self.tasks.start(source.run())
         await source.wait_synced()
         return source
 
@@ -372,7 +372,7 @@ class Runtime:
 
     async def _look_for_silence(self) -> None:
         while True:
-            await self._reporter.busy()  # a pod without requests cannot be silent
+            await self.reporter.busy()  # a pod without requests cannot be silent
             await asyncio.sleep(outliers.SCAN_PERIOD)
             self.driver.probe_silent_pods()
 

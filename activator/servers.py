@@ -61,12 +61,12 @@ class Servers:
             TlsFileError: the metrics port's certificate is not usable.
         """
         settings = runtime.settings
-        self._runtime = runtime
+        self.runtime = runtime
         self._tasks: dict[GatedServer, asyncio.Task[None]] = {}
         self._lifespan = AsyncExitStack()
         secure = metrics_tls(settings)
-        self._sockets = _listen(settings)
-        self._addresses = {name: _address(sock) for name, sock in self._sockets.items()}
+        self.sockets = _listen(settings)
+        self._addresses = {name: _address(sock) for name, sock in self.sockets.items()}
         self._events = EventFeed(runtime.driver.events)
         connections = runtime.pools.files.shares.admin
         self._app = create_app(
@@ -77,11 +77,11 @@ class Servers:
             self._addresses.get("admit", ""),
         )
         self.admin = _asgi_server(self._app, connections)
-        self._metrics = _asgi_server(create_metrics_app(runtime), connections)
+        self.metrics = _asgi_server(create_metrics_app(runtime), connections)
         self._profiling = _asgi_server(create_profiling_app(runtime.profiling), connections)
         if secure is not None:
             runtime.observers.certificates["metrics"] = secure
-            self._metrics.secure[self._sockets["metrics"]] = secure.context
+            self.metrics.secure[self.sockets["metrics"]] = secure.context
         self._data = [data_server(runtime.proxy)]
         self._admission: PausingListener | None = None
         self.service_ports = ServicePorts(runtime.proxy, settings.bind)
@@ -98,12 +98,12 @@ class Servers:
             BindError: the port for TLS is not available.
         """
         await self._lifespan.enter_async_context(self._app.router.lifespan_context(self._app))
-        sockets = self._sockets
+        sockets = self.sockets
         data = [sockets["http"], sockets["h2c"]]
-        if self._runtime.internal_tls.started:
+        if self.runtime.internal_tls.started:
             data.append(self._listen_tls())
         await self._serve(self.admin, sockets["admin"])
-        await self._serve(self._metrics, sockets["metrics"])
+        await self._serve(self.metrics, sockets["metrics"])
         await self._serve(self._profiling, sockets["profiling"])
         # The objects of discovery are no garbage: a full collection with 100,000 pods would block
         # the loop for 0.2 s. This one blocks no request, since no data port is open yet.
@@ -125,23 +125,23 @@ class Servers:
 
     def _listen_tls(self) -> socket.socket:
         """Open the port for TLS; only after discovery the activator knows that it is needed."""
-        settings = self._runtime.settings
+        settings = self.runtime.settings
         sock = listen(settings.bind, settings.https_port, "--https-port")
-        self._sockets["https"] = sock
+        self.sockets["https"] = sock
         self._addresses["https"] = _address(sock)
-        self._data[0].secure[sock] = self._runtime.internal_tls.server.context
+        self._data[0].secure[sock] = self.runtime.internal_tls.server.context
         return sock
 
     def _listen_for_proxies(self, sock: socket.socket) -> PausingListener:
         """Accept proxies on the admission port; its connections end as clients' do."""
-        settings = self._runtime.settings
+        settings = self.runtime.settings
         admission = Admission(settings.admit_prefix.encode(), settings.max_target_bytes)
-        return service_listener(self._runtime.proxy, sock, ClientPort(admission=admission))
+        return service_listener(self.runtime.proxy, sock, ClientPort(admission=admission))
 
     async def failed(self) -> None:
         """Return when a listener has ended by itself; the log says which."""
         while True:
-            for name, sock in self._sockets.items():
+            for name, sock in self.sockets.items():
                 if not _is_listening(sock):
                     logger.error("the listener %s has failed: %s", name, self._addresses[name])
                     return
@@ -161,7 +161,7 @@ class Servers:
         for server in self._data:
             server.should_exit = True
         tasks = [self._tasks[server] for server in self._data]
-        proxy = self._runtime.proxy
+        proxy = self.runtime.proxy
         if await _are_done(tasks, drain_timeout * _DRAIN_WAITING):
             return 0
         proxy.drain()
@@ -186,7 +186,7 @@ class Servers:
         for server in self._tasks:
             server.should_exit = True
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        for sock in self._sockets.values():
+        for sock in self.sockets.values():
             sock.close()  # after a failed start, some sockets have no server
         await self._lifespan.aclose()
 

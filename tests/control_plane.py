@@ -14,7 +14,7 @@ from activator.scale.cluster.api import Api, ApiResponse, ApiUnreachable
 
 
 class InProcessClient(Api):
-    """Sends the requests of the scaler (scale.api.Api) and of discovery (discovery.wire.Cluster).
+    """Sends the requests of the scaler (scale.cluster) and of discovery (discovery.wire.Cluster).
 
     Attributes:
         renewals: how often the credentials were to be read again.

@@ -11,7 +11,7 @@ def test_the_innermost_place_decides() -> None:
     assert is_traced(folder / "throttler/test_breaker.py")
     assert is_traced(folder / "activator/proxy/exchange/test_retry.py")
     assert not is_traced(folder / "activator/proxy/message/test_grammar.py")
-    assert not is_traced(folder / "activator/proxy/exchange/test_exchange.py")
+    assert not is_traced(folder / "activator/proxy/exchange/test_wait.py")
     assert not is_traced(folder / "e2e/test_lab.py")
 
 

@@ -27,7 +27,7 @@ _EXCHANGE = _ACTIVATOR / "proxy/exchange"
 #: for long, and only few lines that no other test runs.
 UNTRACED = (
     *(_ACTIVATOR / name for name in ("lab", "proxy")),
-    *(_ACTIVATOR / f"admin/test_{name}.py" for name in ("application", "streaming")),
+    _ACTIVATOR / "admin/test_application.py",
     _ACTIVATOR / "discovery/test_orders.py",
     _ACTIVATOR / "discovery/test_reflector.py",
     _ACTIVATOR / "discovery/test_service_kinds.py",
@@ -37,11 +37,10 @@ UNTRACED = (
     _ACTIVATOR / "process/test_timers.py",
     _ACTIVATOR / "scale/test_scaler.py",
     _ACTIVATOR / "scale/admin/test_application.py",
-    _ACTIVATOR / "scale/election/test_lease.py",
-    _ACTIVATOR / "scale/events/test_part.py",
+    _ACTIVATOR / "scale/test_lease.py",
+    _ACTIVATOR / "scale/test_events.py",
     _ACTIVATOR / "scale/takeover/test_part.py",
-    *(_EXCHANGE / f"test_{name}.py" for name in ("arrival", "attempts", "exchange", "pod_wait")),
-    *(_EXCHANGE / f"test_{name}.py" for name in ("request_body", "tunnel", "waiting_client")),
+    *(_EXCHANGE / f"test_{name}.py" for name in ("request_body", "tunnel", "wait")),
 )
 
 

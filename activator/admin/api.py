@@ -2,47 +2,35 @@
 
 Pure: it changes nothing, and knows neither HTTP nor a clock. ``views`` has the types;
 ``activator status`` and ``activator explain`` read the values. Values from outside stay plain
-strings; the program that displays them escapes them. Knative has no counterpart.
+strings; the program that displays them escapes them. Must not know where objects come from.
+Knative has no counterpart.
 """
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, cast
 
-from activator.admin.queue_view import queue_order_view
-from activator.admin.staleness import warnings_of
-from activator.admin.views.cold_starts import ColdStartView
-from activator.admin.views.pods import PodView, ProbeView
-from activator.admin.views.revisions import (
-    CapacityBreakdown,
-    FailureView,
-    RevisionDetailView,
-    RevisionIdentity,
-    RevisionPods,
-    RevisionRequests,
-    RevisionSettings,
-    RevisionView,
-    RouteView,
-    StickyView,
-)
-from activator.admin.waiting_view import profile_view, while_waiting_view
-from activator.admin.wake_view import authorization_view, kept_awake_view, wake_rules_view
+from activator.admin.views import activators, details, revisions
 from activator.records.agents import NO_AGENTS, Agents
 from activator.records.cold_starts import ColdStarts
 from activator.records.entries import Entry, Failures
-from activator.records.source_status import SourceStatus
+from activator.records.source_status import ObjectWarning, SourceStatus
 from throttler.balancing import adaptive_mode, policy_name
 from throttler.capacity import CapacityTerms
-from throttler.model import NO_TIMEOUT, ProbeKind, Revision, ServiceRoute
+from throttler.model import NO_TIMEOUT, ProbeKind, QueueOrder, Revision, RevisionID, ServiceRoute
 from throttler.pod import PodState, PodTracker
 from throttler.pod_rule import verdict
+from throttler.request_policies import HIGH, LOW, NAMES, NORMAL, WaitMode
 from throttler.revision import RevisionThrottler
 from throttler.statistics import Statistics
 from throttler.wait_reason import waiting_reason
 
+if TYPE_CHECKING:
+    from activator.runtime import AutoscalerLink
+
 _LEAVING = (PodState.DRAINING, PodState.GONE)
-
-
 #: For a revision without requests since the start.
 _NONE = Failures()
 _NO_ROUTE = ServiceRoute()
@@ -54,7 +42,7 @@ def revision_view(
     autoscaler_lost: bool = False,
     failures: Failures = _NONE,
     failed_starts: int = 0,
-) -> RevisionView:
+) -> revisions.RevisionView:
     """Return one element of ``revisions``.
 
     Arguments:
@@ -81,9 +69,8 @@ def detail_view(
     failures: Failures = _NONE,
     source: SourceStatus | None = None,
     route: ServiceRoute = _NO_ROUTE,
-    agents: Agents = NO_AGENTS,
     entry: Entry | None = None,
-) -> RevisionDetailView:
+) -> revisions.RevisionDetailView:
     """Return a revision with all fields; most of them are too long for the list of all revisions.
 
     The reason why a new request would wait takes a walk over the pods, so it is only here.
@@ -92,10 +79,9 @@ def detail_view(
         now, autoscaler_lost, failures: as for ``revision_view``.
         source: the state of the source of objects, for ``objectWarnings``.
         route: of a plain Service.
-        agents: the sample of its clients.
         entry: the records of the revision; None before its first request.
     """
-    seen = cast("list[ColdStartView]", cold_starts.views(throttler.revision.id))
+    seen = cast("list[details.ColdStartView]", cold_starts.views(throttler.revision.id))
     reason, detail = None, ""
     if not (throttler.deleted or throttler.slots.count_free_pods()):
         reason, detail = waiting_reason(throttler, autoscaler_lost)
@@ -110,7 +96,7 @@ def detail_view(
         "queueOrder": queue_order_view(throttler),
         "wakeRules": wake_rules_view(throttler.revision),
         "authorization": authorization_view(throttler.revision),
-        "keptAwakeBy": kept_awake_view(agents, now),
+        "keptAwakeBy": kept_awake_view(NO_AGENTS if entry is None else entry.agents, now),
         "whileWaiting": while_waiting_view(throttler, entry, now),
         **profile_view(throttler),
         "nextReason": reason.value if reason else None,
@@ -122,7 +108,7 @@ def detail_view(
     }
 
 
-def _identity(throttler: RevisionThrottler) -> RevisionIdentity:
+def _identity(throttler: RevisionThrottler) -> revisions.RevisionIdentity:
     revision = throttler.revision
     return {
         "namespace": revision.id.namespace,
@@ -133,7 +119,7 @@ def _identity(throttler: RevisionThrottler) -> RevisionIdentity:
     }
 
 
-def _settings(throttler: RevisionThrottler) -> RevisionSettings:
+def _settings(throttler: RevisionThrottler) -> revisions.RevisionSettings:
     revision = throttler.revision
     return {
         "containerConcurrency": revision.container_concurrency,
@@ -153,7 +139,7 @@ def _requests(
     now: float,
     autoscaler_lost: bool,
     failures: Failures,
-) -> RevisionRequests:
+) -> revisions.RevisionRequests:
     limited = throttler.revision.container_concurrency > 0
     reason, detail = None, ""
     if statistics.waiting:
@@ -178,7 +164,9 @@ def _requests(
     }
 
 
-def _pods(throttler: RevisionThrottler, statistics: Statistics, now: float) -> RevisionPods:
+def _pods(
+    throttler: RevisionThrottler, statistics: Statistics, now: float
+) -> revisions.RevisionPods:
     service = statistics.service
     return {
         "reachableHealthyPods": statistics.in_reach,
@@ -189,7 +177,7 @@ def _pods(throttler: RevisionThrottler, statistics: Statistics, now: float) -> R
     }
 
 
-def _route(route: ServiceRoute) -> RouteView | None:
+def _route(route: ServiceRoute) -> revisions.RouteView | None:
     if route == _NO_ROUTE:
         return None
     return {
@@ -200,7 +188,7 @@ def _route(route: ServiceRoute) -> RouteView | None:
     }
 
 
-def _probe_spec(revision: Revision) -> ProbeView:
+def _probe_spec(revision: Revision) -> details.ProbeView:
     spec = revision.probe
     target = {ProbeKind.HTTP: spec.path, ProbeKind.GRPC: spec.service}.get(spec.kind, b"")
     return {
@@ -213,7 +201,7 @@ def _probe_spec(revision: Revision) -> ProbeView:
     }
 
 
-def _failure(failures: Failures, now: float) -> FailureView | None:
+def _failure(failures: Failures, now: float) -> revisions.FailureView | None:
     if (last := failures.last) is None:
         return None
     return {
@@ -224,7 +212,7 @@ def _failure(failures: Failures, now: float) -> FailureView | None:
     }
 
 
-def pod_view(throttler: RevisionThrottler, pod: PodTracker, now: float) -> PodView:
+def pod_view(throttler: RevisionThrottler, pod: PodTracker, now: float) -> details.PodView:
     """Return one element of ``pods``.
 
     Arguments:
@@ -259,7 +247,7 @@ def _is_limited(throttler: RevisionThrottler) -> bool:
     return bool(throttler.revision.container_concurrency or throttler.slots.limiter)
 
 
-def _sticky(throttler: RevisionThrottler) -> StickyView | None:
+def _sticky(throttler: RevisionThrottler) -> revisions.StickyView | None:
     policies, sticky = throttler.revision.policies, throttler.slots.sticky
     if sticky is None:
         return None
@@ -274,7 +262,7 @@ def _sticky(throttler: RevisionThrottler) -> StickyView | None:
     }
 
 
-def _breakdown(terms: CapacityTerms) -> CapacityBreakdown:
+def _breakdown(terms: CapacityTerms) -> revisions.CapacityBreakdown:
     return {
         "way": "cluster-ip" if terms.by_service else "pods",
         "pods": terms.usable,
@@ -327,3 +315,235 @@ def _ago(when: float | None, now: float) -> float | None:
 def _whole(seconds: float) -> float:
     """Return an integer for whole seconds: JSON then has 300, as the manifest does."""
     return int(seconds) if seconds.is_integer() else seconds
+
+
+# -- the order of the queue
+#
+# Names of flows come from clients and may be secret, so people see them only if an annotation
+# allows it. Otherwise they see hashes, which are the same in all activators and differ between
+# revisions.
+
+#: So many flows are shown: the ones with the most queued requests.
+MOST_FLOWS: Final = 5
+_HASH_BYTES: Final = 6
+#: Characters of the longest name of a flow that is shown.
+_LONGEST_NAME: Final = 64
+
+
+def queue_order_view(throttler: RevisionThrottler) -> details.QueueOrderView | None:
+    """Return the order of a revision's queue; None for the order of arrival."""
+    order, queued = throttler.breaker.order, throttler.breaker.counts
+    if order is None:
+        return None
+    classes: details.ClassesView | None = None
+    if order.has_classes:
+        counts = queued.by_priority
+        classes = {"high": counts[HIGH], "normal": counts[NORMAL], "low": counts[LOW]}
+    largest: list[details.FlowView] = []
+    if order.fair_by is not None:
+        salt = throttler.revision.uid.encode()[:64]
+        largest = [
+            {"flow": flow_name(name, order, salt), "queued": count}
+            for name, count in queued.largest(MOST_FLOWS).items()
+        ]
+    return {
+        "priority": NAMES[order.priority] if order.has_classes else None,
+        "trustsHeader": order.trusts_header,
+        "queuedByClass": classes,
+        "fairBy": None if order.fair_by is None else str(order.fair_by),
+        "flows": len(queued.flows) if order.fair_by is not None else 0,
+        "largestFlows": largest,
+    }
+
+
+def flow_name(name: bytes, order: QueueOrder, salt: bytes) -> str:
+    """Return the name of a flow for people: as it is, or its hash.
+
+    A long name is a digest here, which cannot be printed: see ``request_key.bounded``.
+
+    Arguments:
+        name: as the client sent it; empty for requests that name no flow.
+        order: whether names are shown.
+        salt: makes the hashes of two revisions differ; at most 64 bytes.
+    """
+    if not name:
+        return "(none)"
+    text = name.decode("utf-8", "replace")
+    if order.shows_names and text.isprintable():
+        return text[:_LONGEST_NAME]
+    return blake2b(name, digest_size=_HASH_BYTES, key=salt).hexdigest()
+
+
+# -- clients that wait
+
+
+def while_waiting_view(
+    throttler: RevisionThrottler, entry: Entry | None, now: float
+) -> details.WhileWaitingView | None:
+    """Return what waiting clients of a revision get; None if they all get nothing.
+
+    Arguments:
+        throttler: of the revision.
+        entry: its records; None before its first request.
+        now: seconds.
+    """
+    requests = throttler.revision.policies.requests
+    if requests is None or requests.waiting is None:
+        return None
+    waiting = requests.waiting
+    counts: Mapping[str, int] = {} if entry is None else entry.counters.waiting
+    page, heartbeat, refuse = (
+        counts.get(mode.value, 0) for mode in (WaitMode.PAGE, WaitMode.HEARTBEAT, WaitMode.REFUSE)
+    )
+    held = throttler.breaker.waiting - page - heartbeat - refuse
+    return {
+        "modes": [mode.value for mode in waiting.modes],
+        "pageAfterSeconds": waiting.page_after,
+        "pageTemplate": waiting.page_template or None,
+        "heartbeatSeconds": waiting.heartbeat_every,
+        "earlyHeads": 0 if entry is None else entry.counters.early_heads,
+        "queuedByMode": {
+            "hold": max(held, 0),
+            "page": page,
+            "heartbeat": heartbeat,
+            "refuse": refuse,
+        },
+        "leaseSeconds": 0.0 if entry is None else round(entry.lease.seconds_left(now), 1),
+    }
+
+
+def profile_view(throttler: RevisionThrottler) -> details.ProfileView:
+    """Return the kind of application of a revision, and the limit of waits for its pods.
+
+    Arguments:
+        throttler: of the revision.
+    """
+    requests = throttler.revision.policies.requests
+    if requests is None:
+        return {"profile": None, "waitSeconds": None}
+    profile = None if requests.profile is None else requests.profile.value
+    return {"profile": profile, "waitSeconds": requests.wait_seconds or None}
+
+
+# -- what wakes a revision, and keeps it awake
+
+#: So many clients are shown: the ones with the most requests.
+MOST_AGENTS: Final = 3
+
+
+def wake_rules_view(revision: Revision) -> details.WakeRulesView | None:
+    """Return the wake rules of a revision; None without any."""
+    policies = revision.policies.requests
+    rules = None if policies is None else policies.wake
+    if rules is None:
+        return None
+    return {
+        "methods": _texts(rules.methods),
+        "notUserAgents": _texts(rules.not_user_agents),
+        "notPaths": _texts(rules.not_paths),
+        "requiredHeader": rules.required_header.decode("ascii") or None,
+        "asleepStatus": rules.asleep_status,
+    }
+
+
+def authorization_view(revision: Revision) -> details.AuthorizationView | None:
+    """Return the authorization server of a revision; None without one."""
+    policies = revision.policies.requests
+    server = None if policies is None else policies.authorization
+    if server is None:
+        return None
+    url = server.url.partition("?")[0]  # the rest may be secret
+    return {"url": url, "always": server.always, "cacheSeconds": server.cache_seconds}
+
+
+def kept_awake_view(agents: Agents, now: float) -> list[details.AgentView]:
+    """Return the clients that keep a revision awake; ``now`` in seconds."""
+    named = agents.keep_awake(now)[:MOST_AGENTS]
+    return [{"agent": name, "requestsPerMinute": count} for name, count in named]
+
+
+def _texts(values: Iterable[bytes]) -> list[str]:
+    return [value.decode("ascii") for value in values]
+
+
+# -- the source of objects, and the links to autoscalers
+#
+# Traffic continues without both, with the last known state; their ages make that visible.
+
+#: Maximum of warnings in the list of all. Each revision has its own, too.
+MOST_WARNINGS: Final = 100
+
+
+def watches_view(source: SourceStatus | None) -> dict[str, activators.WatchView]:
+    """Return ``watches``, by kind; None is a source that has not been made yet."""
+    if source is None:
+        return {}
+    return {
+        kind: {
+            "ageSeconds": _seconds(each.age),
+            "error": each.error or None,
+            "drifted": source.missed.found.get(kind, 0),
+        }
+        for kind, each in source.watched.items()
+    }
+
+
+def warnings_view(source: SourceStatus | None) -> list[activators.ObjectWarningView]:
+    """Return ``objectWarnings`` of the activator, at most ``MOST_WARNINGS``."""
+    return [_warning(each) for each in source.warnings[:MOST_WARNINGS]] if source else []
+
+
+def warnings_of(
+    source: SourceStatus | None, revision: RevisionID, *, has_pods: bool, pods: str = ""
+) -> list[activators.ObjectWarningView]:
+    """Return ``objectWarnings`` of a revision.
+
+    Arguments:
+        has_pods: whether an object lists a pod of it. If none does, an object of its namespace
+            that names no revision may be meant for it.
+        pods: the name of the Service whose EndpointSlices list its pods; empty for its own.
+    """
+    if source is None:
+        return []
+    names = (revision.name,) if has_pods else (revision.name, "")
+    listing = ("EndpointSlice", pods or revision.name)
+    return [
+        _warning(each)
+        for each in source.warnings
+        if each.namespace == revision.namespace
+        and (each.revision in names or (each.kind, each.revision) == listing)
+        and each.revision_kind in (revision.kind, None)
+    ]
+
+
+def _warning(one: ObjectWarning) -> activators.ObjectWarningView:
+    return {
+        "kind": one.kind,
+        "namespace": one.namespace,
+        "name": one.name,
+        "reason": one.reason or None,
+        "warning": one.text,
+    }
+
+
+def manifests_view(source: SourceStatus | None) -> activators.ManifestsView | None:
+    """Return ``manifests``; None if the source reads no files."""
+    if source is None or source.files is None:
+        return None
+    return {
+        "folder": source.files.path,
+        "ageSeconds": round(source.files.age, 3),
+        "lastChangeSecondsAgo": round(source.files.changed_age, 3),
+    }
+
+
+def autoscaler_view(link: AutoscalerLink | None) -> activators.AutoscalerView | None:
+    """Return ``autoscaler``. Call it in the event loop."""
+    if link is None:
+        return None
+    return {
+        "connected": link.connected,
+        "ageSeconds": _seconds(link.age()),
+        "lastSentSecondsAgo": _seconds(link.last_sent_age()),
+        "lastError": link.last_error or None,
+    }

@@ -22,15 +22,16 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from activator import __version__
-from activator.admin import assets, event_stream
-from activator.admin.api import detail_view, revision_view
+from activator.admin import api, assets, event_feed
 from activator.admin.event_feed import EventFeed
 from activator.admin.history import STEP, STEPS
-from activator.admin.hosts import OwnHosts
-from activator.admin.http_application import JSON_TYPE, METRICS_TYPE, application, page_routes
+from activator.admin.http_application import (
+    JSON_TYPE,
+    METRICS_TYPE,
+    OwnHosts,
+    application,
+)
 from activator.admin.openapi import document
-from activator.admin.pages import index
-from activator.admin.staleness import autoscaler_view, manifests_view, warnings_view, watches_view
 from activator.admin.streaming import encode, in_order, in_turns, json_pieces
 from activator.admin.views.activators import ActivatorView
 from activator.admin.views.revisions import RevisionView
@@ -41,6 +42,39 @@ from throttler.revision import RevisionThrottler
 
 if TYPE_CHECKING:
     from activator.runtime import Runtime
+
+
+#: Each path, and the content of its response.
+ENDPOINTS = (
+    ("/", "the dashboard, for browsers"),
+    ("/reasons/{name}", "the page of a reason or of an alert, as text; README is the list"),
+    ("/healthz", "whether the process is alive"),
+    ("/readyz", "whether the activator accepts traffic"),
+    ("/metrics", "metrics for Prometheus"),
+    ("/api/v1/revisions", "all revisions, with their pods and queues, as JSON"),
+    ("/api/v1/revisions/{namespace}/{name}", "one revision"),
+    ("/api/v1/history", "the last ten minutes of the revisions that had requests"),
+    ("/api/v1/activator", "this activator: whether it is ready, and the age of its state"),
+    ("/api/v1/events", "events of revisions as they occur (server-sent events)"),
+    ("/api/v1/openapi.json", "this API as an OpenAPI document"),
+)
+
+_WIDTH = max(len(path) for path, _ in ENDPOINTS)
+
+
+def index(pod_name: str, version: str) -> str:
+    """Return the list."""
+    lines = (f"{path:{_WIDTH}}  {meaning}" for path, meaning in ENDPOINTS)
+    return "\n".join(
+        (
+            f"activator {version} on {pod_name}",
+            "",
+            *lines,
+            "",
+            "The same in a terminal: activator status",
+            "",
+        )
+    )
 
 
 class _Handlers:
@@ -90,10 +124,9 @@ class _Handlers:
         failures = driver.entries.failures_of(throttler.revision.id)
         source = self._runtime.source_status()
         route = driver.entries.route_of(throttler.revision.id)
-        now, agents = driver.clock(), driver.entries.agents_of(throttler.revision.id)
-        entry = driver.entries.known(throttler.revision.id)
-        view = detail_view(
-            throttler, driver.cold_starts, now, lost, failures, source, route, agents, entry
+        now, entry = driver.clock(), driver.entries.known(throttler.revision.id)
+        view = api.detail_view(
+            throttler, driver.cold_starts, now, lost, failures, source, route, entry
         )
         return Response(encode(view), media_type=JSON_TYPE)
 
@@ -119,7 +152,7 @@ class _Handlers:
 
     async def events(self, request: Request) -> Response:
         hello = {"podName": self._runtime.pod_name, "version": __version__}
-        return event_stream.answer(request, self._feed, hello)
+        return event_feed.stream_events(request, self._feed, hello)
 
     def _wanted(self, query: QueryParams) -> list[RevisionThrottler]:
         """Return a list: revisions may come and go while the response is written."""
@@ -152,14 +185,15 @@ class _Handlers:
 
     def _views(self, throttlers: list[RevisionThrottler]) -> Iterator[RevisionView | None]:
         driver = self._runtime.driver
-        for throttler in in_order(throttlers, _order):
+        # Strings compare several times as fast as tuples; no name has a NUL.
+        for throttler in in_order(throttlers, lambda one: "\0".join(one.revision.id)):
             if throttler is None:
                 yield None
                 continue
             name = throttler.revision.id
             failures, lost = driver.entries.failures_of(name), driver.autoscaler_lost(name.kind)
             failed = driver.cold_starts.failed(throttler)
-            yield revision_view(throttler, driver.clock(), lost, failures, failed)
+            yield api.revision_view(throttler, driver.clock(), lost, failures, failed)
 
     def _activator(self) -> ActivatorView:
         runtime = self._runtime
@@ -172,12 +206,12 @@ class _Handlers:
             "ready": not reason,
             "notReadyReason": reason or None,
             "manifestErrors": dict(source.errors) if source is not None else {},
-            "objectWarnings": warnings_view(source),
+            "objectWarnings": api.warnings_view(source),
             "certificateWarnings": list(runtime.certificate_warnings()),
-            "watches": watches_view(source),
-            "manifests": manifests_view(source),
-            "autoscaler": autoscaler_view(runtime.links.autoscaler),
-            "scaler": autoscaler_view(runtime.links.scaler),
+            "watches": api.watches_view(source),
+            "manifests": api.manifests_view(source),
+            "autoscaler": api.autoscaler_view(runtime.links.autoscaler),
+            "scaler": api.autoscaler_view(runtime.links.scaler),
             "scalerPage": self._scaler_page or None,
             "admission": self._admission or None,
         }
@@ -190,8 +224,8 @@ def _named(query: QueryParams) -> frozenset[tuple[str, str]]:
         HTTPException: a value has another form.
     """
     named = query.getlist("revision")
-    if not all(map(event_stream.names_revision, named)):
-        raise HTTPException(400, event_stream.NAMED_AS)
+    if not all(map(event_feed.names_revision, named)):
+        raise HTTPException(400, event_feed.NAMED_AS)
     parts = (each.partition("/") for each in named)
     return frozenset((namespace, name) for namespace, _, name in parts)
 
@@ -219,11 +253,6 @@ def _steps(wanted: str) -> int:
     return int(wanted)
 
 
-def _order(throttler: RevisionThrottler) -> str:
-    # Strings compare several times as fast as tuples; no name has a NUL.
-    return "\0".join(throttler.revision.id)
-
-
 def _stream(pieces: Iterable[bytes], media_type: str) -> Response:
     """Return a response of unknown length; for HEAD pass no pieces."""
     return StreamingResponse(in_turns(pieces), media_type=media_type)
@@ -247,7 +276,7 @@ def create_app(
     """
     handlers = _Handlers(runtime, feed, scaler_page, admission)
     routes = [
-        *page_routes(assets.dashboard(), assets.INDEX, handlers.index),
+        *assets.page_routes(assets.dashboard(), assets.INDEX, handlers.index),
         Route("/healthz", handlers.healthz),
         Route("/readyz", handlers.readyz),
         Route("/metrics", handlers.metrics),

@@ -1,4 +1,4 @@
-"""Serve the dashboard's files from memory.
+"""Serve the files of a page for browsers from memory: of the dashboard, and of the scaler's page.
 
 The process reads the files once, at its start, from the package. It looks a path up among these
 files, so no path leads out of the folder. No request waits for a disk. ``reasons.js`` is made
@@ -8,8 +8,9 @@ from the table of reasons, and a page from the frame of all pages.
 from __future__ import annotations
 
 import gzip
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -17,12 +18,15 @@ from importlib.resources.abc import Traversable
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
-from activator.admin import reason_script
-from activator.admin.headers import DASHBOARD_HEADERS
-from activator.admin.page_frame import compose
+from activator.admin.http_application import DASHBOARD_HEADERS
+from activator.pages import pages
+from throttler import reason
+from throttler.reason import TABLE, ReasonRow
 
 #: By suffix. Python's own table depends on the machine.
 TYPES: Final = {
@@ -65,7 +69,7 @@ class Asset(NamedTuple):
 @cache
 def dashboard() -> dict[str, Asset]:
     """Return the dashboard's files by path; takes some milliseconds."""
-    made = {REASONS: reason_script.script()}
+    made = {REASONS: reason_script()}
     return chosen(INDEX, lambda path: not path.startswith(SCALER), made)
 
 
@@ -84,7 +88,7 @@ def chosen(
     found = {path: text.encode() for path, text in made.items()}
     found |= {path: content for path, content in every.items() if is_wanted(path)}
     found[page] = compose(frame, found[page].decode(), page, found).encode()
-    return {path: _asset(path, content) for path, content in found.items()}
+    return {path: asset_of(path, content) for path, content in found.items()}
 
 
 def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, bytes]]:
@@ -95,10 +99,46 @@ def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, bytes]]:
             yield above + each.name, each.read_bytes()
 
 
-def _asset(path: str, content: bytes) -> Asset:
+def asset_of(path: str, content: bytes) -> Asset:
+    """Return a file; equal contents have equal tags, in all processes."""
     media_type = TYPES.get(PurePosixPath(path).suffix, TEXT)
     tag = f'W/"{sha256(content).hexdigest()[:20]}"'
     return Asset(media_type, tag, content, gzip.compress(content, mtime=0))
+
+
+# -- responses
+
+
+def page_routes(files: Mapping[str, Asset], page: str, text: Callable[[], str]) -> list[Route]:
+    """Return the routes of a page for browsers: ``/``, and its files below ``/dashboard/``.
+
+    The pages about reasons and alerts are plain text, for browsers and other clients.
+
+    Arguments:
+        files: the files by path.
+        page: path of the page itself.
+        text: returns the response of ``/`` to other clients.
+    """
+
+    async def index(request: Request) -> Response:
+        if "text/html" in request.headers.get("accept", ""):  # a browser
+            return answer(request, files[page])
+        return PlainTextResponse(text(), headers={"Vary": "Accept"})
+
+    async def file(request: Request) -> Response:
+        asset = files.get(request.path_params["path"])
+        if asset is None:
+            raise HTTPException(404)
+        return answer(request, asset)
+
+    async def text_page(request: Request) -> Response:
+        found = pages().get(request.path_params["name"].removesuffix(".md"))
+        if found is None:
+            raise HTTPException(404)
+        return PlainTextResponse(found)
+
+    page_files = Route("/dashboard/{path:path}", file)
+    return [Route("/", index), page_files, Route("/reasons/{name}", text_page)]
 
 
 def answer(request: Request, asset: Asset) -> Response:
@@ -134,3 +174,98 @@ def _takes_gzip(accepted: str) -> bool:
         if coding.strip().lower() == "gzip":
             return _REFUSED.fullmatch(weight) is None
     return False
+
+
+# -- the page
+#
+# ``frame.html`` names the parts as ``{{name}}``; the file of a page has each in an element
+# ``template``. The page loads all its modules at once: a browser finds further ones only in a
+# loaded module, a round trip later.
+
+_PART: Final = re.compile(r'<template data-part="(\w+)">(.*?)</template>\n', re.DOTALL)
+_NAME: Final = re.compile(r"\{\{(\w+)\}\}")
+#: The module that a page starts with, beside its own file.
+_MAIN: Final = "main.js"
+#: A script that is no module: it runs before the first paint. The frame loads it.
+_FIRST: Final = "theme.js"
+#: Files of other authors, which a module loads when it needs them.
+_LATER: Final = "vendor"
+
+
+def compose(frame: str, page: str, path: str, files: Iterable[str]) -> str:
+    """Return a page.
+
+    Arguments:
+        frame: the text of the frame.
+        page: the text of the file with the parts.
+        path: the path of that file.
+        files: the paths of all files that the page may load.
+
+    Raises:
+        KeyError: the frame names a part that the page has not.
+    """
+    found = {name: text.strip("\n") for name, text in _PART.findall(page)}
+    parts: Mapping[str, str] = found | {
+        "styles": "\n".join(_styles(files)),
+        "scripts": "\n".join(_scripts(str(PurePosixPath(path).with_name(_MAIN)), files)),
+    }
+    return _NAME.sub(lambda name: parts[name[1]], frame)
+
+
+def _styles(files: Iterable[str]) -> Iterator[str]:
+    for path in _sorted(files, ".css"):
+        yield f'<link rel="stylesheet" href="dashboard/{path}">'
+
+
+def _scripts(main: str, files: Iterable[str]) -> Iterator[str]:
+    yield f'<script type="module" src="dashboard/{main}"></script>'
+    for path in _sorted(files, ".js"):
+        if path not in (main, _FIRST):
+            yield f'<link rel="modulepreload" href="dashboard/{path}">'
+
+
+def _sorted(files: Iterable[str], suffix: str) -> list[str]:
+    """Return the files of a page, its shared ones first: later styles win."""
+    paths = [PurePosixPath(path) for path in files if path.endswith(suffix)]
+    wanted = [path for path in paths if _LATER not in path.parts]
+    return [str(path) for path in sorted(wanted, key=lambda path: (len(path.parts), path))]
+
+
+# -- the reasons: the browser gets the same texts as ``activator explain``
+
+
+def reason_script() -> str:
+    """Return the source of the module with the names that ``words.js`` imports."""
+    rows = {
+        row.reason.value: {
+            "meaning": {
+                "revision": row.title(is_service=False),
+                "service": row.title(is_service=True),
+            },
+            "revision": _steps(row, is_service=False),
+            "service": _steps(row, is_service=True),
+            "inFolder": {
+                "revision": row.folder_step(is_service=False),
+                "service": row.folder_step(is_service=True),
+            },
+        }
+        for row in TABLE
+    }
+    values = {
+        "REASONS": rows,
+        "AT_ZERO": reason.AT_ZERO,
+        "NO_SERVER": reason.NO_SERVER,
+        "OF_STARTS": reason.OF_STARTS,
+        "STARTING": reason.STARTING,
+        "HARMLESS": reason.HARMLESS,
+        "LISTS_PODS": reason.LISTS_PODS,
+        "DELETED": {"revision": reason.DELETED, "service": reason.DELETED_SERVICE},
+    }
+    return "".join(
+        f"export const {name} = {json.dumps(value)};\n" for name, value in values.items()
+    )
+
+
+def _steps(row: ReasonRow, *, is_service: bool) -> dict[str, object]:
+    advice, commands = row.steps(is_service=is_service)
+    return {"advice": advice, "commands": commands}

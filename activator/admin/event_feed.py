@@ -1,9 +1,10 @@
-"""Keep the last events in a ring, and a position in it for each reader.
+"""Keep the last events in a ring, and serve them by ``GET /api/v1/events``, without end.
 
 To record an event is one append, also with slow readers. A reader has no queue, only the number of
 its next event. A reader that falls behind the ring gets the number of events that it lost. The
 first reader of an event makes its text. The text has the form of server-sent events
-(https://html.spec.whatwg.org/multipage/server-sent-events.html); the module knows no other HTTP.
+(https://html.spec.whatwg.org/multipage/server-sent-events.html), for ``curl -N``, and for
+``EventSource`` in a browser. Must not know the sources of events.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import asyncio
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from activator.admin.streaming import encode
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from activator.admin.http_application import problem
+from activator.admin.streaming import encode, iso
 from activator.records.narration import EventKind, Events
 from throttler.model import RevisionID, RevisionKind
 
@@ -40,9 +45,13 @@ class TooManyReaders(Exception):
 
 
 class _Event:
-    """One event, with its text once a reader has needed it."""
+    """One event.
 
-    __slots__ = ("_at", "_text", "_what", "kind", "revision")
+    Attributes:
+        made: its text, once a reader has needed it.
+    """
+
+    __slots__ = ("_at", "_what", "kind", "made", "revision")
 
     def __init__(self, kind: EventKind, revision: RevisionID, what: Mapping[str, Any], at: float):
         self.kind = kind
@@ -50,13 +59,13 @@ class _Event:
         is_service = revision.kind is RevisionKind.SERVICE
         self._what = {"revisionKind": revision.kind.value, **what} if is_service else what
         self._at = at
-        self._text = b""
+        self.made = b""
 
     def text(self, event_id: str) -> bytes:
-        if not self._text:
-            data = {"time": _iso(self._at), "revision": self.revision, **self._what}
-            self._text = _text(self.kind.value, event_id, data)
-        return self._text
+        if not self.made:
+            data = {"time": iso(self._at), "revision": self.revision, **self._what}
+            self.made = _text(self.kind.value, event_id, data)
+        return self.made
 
 
 class EventFeed:
@@ -67,6 +76,9 @@ class EventFeed:
             after that.
         wall_clock: seconds since 1970, UTC.
         kept, most_readers: limits on events and readers.
+
+    Attributes:
+        last: the number of the last event.
     """
 
     def __init__(
@@ -80,7 +92,7 @@ class EventFeed:
         self._wall_clock = wall_clock
         self._ring: deque[_Event] = deque(maxlen=kept)
         self._most_readers = most_readers
-        self._last = 0
+        self.last = 0
         self._session = ""
         self._readers: set[EventReader] = set()
         self._sleepers: list[asyncio.Future[None]] = []
@@ -116,7 +128,7 @@ class EventFeed:
             raise TooManyReaders
         self._listen()
         number = self._number_of(after)
-        start = self._last if number is None else number
+        start = self.last if number is None else number
         first = f"retry: {RETRY}\n".encode() + _text("hello", self.id_of(start), hello)
         if after and number is None:
             first += _text("lost", self.id_of(start), {"events": None})
@@ -159,14 +171,14 @@ class EventFeed:
         session, _, number = event_id.partition("-")
         if session != self._session or not (number.isascii() and number.isdigit()):
             return None
-        found = int(number) if len(number) < 16 else self._last + 1
-        return found if found <= self._last else None
+        found = int(number) if len(number) < 16 else self.last + 1
+        return found if found <= self.last else None
 
     # -- events ---------------------------------------------------------------------------------
 
     def _take(self, kind: EventKind, revision: RevisionID, what: Mapping[str, Any]) -> None:
         """Record an event, see events.Listener."""
-        self._last += 1
+        self.last += 1
         self._ring.append(_Event(kind, revision, what, self._wall_clock()))
         if self._sleepers:
             self._wake_all()
@@ -227,12 +239,7 @@ class EventFeed:
     @property
     def oldest(self) -> int:
         """Return the number of the first event in the ring."""
-        return self._last - len(self._ring) + 1
-
-    @property
-    def last(self) -> int:
-        """Return the number of the last event."""
-        return self._last
+        return self.last - len(self._ring) + 1
 
     def since(self, number: int) -> islice[_Event]:
         """Return the events in the ring from this number on."""
@@ -296,7 +303,86 @@ def _text(kind: str, event_id: str, data: Mapping[str, Any]) -> bytes:
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id.encode(), kind.encode(), encode(data))
 
 
-def _iso(seconds: float) -> str:
-    """Return a time in RFC 3339, UTC, with milliseconds."""
-    moment = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-    return moment.replace("+00:00", "Z")
+# -- the response of each reader
+
+MEDIA_TYPE: Final = "text/event-stream"
+
+#: Seconds of silence after which a comment keeps the stream alive (advice of the standard).
+KEEP_ALIVE: Final = 15.0
+#: Seconds between two pieces for one reader: 100 readers take at most 1,000 pieces a second.
+PACE: Final = 0.1
+
+_KINDS: Final = {kind.value: kind for kind in EventKind}
+_MOST_FILTERS: Final = 100
+
+#: Error for a revision in another form.
+NAMED_AS: Final = "Name a revision as in ?revision=NAMESPACE/NAME."
+
+
+def names_revision(text: str) -> bool:
+    """Return whether a text has the form NAMESPACE/NAME."""
+    namespace, _, name = text.partition("/")
+    return bool(namespace and name and "/" not in name)
+
+
+def stream_events(request: Request, feed: EventFeed, hello: Mapping[str, Any]) -> Response:
+    """Return the stream of events from now on, or an error response.
+
+    Arguments:
+        hello: data of the first event, which identifies the activator.
+    """
+    query = request.query_params
+    revisions, kinds = query.getlist("revision"), query.getlist("kind")
+    if wrong := _wrong(revisions, kinds):
+        return problem(400, wrong)
+    if request.method == "HEAD":
+        return Response(media_type=MEDIA_TYPE)
+    after = request.headers.get("last-event-id", "")
+    try:
+        reader = feed.join(hello, after, revisions, [_KINDS[kind] for kind in kinds])
+    except TooManyReaders:
+        detail = "The limit of event streams is reached. Close one, or try again later."
+        return problem(503, detail, {"Retry-After": "10"})
+    return _EventStream(feed, reader)
+
+
+def _wrong(revisions: list[str], kinds: list[str]) -> str:
+    if len(revisions) + len(kinds) > _MOST_FILTERS:
+        return f"Use at most {_MOST_FILTERS} filters."
+    if not all(map(names_revision, revisions)):
+        return NAMED_AS
+    if any(kind not in _KINDS for kind in kinds):
+        return f"kind must be one of {', '.join(_KINDS)}."
+    return ""
+
+
+class _EventStream(StreamingResponse):
+    """The response to one reader; its end removes the reader from the feed."""
+
+    def __init__(self, feed: EventFeed, reader: EventReader) -> None:
+        super().__init__(_pieces(feed, reader), media_type=MEDIA_TYPE)
+        self._feed = feed
+        self._reader = reader
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._feed.leave(self._reader)
+
+
+async def _pieces(feed: EventFeed, reader: EventReader) -> AsyncIterator[bytes]:
+    """Yield the pieces of one reader; the sender waits while the client does not read."""
+    now = asyncio.get_running_loop().time
+    silent_until = 0.0
+    while not feed.closed:
+        piece = reader.piece()
+        if not piece and now() >= silent_until:
+            piece = b": keep-alive\n\n"
+        if piece:
+            yield piece
+            silent_until = now() + KEEP_ALIVE
+        await feed.pause(PACE)
+        if not (reader.behind or feed.closed):
+            await feed.news(silent_until - now())
+        await feed.turn()

@@ -12,15 +12,17 @@ import asyncio
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import islice
 from operator import add, sub
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from activator.admin.streaming import in_order
-from activator.admin.views.history import PastView, RevisionPastView
+from activator.admin.streaming import in_order, iso
+from activator.admin.views.revisions import PastView, RevisionPastView
 from activator.records.entries import OUTCOMES, Entry
 from throttler.model import RevisionID, RevisionKind
+
+if TYPE_CHECKING:
+    from activator.runtime import Stat
 
 #: Seconds of a step. A burst during a cold start fits into one step, and a response is short.
 STEP: Final = 5.0
@@ -34,14 +36,6 @@ BLOCK: Final = 50
 _NAMES: Final = ("queued", "inFlight", *OUTCOMES)
 _PEAKS: Final = 2  # the first of them; the others are counts
 _ZERO: Final = [0] * len(_NAMES)
-
-
-class Stat(Protocol):
-    """A revision that had requests."""
-
-    @property
-    def revision_id(self) -> RevisionID:
-        """Return its id."""
 
 
 class Window(NamedTuple):
@@ -81,7 +75,7 @@ class Series:
         return bool(self._rings) and self.last >= window.first
 
     def view(self, window: Window) -> PastView:
-        """Return the JSON values, see views/history.py."""
+        """Return the JSON values, see PastView."""
         outcomes = {name: self._values(name, window) for name in OUTCOMES if name in self._rings}
         return {
             "queued": self._values("queued", window),
@@ -133,6 +127,10 @@ class History:
     Arguments:
         known: returns the entry of a revision, see Driver.known.
         clock: seconds, monotonic; wall_clock: seconds since 1970, UTC.
+
+    Attributes:
+        watched: the revisions that it keeps. The one whose last request is the oldest comes first.
+        left: the revisions of the last step that it has yet to read.
     """
 
     def __init__(
@@ -148,11 +146,9 @@ class History:
         self._origin = clock() - wall_clock() % STEP
         self._step = 0
         self._busy: set[RevisionID] = set()
-        # The revision whose last request is the oldest comes first.
-        self._watched: dict[RevisionID, _Watched] = {}
+        self.watched: dict[RevisionID, _Watched] = {}
         self._sums = Series(-1)
-        # Revisions of the last step that the history has yet to read.
-        self._left: list[RevisionID] = []
+        self.left: list[RevisionID] = []
         self._closing = 0
         self._sum = _ZERO
 
@@ -162,20 +158,20 @@ class History:
         for stat in stats:
             if (revision := stat.revision_id) not in self._busy:
                 self._busy.add(revision)
-                if revision not in self._watched:
+                if revision not in self.watched:
                     self._watch(revision)
 
     def _watch(self, revision: RevisionID) -> None:
         if (entry := self._known(revision)) is not None:
-            self._watched[revision] = _Watched(entry, self._step - 1)
+            self.watched[revision] = _Watched(entry, self._step - 1)
 
     def _go_on(self) -> None:
         """Close the step if its time is over. Later steps without a call were empty."""
         step = int((self._clock() - self._origin) // STEP)
         if step != self._step:
-            while self._left:  # the event loop was blocked for a whole step
+            while self.left:  # the event loop was blocked for a whole step
                 self._close()
-            self._left, self._busy = list(self._busy), set()
+            self.left, self._busy = list(self._busy), set()
             self._closing, self._step = self._step, step
             self._close()
         self._remove_idle()
@@ -183,12 +179,12 @@ class History:
     def _close(self) -> None:
         """Read a block of the revisions that had requests; read the others in later turns."""
         sums = self._sum
-        for revision in self._left[-BLOCK:]:
-            if (watched := self._watched.get(revision)) is not None:
+        for revision in self.left[-BLOCK:]:
+            if (watched := self.watched.get(revision)) is not None:
                 sums = [*map(add, sums, self._look(revision, watched))]
-        del self._left[-BLOCK:]
+        del self.left[-BLOCK:]
         self._sum = sums
-        if self._left:
+        if self.left:
             asyncio.get_running_loop().call_soon(self._close)
         elif any(sums):
             self._sums.put(self._closing, sums)
@@ -204,18 +200,18 @@ class History:
             news = watched.values_of_both(entry)
         if any(news):
             watched.series.put(self._closing, news)
-            self._watched[revision] = self._watched.pop(revision)  # move it to the end
+            self.watched[revision] = self.watched.pop(revision)  # move it to the end
         return news
 
     def _remove_idle(self) -> None:
         first = self._window().end - STEPS
-        for revision, watched in list(islice(self._watched.items(), BLOCK)):
+        for revision, watched in list(islice(self.watched.items(), BLOCK)):
             if watched.series.last >= first:
                 return
-            del self._watched[revision]
+            del self.watched[revision]
 
     def _window(self) -> Window:
-        end = self._closing if self._left else self._step
+        end = self._closing if self.left else self._step
         return Window(max(0, end - STEPS), end)
 
     # -- for readers ----------------------------------------------------------------------------
@@ -242,10 +238,10 @@ class History:
             revision
             for kind in RevisionKind
             for name in wanted
-            if (revision := RevisionID(*name, kind)) in self._watched
+            if (revision := RevisionID(*name, kind)) in self.watched
         ]
-        for name in in_order(named if wanted else list(self._watched), "\0".join):
-            watched = None if name is None else self._watched.get(name)
+        for name in in_order(named if wanted else list(self.watched), "\0".join):
+            watched = None if name is None else self.watched.get(name)
             if name is None or watched is None or not watched.series.within(window):
                 yield None  # or the history has removed it
                 continue
@@ -260,5 +256,4 @@ class History:
     def end(self, window: Window) -> str:
         """Return the end of the last step, in RFC 3339, UTC."""
         ago = self._clock() - (self._origin + window.end * STEP)
-        moment = datetime.fromtimestamp(self._wall_clock() - ago, UTC)
-        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return iso(self._wall_clock() - ago)

@@ -5,25 +5,191 @@ All of them have the same headers and errors, and no redirect. Must not know the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import ipaddress
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
+import msgspec
 from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from activator.admin import assets
-from activator.admin.assets import Asset
-from activator.admin.headers import SecurityHeaders
-from activator.admin.problems import HANDLERS
-from activator.pages import pages
+from throttler.errors import RevisionNotFound
 
 #: https://prometheus.io/docs/instrumenting/exposition_formats/
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 JSON_TYPE: Final = "application/json"
+
+
+# -- headers
+#
+# The admin port has no password. Foreign pages could reach it by a browser on the same machine, so
+# each response has headers that keep its data from other pages.
+
+#: Headers of each response, unless it sets them itself.
+SECURITY_HEADERS = {
+    # A page may load, frame or submit nothing: the responses are data.
+    "Content-Security-Policy": (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    # Each response is about this moment.
+    "Cache-Control": "no-store",
+}
+#: Headers of the dashboard's files.
+DASHBOARD_HEADERS = {
+    # Scripts, styles and data come only from this port. The browser runs no script or style in
+    # the page itself, so injected markup has no effect. `data:` is for the icon.
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+class SecurityHeaders:
+    """ASGI middleware that adds each header to a response that lacks it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+# -- host names
+#
+# The host name of a web page may resolve to this machine (DNS rebinding). For a browser, such a
+# page and the admin port have the same origin. So the page could read all responses, since the port
+# has no password. Its requests have its own host name, which the admin port refuses. An address
+# cannot resolve to another machine, so all addresses are accepted.
+
+_HOST = re.compile(r"(?:\[(?P<address>[^\]]*)\]|(?P<name>[^:]*))(?::[0-9]*)?")
+
+
+def is_accepted(host: str, names: Collection[str]) -> bool:
+    """Return whether a Host field is an address, ``localhost``, or one of ``names``.
+
+    Arguments:
+        host: value of the field, with or without a port.
+        names: further host names, in lower case.
+    """
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return False
+    name = (found["address"] or found["name"] or "").lower().rstrip(".")
+    if name == "localhost" or name in names:
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+class OwnHosts:
+    """ASGI middleware that responds 421 to a foreign host name."""
+
+    def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
+        self._app = app
+        self._names = names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # HTTP/1.0 does not require a Host field; browsers always send one.
+        host = Headers(scope=scope).get("host") if scope["type"] == "http" else None
+        if host is None or is_accepted(host, self._names):
+            await self._app(scope, receive, send)
+            return
+        detail = (
+            "The admin port does not accept this host name. Use localhost or an address, or add "
+            "the name to ACTIVATOR_ADMIN_HOSTS."
+        )
+        await problem(421, detail)(scope, receive, send)
+
+
+# -- errors, as problem details (RFC 9457), without internals of the process
+
+PROBLEM_TYPE = "application/problem+json"
+
+
+def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an error response.
+
+    Arguments:
+        detail: the error and the next step, for people.
+    """
+    content = {
+        "type": "about:blank",  # RFC 9457 section 4.2.1: the status says it all
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+    }
+    body = msgspec.json.encode(content)
+    return Response(body, status, dict(headers or {}), media_type=PROBLEM_TYPE)
+
+
+def on_http_exception(request: Request, error: Exception) -> Response:
+    """Return the response to a request that Starlette's routing refuses."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        detail = f"This port has nothing at {_path(request)}."
+    elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        detail = f"{_path(request)} is read-only; use GET or HEAD."
+    else:
+        detail = error.detail
+    return problem(error.status_code, detail, error.headers)
+
+
+def on_revision_not_found(request: Request, error: Exception) -> Response:
+    """Return the response for an unknown revision."""
+    wanted = request.path_params
+    name = _printable(f"{wanted['namespace']}/{wanted['name']}")
+    detail = f"No revision {name} is known; GET /api/v1/revisions lists the known ones."
+    return problem(HTTPStatus.NOT_FOUND, detail)
+
+
+def on_error(request: Request, error: Exception) -> Response:
+    """Return the response after a bug of this program; the server logs it."""
+    detail = f"{_path(request)} failed inside this process; its log has the error."
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+
+
+HANDLERS = {
+    HTTPException: on_http_exception,
+    RevisionNotFound: on_revision_not_found,
+    Exception: on_error,
+}
+
+
+def _path(request: Request) -> str:
+    return _printable(request.url.path)
+
+
+def _printable(text: str) -> str:
+    """Return a text without lone surrogates, which a path may have and UTF-8 has not."""
+    return text.encode("utf-8", "replace").decode()
+
+
+# -- the application
 
 
 def application(
@@ -45,35 +211,3 @@ def application(
     # A redirect of a path with a further slash would repeat the client's Host field.
     app.router.redirect_slashes = False
     return app
-
-
-def page_routes(files: Mapping[str, Asset], page: str, text: Callable[[], str]) -> list[Route]:
-    """Return the routes of a page for browsers: ``/``, and its files below ``/dashboard/``.
-
-    The pages about reasons and alerts are plain text, for browsers and other clients.
-
-    Arguments:
-        files: the files by path.
-        page: path of the page itself.
-        text: returns the response of ``/`` to other clients.
-    """
-
-    async def index(request: Request) -> Response:
-        if "text/html" in request.headers.get("accept", ""):  # a browser
-            return assets.answer(request, files[page])
-        return PlainTextResponse(text(), headers={"Vary": "Accept"})
-
-    async def file(request: Request) -> Response:
-        asset = files.get(request.path_params["path"])
-        if asset is None:
-            raise HTTPException(404)
-        return assets.answer(request, asset)
-
-    async def text_page(request: Request) -> Response:
-        found = pages().get(request.path_params["name"].removesuffix(".md"))
-        if found is None:
-            raise HTTPException(404)
-        return PlainTextResponse(found)
-
-    page_files = Route("/dashboard/{path:path}", file)
-    return [Route("/", index), page_files, Route("/reasons/{name}", text_page)]

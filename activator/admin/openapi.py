@@ -1,20 +1,23 @@
-"""Make the OpenAPI document of the admin port: its paths, parameters and responses.
+"""Make the documents about the admin port's responses: OpenAPI, and tables of docs/reference.md.
 
-The schemas follow from ``views``, so they cannot differ from the responses. Must not know how the
-responses are made. https://spec.openapis.org/oas/v3.1.0
+Both follow from the types of ``views``, so they cannot differ from the responses. Must not know how
+the responses are made. https://spec.openapis.org/oas/v3.1.0
+
+``python -m activator.admin.openapi`` prints the tables, and the rules of the throttler.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, get_args, get_type_hints
 
 import msgspec
 
-from activator.admin import problems
-from activator.admin.views.history import HistoryView
-from activator.admin.views.responses import ProblemView, RevisionsView
-from activator.admin.views.revisions import RevisionDetailView
+from activator.admin.http_application import PROBLEM_TYPE
+from activator.admin.views import activators, details, revisions
+from throttler.pod_rule import VERDICTS
+from throttler.reason import Reason
 
 OPENAPI: Final = "3.1.0"
 
@@ -29,8 +32,8 @@ def document(version: str) -> dict[str, Any]:
         version: version of the activator.
     """
     types = (
-        *(RevisionsView, RevisionDetailView, HistoryView),
-        ProblemView,
+        *(revisions.RevisionsView, revisions.RevisionDetailView, revisions.HistoryView),
+        revisions.ProblemView,
     )
     _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
     return {
@@ -54,7 +57,7 @@ def _json(view: str) -> dict[str, Any]:
 _TEXT: Final[dict[str, Any]] = {"text/plain": {"schema": {"type": "string"}}}
 _EVENTS: Final[dict[str, Any]] = {"text/event-stream": {"schema": {"type": "string"}}}
 _PROBLEM: Final[dict[str, Any]] = {
-    problems.MEDIA_TYPE: {"schema": {"$ref": _REF.format(name="ProblemView")}}
+    PROBLEM_TYPE: {"schema": {"$ref": _REF.format(name="ProblemView")}}
 }
 
 
@@ -156,3 +159,69 @@ def _operation(
             for status, (content, meaning) in sorted(responses.items())
         },
     }
+
+
+# -- the tables of docs/reference.md
+
+_REASONS: Final = frozenset(reason.value for reason in Reason)
+
+#: The tables in the order of docs/reference.md: heading of the first column, and the type.
+TABLES: Final = (
+    ("field of a revision", revisions.RevisionView),
+    ("field of `capacityBreakdown`", revisions.CapacityBreakdown),
+    ("field of `lastFailure`", revisions.FailureView),
+    ("field of `forecast`", revisions.ForecastView),
+    ("field of `sticky`", revisions.StickyView),
+    ("field of `probe`", details.ProbeView),
+    ("field of `route`", revisions.RouteView),
+    ("field of `queueOrder`", details.QueueOrderView),
+    ("field of `queuedByClass`", details.ClassesView),
+    ("field of one of `largestFlows`", details.FlowView),
+    ("field of `wakeRules`", details.WakeRulesView),
+    ("field of `authorization`", details.AuthorizationView),
+    ("field of one of `keptAwakeBy`", details.AgentView),
+    ("field of `whileWaiting`", details.WhileWaitingView),
+    ("field of `queuedByMode`", details.ModesView),
+    ("field of a pod", details.PodView),
+    ("field of `activator`", activators.ActivatorView),
+    ("field of one of `objectWarnings`", activators.ObjectWarningView),
+    ("field of one of `watches`", activators.WatchView),
+    ("field of `manifests`", activators.ManifestsView),
+    ("field of `autoscaler`", activators.AutoscalerView),
+    ("field of a cold start", details.ColdStartView),
+    ("phase: until", details.PhasesView),
+    ("field of the history", revisions.HistoryView),
+    ("field of a revision's history", revisions.RevisionPastView),
+)
+
+
+def table(heading: str, view: Any) -> str:
+    """Return the table of a view's fields in Markdown."""
+    rows = (f"| `{name}` | {meaning} |" for name, meaning in _fields(view))
+    return "\n".join((f"| {heading} | meaning |", "|---|---|", *rows))
+
+
+def rules() -> str:
+    """Return the table of rules in Markdown."""
+    rows = (f"| `{one.rule.value}` | {one.sentence} |" for one in VERDICTS)
+    return "\n".join(("| `decidedBy` | `explanation` |", "|---|---|", *rows))
+
+
+def _fields(view: Any) -> Iterator[tuple[str, str]]:
+    for name, hint in get_type_hints(view, include_extras=True).items():
+        _, meta = get_args(hint)  # the type, and the result of says
+        closed = (meta.extra_json_schema or {}).get("enum", ())
+        yield name, "".join((*_words(closed), meta.description or ""))
+
+
+def _words(closed: Collection[str | None]) -> Iterator[str]:
+    """Yield the words of a closed set; reasons are a link, since their table has a page."""
+    words = [word for word in closed if word is not None]
+    if words and _REASONS.issuperset(words):
+        yield "[a reason](reasons/README.md): "
+    elif words:
+        yield ", ".join(f"`{word}`" for word in words) + ": "
+
+
+if __name__ == "__main__":
+    print(*(table(heading, view) for heading, view in TABLES), rules(), sep="\n\n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from heapq import merge
 from typing import Any, TypeVar
 
@@ -76,3 +77,9 @@ def encode(value: object) -> bytes:
     except UnicodeEncodeError:
         # A lone surrogate in a manifest has no UTF-8, but an escape in JSON.
         return json.dumps(value).encode()
+
+
+def iso(seconds: float) -> str:
+    """Return a time, in seconds since 1970, in RFC 3339, UTC, with milliseconds."""
+    moment = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return moment.replace("+00:00", "Z")

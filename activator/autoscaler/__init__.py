@@ -1,6 +1,6 @@
 """Reports the load of each revision to the autoscaler, and the first request of one at once.
 
-``concurrency`` counts and ``reporter`` passes the counts on every second; both need the standard
-library only. ``wire`` and ``link`` send them to Knative's autoscaler, and import protobuf and
-websockets. A process without an autoscaler need not import these two.
+``concurrency`` counts and ``links`` passes the counts on every second; both need the standard
+library only. ``wire`` and ``link`` send them to an autoscaler, and import protobuf and websockets.
+A process without an autoscaler need not import these two.
 """

@@ -1,8 +1,8 @@
 """The WebSocket to the autoscaler: dials until it is closed, sends frames, detects a lost peer.
 
 ``send`` only queues, so a slow, absent or silent autoscaler never delays a request. Every wait has
-a deadline. Knows no content of frames. Only this file and ``dial`` import websockets; import them
-only if there is an autoscaler.
+a deadline. Knows no content of frames. Only this file imports websockets; import it only if there
+is an autoscaler.
 
 Knative: pkg/websocket/connection.go (knative.dev/pkg) and pkg/activator/stat_reporter.go, with the
 same intervals. Differences: frames leave in order. A frame that was queued without a connection
@@ -17,17 +17,19 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import NoReturn
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple, NoReturn
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
-from websockets.asyncio.client import ClientConnection
-from websockets.exceptions import ConnectionClosed
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI
 from websockets.frames import CloseCode
+from websockets.uri import parse_uri
 
-from activator.autoscaler.backlog import Backlog
-from activator.autoscaler.dial import BURST_BYTES, Connection, Dialer
+from activator.autoscaler.token import bearers
+from activator.process.sockets import connected
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +86,7 @@ class AutoscalerLink:
         peer: the name of the program at that address, for the log.
         on_change: called with True when the connection is up and False when it is lost; must not
             raise.
-        token_file: see Dialer.
+        token_file: has the token for the peer; empty for none. Each dial reads it.
 
     Attributes:
         connected: whether there is a connection; ever_connected: whether there ever was one.
@@ -107,7 +109,8 @@ class AutoscalerLink:
         self._url = url
         self._peer = peer
         self._timings = timings or LinkTimings()
-        self._dialer = Dialer(url, self._timings.handshake, self._timings.close, token_file)
+        self._token_file = token_file
+        self._address = _checked(url)
         self._on_change = on_change
         self._backlog = Backlog(self._timings.stale_after)
         self._queued = asyncio.Event()
@@ -197,15 +200,16 @@ class AutoscalerLink:
             self._short_lived += 1
 
     async def _dial(self) -> ClientConnection:
-        retrying = AsyncRetrying(
-            # Every cause of a failed dial may pass: DNS, network, a peer that speaks no WebSocket.
-            # None is a reason to end the process, which serves traffic.
-            retry=retry_if_exception_type(Exception),
-            wait=self._wait_after,
-            sleep=self._pause,
-            before_sleep=self._dial_failed,
-        )
-        return await retrying(self._dial_once)
+        failures = 0
+        while True:
+            try:
+                return await self.dial()
+            except Exception as error:
+                # Every cause may pass: DNS, network, a peer that speaks no WebSocket. None is a
+                # reason to end the process, which serves traffic.
+                self._dial_failed(error)
+            failures += 1
+            await self._pause(self._timings.delay(failures, random.random()))
 
     async def _pause(self, seconds: float) -> None:
         """Wait between two dials; a queued frame shortens the wait.
@@ -219,16 +223,43 @@ class AutoscalerLink:
             async with asyncio.timeout(seconds - least):
                 await self._dial_wanted.wait()
 
-    async def _dial_once(self) -> ClientConnection:
+    async def dial(self) -> ClientConnection:
+        """Return a new connection to one of the addresses of the name.
+
+        Raises:
+            TimeoutError: the dial or the handshake took too long.
+            PermissionError: the peer wants another token.
+            Exception: any other cause: the look-up, the network, a peer without WebSocket.
+        """
         self._dial_wanted.clear()
-        return await self._dialer.dial()
+        fields = {}
+        if self._token_file:
+            fields["Authorization"] = bearers(self._token_file)[0].decode("latin-1")
+        try:
+            async with asyncio.timeout(self._timings.handshake):
+                return await _Connect(
+                    self._url,
+                    additional_headers=fields,
+                    sock=await connected(*self._address),
+                    compression=None,
+                    proxy=None,
+                    user_agent_header="activator",
+                    open_timeout=None,  # the time-out above counts
+                    close_timeout=self._timings.close,
+                    create_connection=BoundedConnection,
+                    # The link sends pings; the library would wait for each pong.
+                    ping_interval=None,
+                )
+        except InvalidStatus as error:
+            if error.response.status_code != HTTPStatus.UNAUTHORIZED:
+                raise
+            sent = f"the token of {self._token_file}" if self._token_file else "no token"
+            raise PermissionError(f"the peer responded 401 to {sent}") from error
+        except TimeoutError as error:
+            raise TimeoutError("timed out during the dial or the opening handshake") from error
 
-    def _wait_after(self, state: RetryCallState) -> float:
-        return self._timings.delay(state.attempt_number, random.random())
-
-    def _dial_failed(self, state: RetryCallState) -> None:
+    def _dial_failed(self, error: Exception) -> None:
         self.failed_dials += 1
-        error = state.outcome.exception() if state.outcome else None
         self.last_error = f"dial failed: {_why(error)}"
         kind = PermissionError if isinstance(error, PermissionError) else None
         if kind not in self._logged:  # log the change, not each retry
@@ -291,7 +322,7 @@ class AutoscalerLink:
             try:
                 await connection.recv(decode=False)
             except ConnectionClosed as error:
-                if isinstance(connection, Connection) and connection.flooded:
+                if isinstance(connection, BoundedConnection) and connection.flooded:
                     raise ConnectionAbortedError(
                         f"the peer sent more than {BURST_BYTES} bytes at once; an autoscaler "
                         "sends only pongs"
@@ -355,6 +386,141 @@ class AutoscalerLink:
             pass
 
 
-def _why(error: BaseException | None) -> str:
+def _why(error: BaseException) -> str:
     words = error.strerror if isinstance(error, OSError) else None  # without "[Errno 111]"
     return words or str(error) or type(error).__name__
+
+
+# -- the frames that wait for the link
+#
+# The autoscaler adds up the reports of a second and dates them by its own clock. Many old reports
+# at once would look like a burst of requests, and would start pods that no request needs. So frames
+# become stale. Nothing is lost: each report repeats every revision with requests, so the fresh
+# reports contain every queued request. The newest frame never becomes stale, since no newer load
+# is known. Knative has no counterpart: pkg/activator/stat_reporter.go drops the reports that it
+# cannot send.
+
+# Each poke is a frame of about 60 bytes, and a thousand revisions may poke in one turn of the loop.
+# Reports are large but come once a second, and at most two are fresh.
+MAX_FRAMES = 1024
+
+
+class QueuedFrame(NamedTuple):
+    """A frame in the backlog.
+
+    Attributes:
+        payload: the bytes to send.
+        arose: when the frame was queued, seconds.
+        on_sent: called when the frame has been sent.
+    """
+
+    payload: bytes
+    arose: float
+    on_sent: Callable[[], None]
+
+
+class Backlog:
+    """A bounded first-in, first-out queue of frames.
+
+    Arguments:
+        stale_after: seconds; an older frame is dropped.
+        max_frames: the most frames in the queue.
+
+    Attributes:
+        dropped: number of dropped frames.
+    """
+
+    def __init__(self, stale_after: float, max_frames: int = MAX_FRAMES) -> None:
+        self._stale_after = stale_after
+        self._max_frames = max_frames
+        self._frames: deque[QueuedFrame] = deque()
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def push(self, payload: bytes, now: float, on_sent: Callable[[], None] = lambda: None) -> None:
+        """Queue a frame; a full queue drops the oldest one.
+
+        Arguments:
+            now: seconds, on one clock for all calls.
+            on_sent: called when the frame has been sent.
+        """
+        self._frames.append(QueuedFrame(payload, now, on_sent))
+        self._trim(now)
+
+    def pop(self, now: float) -> QueuedFrame | None:
+        """Remove and return the next fresh frame, or None; ``now`` is in seconds."""
+        self._trim(now)
+        return self._frames.popleft() if self._frames else None
+
+    def push_front(self, frame: QueuedFrame, now: float) -> None:
+        """Return a frame that could not be sent to the front, if it is still fresh."""
+        self._frames.appendleft(frame)
+        self._trim(now)
+
+    def _trim(self, now: float) -> None:
+        frames = self._frames
+        while len(frames) > 1 and (
+            len(frames) > self._max_frames or now - frames[0].arose > self._stale_after
+        ):
+            frames.popleft()
+            self.dropped += 1
+
+
+# -- one dial: all addresses of the autoscaler's name, and the opening handshake
+#
+# Knative: gorilla's default dialer, in pkg/websocket/connection.go (knative.dev/pkg).
+
+#: Bytes that a peer may send at once, and per second in the long run. The autoscaler sends only
+#: pongs. 256 KiB of empty pings, the most that one read returns, blocked the loop for 30 s.
+BURST_BYTES: Final = 16 << 10
+BYTES_PER_SECOND: Final = 4 << 10
+
+
+def _checked(url: str) -> tuple[str, int]:
+    """Return the host and the port of a URL.
+
+    Raises:
+        ValueError: it is no WebSocket URL.
+    """
+    try:
+        uri = parse_uri(url)
+    except (InvalidURI, ValueError) as error:  # ValueError: the port is no port
+        raise ValueError(
+            f"the autoscaler's URL {url!r} is wrong: {error}; "
+            "give one like ws://autoscaler.knative-serving.svc.cluster.local:8080"
+        ) from error
+    return uri.host, uri.port
+
+
+class _Connect(connect):
+    """A dial that treats a redirect as an error: the peer is not the autoscaler."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
+class BoundedConnection(ClientConnection):
+    """A connection that ends when the peer sends more than an autoscaler ever does.
+
+    Attributes:
+        flooded: whether the connection ended for that reason.
+    """
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.flooded = False
+        self._allowance = float(BURST_BYTES)
+        self._refilled_at = self.loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        now = self.loop.time()
+        earned = (now - self._refilled_at) * BYTES_PER_SECOND
+        self._allowance = min(self._allowance + earned, BURST_BYTES) - len(data)
+        self._refilled_at = now
+        if self._allowance < 0:
+            self.flooded = True
+            self.transport.abort()
+        else:
+            super().data_received(data)

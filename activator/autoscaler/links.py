@@ -1,20 +1,119 @@
-"""The links to the two autoscalers: the load that each gets, and the effect of a lost link.
+"""Passes the load of revisions to its sinks, such as the links to the autoscalers.
 
-Knative's autoscaler scales Revisions, and this project's scaler scales Services. Must not know how
-a link works; imports it only if there is a URL.
+Knative's autoscaler scales Revisions, and this project's scaler scales Services. A sink is any
+callable, and gets the first request of a revision at once, and all loads every second. Must not
+know how a link works; imports it only if there is a URL. Knative: the loop in
+pkg/activator/handler/concurrency_reporter.go (Run) and cmd/activator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from activator.autoscaler.concurrency import Stat
-from activator.autoscaler.reporter import Sink, of_kind
-from throttler.model import RevisionKind
+from activator.autoscaler.concurrency import ConcurrencyReporter, Stat, poke_of
+from throttler.model import RevisionID, RevisionKind
 
-if TYPE_CHECKING:  # imported where it is needed: it costs time and memory at start
+if TYPE_CHECKING:
     from activator.autoscaler.link import AutoscalerLink
+
+
+# Knative's report period, seconds; the windows of the autoscaler have buckets of one second.
+PERIOD = 1.0
+#: Share of a period by which a timer may be early.
+_EARLY = 0.01
+
+Sink = Callable[[list[Stat]], None]
+
+_log = logging.getLogger(__name__)
+
+
+class StatReporter:
+    """Counts requests by revision, and passes the counts to every sink.
+
+    Arguments:
+        sinks: called with a list of stats that they must not change. A sink must not block. If it
+            raises, the batch is lost for this sink alone, and the log has the error.
+        clock: returns seconds; callers of ``request_began`` and ``request_ended`` read the same
+            clock.
+        period: seconds between reports.
+        kept: returns how many requests of a revision are at pods, while another activator gets, and
+            reports, the others; None while none does.
+
+    Attributes:
+        loads: the load of each revision.
+    """
+
+    def __init__(
+        self,
+        sinks: Sequence[Sink],
+        *,
+        clock: Callable[[], float],
+        period: float = PERIOD,
+        kept: Callable[[RevisionID], int | None] = lambda revision: None,
+    ) -> None:
+        self._sinks = tuple(sinks)
+        self._kept = kept
+        self._failing: set[int] = set()
+        self._clock = clock
+        self._period = period
+        self.loads = ConcurrencyReporter(self._poke)
+        self._busy = asyncio.Event()  # set while a revision is not dormant
+
+    async def run(self) -> None:
+        """Report every period until cancelled; pokes work without it.
+
+        While every revision is dormant, there is nothing to report and no timer.
+        """
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while True:
+            await self._busy.wait()
+            # Periods that passed in dormancy, or while the loop was busy, get no report. The next
+            # one covers them.
+            passed = math.floor((loop.time() - began) / self._period + _EARLY)
+            await asyncio.sleep(began + (passed + 1) * self._period - loop.time())
+            self.report()
+
+    async def busy(self) -> None:
+        """Return at once while a revision has requests, or had one in the last period.
+
+        Otherwise, return as soon as a revision gets a request.
+        """
+        await self._busy.wait()
+
+    def report(self) -> None:
+        """Close the period now, and pass its stats to the sinks if a revision is not dormant."""
+        stats = self.loads.report(self._clock())
+        if stats:
+            self._pass_on(stats)
+        if self.loads.is_dormant():
+            self._busy.clear()
+
+    def _poke(self, revision_id: RevisionID) -> None:
+        self._busy.set()
+        self._pass_on([poke_of(revision_id)])
+
+    def _pass_on(self, stats: list[Stat]) -> None:
+        stats = [
+            s if kept is None else Stat(s.revision_id, min(s.concurrency, kept), 0)
+            for s in stats
+            for kept in [self._kept(s.revision_id)]
+        ]
+        for index, sink in enumerate(self._sinks):
+            try:
+                sink(stats)
+            except Exception:  # a failing sink must not fail the request that pokes
+                if index not in self._failing:  # log once, not every second
+                    self._failing.add(index)
+                    message = "a sink of load reports failed; it lost this batch"
+                    _log.exception(message, extra={"sink": repr(sink)})
+            else:
+                self._failing.discard(index)
+
 
 #: Seconds for which a lost autoscaler makes the activator not ready. In Knative's Deployment,
 #: kubelet's liveness probe is the same request as its readiness probe. Kubelet restarts the
@@ -80,7 +179,7 @@ class Links:
             if (link := self.of(kind)) is not None:
                 from activator.autoscaler.wire import frame_sink
 
-                yield of_kind(kind, frame_sink(link.send, pod_name, on_sent_of))
+                yield frame_sink(link.send, pod_name, on_sent_of, kind)
 
 
 def _link(url: str, peer: str, token_file: str = "") -> AutoscalerLink | None:

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from activator.autoscaler import stat_pb2
 from activator.autoscaler.concurrency import Stat
-from throttler.model import RevisionID
+from throttler.model import RevisionID, RevisionKind
 
 #: Stats that ``decoding`` decodes in one step, which takes about 1 ms.
 STEP: Final = 250
@@ -93,6 +93,7 @@ def frame_sink(
     send: Callable[[bytes, Callable[[], None]], None],
     pod_name: str,
     on_sent_of: Callable[[list[Stat]], Callable[[], None]] = lambda _stats: lambda: None,
+    kind: RevisionKind = RevisionKind.REVISION,
 ) -> Callable[[list[Stat]], None]:
     """Return a sink for ``StatReporter`` that passes each batch of stats to ``send`` as one frame.
 
@@ -101,9 +102,11 @@ def frame_sink(
             been sent.
         pod_name: the pod of this activator.
         on_sent_of: makes that function from the stats.
+        kind: frames have no kinds, so the peer gets the stats of this one alone.
     """
 
     def sink(stats: list[Stat]) -> None:
-        send(encode(stats, pod_name), on_sent_of(stats))
+        if wanted := [stat for stat in stats if stat.revision_id.kind is kind]:
+            send(encode(wanted, pod_name), on_sent_of(wanted))
 
     return sink

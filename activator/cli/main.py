@@ -11,10 +11,9 @@ from typing import Final
 
 import click
 
-from activator.cli.help import Group
 from activator.cli.queries import explain, status
 from activator.cli.serving import demo, local, run, scale
-from activator.cli.statuses import INTERRUPTED, OK
+from activator.cli.settings_command import INTERRUPTED, OK, Group
 from activator.cli.tools import lab, reason, version
 
 _CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

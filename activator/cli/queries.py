@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import click
 
-from activator.cli.settings_command import command
-from activator.cli.statuses import FAILED, MISUSED, NO_RESPONSE, NOT_KNOWN, OK
+from activator.cli.settings_command import FAILED, MISUSED, NO_RESPONSE, NOT_KNOWN, OK, command
 from activator.settings.config import Settings
 
 _QUERY_STATUSES: Final = """\b
@@ -120,8 +119,7 @@ def explain(
     watch: bool,
 ) -> int:
     """Show one revision."""
-    from activator.console.commands import Explain
-    from activator.console.names import key
+    from activator.console.commands import Explain, key
 
     try:
         of, name = key(revision, namespace)
@@ -134,9 +132,8 @@ def explain(
 
 def _query(name: str, settings: Settings, question: Any, as_json: bool, watch: bool) -> int:
     """Show the result of a question (console.commands), once or until Ctrl-C."""
-    from activator.console.client import NoResponse, NotKnown
+    from activator.console.client import NoResponse, NotKnown, UnexpectedResponse
     from activator.console.commands import run
-    from activator.console.responses import UnexpectedResponse
 
     statuses = {NoResponse: NO_RESPONSE, UnexpectedResponse: FAILED, NotKnown: NOT_KNOWN}
     try:

@@ -18,12 +18,13 @@ Exit status:
 
 
 def _serve(settings: Settings) -> int:
+    """Serve until a signal."""
     from activator.app import main as serve
 
     return serve(settings)
 
 
-@command(
+run = command(
     "run",
     """Serve in a Kubernetes cluster.
 
@@ -43,13 +44,10 @@ def _serve(settings: Settings) -> int:
       /readyz, /metrics    on the admin port
     """,
     _SERVER_STATUSES,
-)
-def run(settings: Settings) -> int:
-    """Serve until a signal."""
-    return _serve(settings)
+)(_serve)
 
 
-@command(
+local = command(
     "local",
     """Serve without a cluster, from a folder of manifests.
 
@@ -76,13 +74,10 @@ def run(settings: Settings) -> int:
       activator demo       writes such a folder and starts pods for it
     """,
     _SERVER_STATUSES,
-)
-def local(settings: Settings) -> int:
-    """Serve until a signal."""
-    return _serve(settings)
+)(_serve)
 
 
-@command(
+demo = command(
     "demo",
     """Show on this machine how requests wait for pods that start.
 
@@ -101,10 +96,7 @@ def local(settings: Settings) -> int:
       activator status     while a request waits
     """,
     _SERVER_STATUSES,
-)
-def demo(settings: Settings) -> int:
-    """Serve until a signal."""
-    return _serve(settings)
+)(_serve)
 
 
 @command(

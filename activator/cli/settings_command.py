@@ -1,22 +1,70 @@
 """Makes a command whose options are settings, and reports all wrong ones at once.
 
-Options come from the tables in activator/settings/config.py and activator/scale/settings.py.
+Options come from the tables in activator/settings/config.py and activator/scale/settings.py. It
+also has the exit statuses of all commands, and formats their help.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 import click
 
-from activator.cli.help import Command
-from activator.cli.statuses import MISUSED
 from activator.scale import settings as scale_settings
 from activator.scale.settings import ScaleSettings
 from activator.settings.config import SETTINGS, Settings, load, settings_of
 from activator.settings.setting import ConfigError, SettingRow, unknown_variables
+
+OK: Final = 0
+FAILED: Final = 1
+MISUSED: Final = 2  # also click's status for wrong options
+NO_RESPONSE: Final = 3
+NOT_KNOWN: Final = 4
+INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
+
+
+# -- help: lines break at spaces alone, so that options and header fields stay whole
+
+#: Click breaks lines at hyphens, but not at this one; it has the same width.
+_NO_BREAK: Final = "\u2011"
+
+
+class _Formatter(click.HelpFormatter):
+    """Breaks lines at spaces only, so that the names of options and headers stay whole."""
+
+    def write_text(self, text: str) -> None:
+        super().write_text(text.replace("-", _NO_BREAK))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], *more: Any, **named: Any) -> None:
+        whole = [(term, meaning.replace("-", _NO_BREAK)) for term, meaning in rows]
+        super().write_dl(whole, *more, **named)
+
+    def getvalue(self) -> str:
+        return super().getvalue().replace(_NO_BREAK, "-")
+
+
+class HelpContext(click.Context):
+    """A context whose help keeps names whole."""
+
+    formatter_class: type[click.HelpFormatter] = _Formatter
+
+
+class Command(click.Command):
+    """A command whose help keeps names whole."""
+
+    context_class: type[click.Context] = HelpContext
+
+
+class Group(click.Group):
+    """A group of commands whose help keeps names whole, and theirs too."""
+
+    context_class: type[click.Context] = HelpContext
+    command_class: type[click.Command] | None = Command
+
+
+# -- commands with settings
 
 
 class SettingsCommand(Command):
@@ -43,10 +91,6 @@ def _rows(command: str) -> tuple[SettingRow, ...]:
     return scale_settings.SETTINGS if own else settings_of(command)
 
 
-def _options(command: str) -> list[click.Parameter]:
-    return [_option(row, command) for row in _rows(command)]
-
-
 def _option(row: SettingRow, command: str) -> click.Option:
     default = row.default_text(command)
     shown = default if default == "required" else f"default: {default or 'none'}"
@@ -69,7 +113,7 @@ def command(
             settings = _settings(name, given)
             return MISUSED if settings is None else function(settings, **others)
 
-        params = [*_options(name), *extra]
+        params = [*(_option(row, name) for row in _rows(name)), *extra]
         return SettingsCommand(name, None, callback, params, help_text, epilog)
 
     return decorate

@@ -7,8 +7,7 @@ from difflib import get_close_matches
 
 import click
 
-from activator.cli.help import Command
-from activator.cli.statuses import OK
+from activator.cli.settings_command import OK, Command
 from activator.pages import LIST, SCALER, pages
 
 

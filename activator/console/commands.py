@@ -5,14 +5,22 @@ It joins client, pages and screen. Must not import any part of the server.
 
 from __future__ import annotations
 
-from typing import TextIO
+from difflib import get_close_matches
+from typing import Final, TextIO
 from urllib.parse import quote
 
-from activator.console import explain, names, scaler, status
-from activator.console.client import ACTIVATOR, REVISIONS, Admin, NotKnown, unexpected
-from activator.console.responses import Node, UnexpectedResponse, parse
-from activator.console.screen import Page, show
-from activator.console.watch import Seen, screen, watch
+from activator.console import explain, scaler, status
+from activator.console.client import (
+    ACTIVATOR,
+    REVISIONS,
+    Admin,
+    Json,
+    NotKnown,
+    UnexpectedResponse,
+    parse,
+    unexpected,
+)
+from activator.console.screen import Page, Shown, screen, show, watch
 
 
 class Status:
@@ -31,7 +39,7 @@ class Status:
         if namespace is not None:
             self.path += f"?namespace={quote(namespace, safe='')}"
 
-    def page(self, response: Node, second: Node, for_terminal: bool) -> Page:
+    def page(self, response: Json, second: Json, for_terminal: bool) -> Page:
         """Return the page.
 
         Arguments:
@@ -42,13 +50,13 @@ class Status:
         """
         return status.page(status.read_rows(response), for_terminal)
 
-    def warnings(self, response: Node) -> list[str]:
+    def warnings(self, response: Json) -> list[str]:
         """Return warnings, a line each."""
         none = self._namespace is not None and not response.nodes("revisions")
         nothing = [f"no revision is known in the namespace {self._namespace!r}"] if none else []
         return nothing + status.warnings(response) + self._not_in_use(response)
 
-    def _not_in_use(self, response: Node) -> list[str]:
+    def _not_in_use(self, response: Json) -> list[str]:
         """Return why the activator does not use a Service or a Revision: the table lacks it."""
         used = {
             (one.text("kind", default="revision"), one.text("namespace"), one.text("name"))
@@ -70,7 +78,7 @@ class Status:
 
     def not_known(self, admin: Admin) -> Exception:
         """Return the exception for a response 404: each activator has the list."""
-        return UnexpectedResponse(unexpected(admin.url + self.path, "it has no such path"))
+        return unexpected(admin.url + self.path, "it has no such path")
 
 
 class Explain:
@@ -92,14 +100,14 @@ class Explain:
         if kind is not None:
             self.path += f"?kind={quote(kind, safe='')}"
 
-    def page(self, response: Node, second: Node, for_terminal: bool) -> Page:
+    def page(self, response: Json, second: Json, for_terminal: bool) -> Page:
         """Return the page; that of a Service has what the scaler knows."""
         scaled = scaler.NOT_SCALED
         if self._scaler_url and status.is_service(response):
             scaled = scaler.ask(self._scaler_url, self._namespace, self._name, second)
         return explain.page(response, second, scaled)
 
-    def warnings(self, response: Node) -> list[str]:
+    def warnings(self, response: Json) -> list[str]:
         """Return none: the page has all that is wrong."""
         return []
 
@@ -111,7 +119,7 @@ class Explain:
             return Status(None).not_known(admin)
         if refused := self._warnings(admin):
             return NotKnown(f"{refused}So the activator does not use it.")
-        similar = names.near(revisions, self._namespace, self._name)
+        similar = near(revisions, self._namespace, self._name)
         meant = f" Did you mean {' or '.join(similar)}?" if similar else ""
         return NotKnown(
             f"the activator knows no revision or Service {self._namespace}/{self._name}.{meant}\n"
@@ -156,7 +164,7 @@ def run(url: str, question: Question, as_json: bool, again: bool, out: TextIO) -
         return [] if as_json else question.warnings(parse(seen.text))
 
 
-def _look(admin: Admin, question: Question, out: TextIO) -> Seen:
+def _look(admin: Admin, question: Question, out: TextIO) -> Shown:
     try:
         text = admin.get(question.path)
     except NotKnown:
@@ -164,9 +172,9 @@ def _look(admin: Admin, question: Question, out: TextIO) -> Seen:
     response = _read(admin, question.path, text)
     second = _second_response(admin, question)
     try:
-        return Seen(text, question.page(response, parse(second), out.isatty()), second)
+        return Shown(text, question.page(response, parse(second), out.isatty()), second)
     except ValueError as error:
-        raise UnexpectedResponse(unexpected(admin.url + question.path, str(error))) from None
+        raise unexpected(admin.url + question.path, str(error)) from None
 
 
 def _second_response(admin: Admin, question: Question) -> str:
@@ -181,14 +189,54 @@ def _second_response(admin: Admin, question: Question) -> str:
     return text
 
 
-def _with_warnings(seen: Seen, question: Question) -> Seen:
+def _with_warnings(seen: Shown, question: Question) -> Shown:
     """Return a page with its warnings: beside a repeated page they would get lost."""
     lines = tuple(question.warnings(parse(seen.text)))
     return seen._replace(page=(*seen.page, "\n".join(lines))) if lines else seen
 
 
-def _read(admin: Admin, path: str, text: str) -> Node:
+def _read(admin: Admin, path: str, text: str) -> Json:
     try:
         return parse(text)
     except ValueError as error:
-        raise UnexpectedResponse(unexpected(admin.url + path, str(error))) from None
+        raise unexpected(admin.url + path, str(error)) from None
+
+
+#: Maximum of similar names for an unknown one.
+OFFERED: Final = 5
+
+
+def key(words: str, given: str | None = None) -> tuple[str, str]:
+    """Return the namespace and the name; the default namespace is ``default``.
+
+    Arguments:
+        given: the namespace of the option, if it was given.
+
+    Raises:
+        ValueError: there are two slashes, an empty part, or two namespaces.
+    """
+    namespace, slash, name = words.rpartition("/")
+    if not name or (slash and not namespace) or "/" in namespace:
+        raise ValueError(f"expected NAMESPACE/REVISION or REVISION, got {words!r}")
+    if given and namespace not in ("", given):
+        raise ValueError(f"--namespace is {given!r}, and the revision is {words!r}")
+    return namespace or given or "default", name
+
+
+def near(response: Json, namespace: str, name: str) -> list[str]:
+    """Return similar names, the most similar first.
+
+    Arguments:
+        response: response to ``GET /api/v1/revisions``.
+
+    Raises:
+        ValueError: the response does not follow the API; the text names the field.
+    """
+    known = [(one.text("namespace"), one.text("name")) for one in response.nodes("revisions")]
+    elsewhere = [f"{ns}/{revision}" for ns, revision in known if revision == name]
+    # The name of a Service stands for its newest revision.
+    versions = [f"{ns}/{r}" for ns, r in known if ns == namespace and r.startswith(name)]
+    # Compare names alone: a long namespace in common would make any two of them alike.
+    close = get_close_matches(name, {revision for _, revision in known}, n=OFFERED)
+    alike = [f"{ns}/{revision}" for each in close for ns, revision in known if revision == each]
+    return list(dict.fromkeys((*elsewhere, *sorted(versions, reverse=True), *alike)))[:OFFERED]

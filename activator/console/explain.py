@@ -1,31 +1,24 @@
 """Make the page of ``activator explain``: one revision, its queue, its pods, and why requests wait.
 
 It reads the response of ``GET /api/v1/revisions/{namespace}/{name}``, and leaves out fields that an
-older or newer activator does not send. Must not import any part of the server, nor know how a
-response is requested or drawn. Knative has no counterpart.
+older or newer activator does not send. The texts of advice are the rows of throttler/reason.py; the
+pages in docs/reasons say more. Must not import any part of the server, nor know how a response is
+requested or drawn. Knative has no counterpart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from shlex import quote
 from typing import Final
 
-from activator.console import advice, explain_pods, explain_policies, status
-from activator.console.responses import Node
-from activator.console.scaler import FIRST_START, NOT_SCALED, Scaled
+from activator.console import explain_parts, status
+from activator.console.client import Json
+from activator.console.scaler import FIRST_START, NOT_SCALED, ScalerFacts
 from activator.console.screen import Fact, Page
-from activator.console.staleness import state_of
-from throttler.reason import (
-    AT_ZERO,
-    DELETED,
-    DELETED_SERVICE,
-    HARMLESS,
-    LISTS_PODS,
-    NO_SERVER,
-    OF_STARTS,
-    STARTING,
-    Reason,
-)
+from throttler import reason as reasons
+from throttler.reason import TABLE, Reason
 
 #: Maximum of hosts on the page.
 LISTED_HOSTS: Final = 5
@@ -36,7 +29,7 @@ _NO_SCALER: Final = Reason.SCALER_UNREACHABLE.value
 _OF_SCALING: Final = ("no-scalable-target", "several-targets", "unknown-target-kind")
 
 
-def page(one: Node, activator: Node | None = None, scaled: Scaled = NOT_SCALED) -> Page:
+def page(one: Json, activator: Json | None = None, scaled: ScalerFacts = NOT_SCALED) -> Page:
     """Return the page of a revision. The scaler comes first if it knows why no pod can start.
 
     Arguments:
@@ -46,12 +39,12 @@ def page(one: Node, activator: Node | None = None, scaled: Scaled = NOT_SCALED) 
     Raises:
         ValueError: the response does not follow the API; the text names the field.
     """
-    known = state_of(activator) if activator is not None else ()
+    known = status.state_of(activator) if activator is not None else ()
     waits = "reason" in one or "nextReason" in one
     wrong = _wrong(one, activator)
     own = next((each.text("reason") for each in wrong if "reason" in each), "")
     cause = (own or scaled.cause) if waits else ""
-    starts = scaled.starts and one.text("nextReason", "") in OF_STARTS and not _failed(one)
+    starts = scaled.starts and one.text("nextReason", "") in reasons.OF_STARTS and not _failed(one)
     facts = tuple(_facts(one, _folder(activator), cause, wrong, starts))
     comes_first = (cause and not own) or _NO_SCALER in (
         one.text("reason", ""),
@@ -59,21 +52,22 @@ def page(one: Node, activator: Node | None = None, scaled: Scaled = NOT_SCALED) 
     )
     facts = (*scaled.facts, *facts, *known) if comes_first else (*facts, *scaled.facts, *known)
     head = _headline(one, cause, starts)
-    return tuple(part for part in (head, facts, *explain_pods.parts(one)) if part)
+    return tuple(part for part in (head, facts, *explain_parts.parts(one)) if part)
 
 
-def _wrong(one: Node, activator: Node | None) -> list[Node]:
+def _wrong(one: Json, activator: Json | None) -> list[Json]:
     """Return the warnings about objects that may leave a revision without pods."""
     scales = not _folder(activator) or (activator and activator.node("scaler") is not None)
-    harmless = HARMLESS if scales else (*HARMLESS, *_OF_SCALING)
+    harmless = reasons.HARMLESS if scales else (*reasons.HARMLESS, *_OF_SCALING)
     return [
         each
         for each in one.nodes("objectWarnings", required=False)
-        if each.text("kind") in LISTS_PODS or each.text("reason", default="") not in harmless
+        if each.text("kind") in reasons.LISTS_PODS
+        or each.text("reason", default="") not in harmless
     ]
 
 
-def _headline(one: Node, cause: str, starts: bool) -> str:
+def _headline(one: Json, cause: str, starts: bool) -> str:
     name = f"{one.text('namespace')}/{one.text('name')}"
     if status.is_service(one):
         name = f"Service {name}"
@@ -93,14 +87,16 @@ def _headline(one: Node, cause: str, starts: bool) -> str:
     return f"{name}: no request waits{would}"
 
 
-def _starting(one: Node, reason: str, *, late: bool = True) -> str:
+def _starting(one: Json, reason: str, *, late: bool = True) -> str:
     """Return how far a start is; empty if none is in progress, or if pods have another problem.
 
     Arguments:
         late: whether to describe a start that takes longer than usual, too. After a failed start
             each one is late while no usual time is known.
     """
-    forecast = one.node("forecast") if reason in OF_STARTS and not status.deleted(one) else None
+    forecast = (
+        one.node("forecast") if reason in reasons.OF_STARTS and not status.deleted(one) else None
+    )
     if forecast is None or "startingSeconds" not in forecast:
         return ""
     took, usual = forecast.number("startingSeconds"), forecast.number("startSeconds", default=0.0)
@@ -111,15 +107,15 @@ def _starting(one: Node, reason: str, *, late: bool = True) -> str:
     return f"starting for {took:.1f} s{usually}; {reason}" if late else ""
 
 
-def _folder(activator: Node | None) -> str:
+def _folder(activator: Json | None) -> str:
     """Return the folder that the objects come from; empty for a cluster."""
     folder = activator.node("manifests") if activator is not None else None
     return folder.text("folder", default="") if folder is not None else ""
 
 
-def _facts(one: Node, folder: str, cause: str, wrong: list[Node], starts: bool) -> Iterator[Fact]:
+def _facts(one: Json, folder: str, cause: str, wrong: list[Json], starts: bool) -> Iterator[Fact]:
     if "reason" in one or "nextReason" in one:
-        yield from _reason(one, folder, cause, wrong, starts)
+        yield from _reasons(one, folder, cause, wrong, starts)
     if failed := _failed(one):
         yield Fact("Failed starts", tuple(_failed_starts(one, failed)))
     if (probe := one.node("probe")) is not None and "why" in probe:
@@ -133,7 +129,7 @@ def _facts(one: Node, folder: str, cause: str, wrong: list[Node], starts: bool) 
     yield from _failures(one)
     yield Fact("Queue", (_queue(one),))
     yield Fact("In flight", (f"{one.whole('inFlight')} of {status.capacity(one)}",))
-    if silent := explain_pods.silent(one):
+    if silent := explain_parts.silent(one):
         yield Fact("Silent", silent)
     terms = one.node("capacityBreakdown")
     if terms is not None and "sentence" in terms:
@@ -141,12 +137,12 @@ def _facts(one: Node, folder: str, cause: str, wrong: list[Node], starts: bool) 
     if "readinessRule" in one:
         rule = one.text("readinessRule")
         yield Fact("Readiness", (f"a pod is usable if {_READINESS.get(rule, rule)}",))
-    yield from explain_policies.facts(one)
+    yield from explain_parts.policies(one)
     if (forecast := one.node("forecast")) is not None:
         yield from _forecast(forecast)
 
 
-def _reason(one: Node, folder: str, cause: str, wrong: list[Node], starts: bool) -> Iterator[Fact]:
+def _reasons(one: Json, folder: str, cause: str, wrong: list[Json], starts: bool) -> Iterator[Fact]:
     """Yield why requests wait, or why a new one would.
 
     Arguments:
@@ -155,14 +151,14 @@ def _reason(one: Node, folder: str, cause: str, wrong: list[Node], starts: bool)
     field = "reason" if "reason" in one else "nextReason"
     reason, detail = one.text(field), one.text(f"{field}Detail", default="")
     is_service = status.is_service(one)
-    why = advice.meaning(reason, is_service=is_service) or reason
+    why = meaning(reason, is_service=is_service) or reason
     yield Fact("Reason", (f"{why} ({detail})" if detail else why,))
     names = one.text("namespace"), one.text("name")
     route = one.node("route")
     pods = route.text("podsService", default="") if route is not None else ""
-    todo = advice.what_to_do(reason, *names, folder, pods=pods, is_service=is_service)
+    todo = what_to_do(reason, *names, folder, pods=pods, is_service=is_service)
     if status.deleted(one):
-        todo = [DELETED_SERVICE if is_service else DELETED]
+        todo = [reasons.DELETED_SERVICE if is_service else reasons.DELETED]
     elif reason == Reason.NO_ENDPOINTS.value and wrong:
         correct = f"In the folder {folder}, correct" if folder else "Correct"
         todo = _first([f"{correct} {warning(each)}" for each in wrong])
@@ -171,29 +167,31 @@ def _reason(one: Node, folder: str, cause: str, wrong: list[Node], starts: bool)
             "Correct that first. The Events of the Service, or the scaler's page, have the remedy."
         ]
     elif starts or (_starting(one, reason, late=False) and not _failed(one)):
-        todo = [STARTING]
+        todo = [reasons.STARTING]
     elif field == "nextReason" and reason == Reason.NO_ENDPOINTS.value and not folder:
         server = one.node("authorization")
-        at_zero = NO_SERVER if server is not None and not server.text("url") else AT_ZERO
+        at_zero = (
+            reasons.NO_SERVER if server is not None and not server.text("url") else reasons.AT_ZERO
+        )
         todo = todo if _failed(one) else [at_zero]
     if todo:
         yield Fact("What to do", tuple(todo))
-    yield Fact("Read on", (advice.page_of(cause if cause and not wrong else reason),))
+    yield Fact("Read on", (page_of(cause if cause and not wrong else reason),))
 
 
-def warning(each: Node) -> str:
+def warning(each: Json) -> str:
     """Return an element of ``objectWarnings`` as a line."""
     reason = f"{each.text('reason')}: " if "reason" in each else ""
     name = f"{each.text('kind')} {each.text('namespace')}/{each.text('name')}"
     return f"{name}: {reason}{each.text('warning')}"
 
 
-def _failed(one: Node) -> int:
+def _failed(one: Json) -> int:
     """Return how many cold starts failed since the last one that succeeded."""
     return one.whole("failedStarts", default=0)
 
 
-def _failed_starts(one: Node, count: int) -> Iterator[str]:
+def _failed_starts(one: Json, count: int) -> Iterator[str]:
     """Yield how many cold starts failed, and why the last of them did."""
     yield f"{count} in a row, without a usable pod; the next one that succeeds ends this"
     for last in [each for each in one.nodes("coldStarts", required=False) if "why" in each][:1]:
@@ -207,21 +205,21 @@ def _first(warnings: list[str]) -> list[str]:
     return [*warnings[:LISTED_WARNINGS], *([f"and {more} more"] if more > 0 else [])]
 
 
-def _failures(one: Node) -> Iterator[Fact]:
+def _failures(one: Json) -> Iterator[Fact]:
     """Yield the last failed request, and the number of failures since the start."""
     if (last := one.node("lastFailure")) is not None:
         reason, detail = last.text("reason"), last.text("detail", default="")
         about = f" ({detail})" if detail else ""
         text = f"{last.whole('status')} {reason}{about}, {last.number('secondsAgo'):.1f}s ago"
-        meaning = advice.meaning(reason, is_service=status.is_service(one))
-        yield Fact("Last failure", (text, meaning, advice.page_of(reason)))
+        means = meaning(reason, is_service=status.is_service(one))
+        yield Fact("Last failure", (text, means, page_of(reason)))
     if (failures := one.node("failures")) is not None:
         counts = ", ".join(f"{int(count)} {reason}" for reason, count in failures.numbers())
         if counts:
             yield Fact("Not served", (f"{counts}, since the start",))
 
 
-def _queue(one: Node) -> str:
+def _queue(one: Json) -> str:
     queued = one.whole("queued")
     depth = f" of at most {one.whole('queueDepth')}" if "queueDepth" in one else ""
     if not queued:
@@ -230,7 +228,7 @@ def _queue(one: Node) -> str:
     return f"{queued}{depth}, the first for {status.oldest(one)}{held}"
 
 
-def _probe(probe: Node) -> str:
+def _probe(probe: Json) -> str:
     """Return the probe in a few words, such as ``GET /up over HTTP``."""
     target = probe.text("target", default="")
     words = _PROBES.get(probe.text("kind"), "{kind}").format(
@@ -240,20 +238,17 @@ def _probe(probe: Node) -> str:
     return words + (" over TLS" if probe.flag("tls") else "") + host
 
 
-def _protocol(one: Node) -> str:
+def _protocol(one: Json) -> str:
     """Return the protocol of a Service's pods."""
     words = {"http1": "HTTP/1.1", "h2c": "HTTP/2"}
     protocol = words.get(one.text("protocol"), one.text("protocol"))
     return f"{protocol} over TLS; certificates are not verified" if one.flag("tls") else protocol
 
 
-def _route(route: Node) -> Iterator[Fact]:
+def _route(route: Json) -> Iterator[Fact]:
     """Yield the hosts of a Service, and the port that is its alone."""
-    hosts = route.texts("hosts")
-    more = len(hosts) - LISTED_HOSTS
-    listed = ", ".join(hosts[:LISTED_HOSTS]) + (f" and {more} more" if more > 0 else "")
-    if hosts:
-        yield Fact("Hosts", (listed,))
+    if hosts := route.texts("hosts"):
+        yield Fact("Hosts", (explain_parts.listed(hosts, LISTED_HOSTS),))
     if "port" in route:
         direct = ", new connections reach the pods" if route.flag("reconnect") else ""
         yield Fact("Port", (f"{route.whole('port')}{direct}",))
@@ -285,7 +280,59 @@ _FORECAST: Final = (
 )
 
 
-def _forecast(forecast: Node) -> Iterator[Fact]:
+def _forecast(forecast: Json) -> Iterator[Fact]:
     texts = [words.format(forecast.number(name)) for name, words in _FORECAST if name in forecast]
     if texts:
         yield Fact("Forecast", ("; ".join(texts),))
+
+
+# -- advice: the meaning of a reason, and the first steps, as lines for a terminal
+
+_PLACEHOLDER: Final = re.compile(r"\{(namespace|name|pods|folder)\}")
+_ROWS: Final = {row.reason.value: row for row in TABLE}
+
+
+def meaning(reason: str, *, is_service: bool = False) -> str:
+    """Return a reason as a sentence; empty for an unknown word, of a newer activator.
+
+    Arguments:
+        is_service: whether a plain Service has the reason.
+    """
+    return _ROWS[reason].title(is_service=is_service) if reason in _ROWS else ""
+
+
+def what_to_do(
+    reason: str,
+    namespace: str,
+    name: str,
+    folder: str = "",
+    *,
+    pods: str = "",
+    is_service: bool = False,
+) -> list[str]:
+    """Return the first steps, in lines; none for an unknown word.
+
+    Arguments:
+        is_service: whether the name is that of a plain Service.
+        folder: the folder that the objects come from; empty for a cluster.
+        pods: the Service whose EndpointSlices list the pods; empty for the plain Service itself.
+    """
+    if reason not in _ROWS:
+        return []
+    row = _ROWS[reason]
+    words = {"namespace": quote(namespace), "name": quote(name)}  # for a shell
+    words |= {"pods": quote(pods or name), "folder": folder}
+    if folder and (step := row.folder_step(is_service=is_service)):
+        return [_filled(step, words)]
+    sentence, commands = row.steps(is_service=is_service)
+    return [sentence, *(_filled(each, words) for each in commands)]
+
+
+def _filled(text: str, words: Mapping[str, str]) -> str:
+    """Return a text with its placeholders replaced. All other braces stay: commands have some."""
+    return _PLACEHOLDER.sub(lambda found: words[found[1]], text)
+
+
+def page_of(reason: str) -> str:
+    """Return the command that prints the page about a reason, also for an unknown word."""
+    return f"activator reason {reason}"

@@ -11,8 +11,15 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from activator.console.client import Admin, NoResponse, NotKnown, Refused
-from activator.console.responses import Node, UnexpectedResponse, parse
+from activator.console.client import (
+    Admin,
+    Json,
+    NoResponse,
+    NotKnown,
+    Refused,
+    UnexpectedResponse,
+    parse,
+)
 from activator.console.screen import Fact
 
 #: Seconds of a start that is not late, while none has ended before.
@@ -20,7 +27,7 @@ FIRST_START: Final = 30.0
 _SERVICES: Final = "/api/v1/services"
 
 
-class Scaled(NamedTuple):
+class ScalerFacts(NamedTuple):
     """The scaler's part of a page.
 
     Attributes:
@@ -34,10 +41,10 @@ class Scaled(NamedTuple):
 
 
 #: The scaler was not asked.
-NOT_SCALED: Final = Scaled()
+NOT_SCALED: Final = ScalerFacts()
 
 
-def ask(url: str, namespace: str, name: str, activator: Node | None = None) -> Scaled:
+def ask(url: str, namespace: str, name: str, activator: Json | None = None) -> ScalerFacts:
     """Return the scaler's facts about a Service, or why there are none.
 
     Arguments:
@@ -50,17 +57,17 @@ def ask(url: str, namespace: str, name: str, activator: Node | None = None) -> S
         with Admin(url, host="localhost") as scaler:
             service = parse(scaler.get(path))
             cause = service.text("cause", default="")
-            return Scaled(tuple(facts(service)), cause, _starts(service))
+            return ScalerFacts(tuple(facts(service)), cause, _starts(service))
     except NotKnown:
         lines: tuple[str, ...] = (f"the scaler at {url} knows no such Service",)
     except Refused as error:  # a follower, which names the leader
         lines = str(error), *_missing(url, activator)[1:]
     except (NoResponse, UnexpectedResponse, ValueError):
         lines = _missing(url, activator)
-    return Scaled((Fact("Scaler", lines),))
+    return ScalerFacts((Fact("Scaler", lines),))
 
 
-def _missing(url: str, activator: Node | None) -> tuple[str, ...]:
+def _missing(url: str, activator: Json | None) -> tuple[str, ...]:
     """Return how to reach a scaler that does not respond. Without a cluster there may be none."""
     silent = f"no leading scaler responds at {url}"
     another = "--scaler-admin-url names another address"
@@ -72,7 +79,7 @@ def _missing(url: str, activator: Node | None) -> tuple[str, ...]:
     return silent, another
 
 
-def facts(service: Node) -> Iterator[Fact]:
+def facts(service: Json) -> Iterator[Fact]:
     """Yield what the scaler knows of a Service.
 
     Arguments:
@@ -92,7 +99,7 @@ def facts(service: Node) -> Iterator[Fact]:
         yield Fact("Findings", tuple(f"{_reason(each)}{each.text('note')}" for each in findings))
 
 
-def _starts(service: Node) -> bool:
+def _starts(service: Json) -> bool:
     """Return whether the first replica was requested a moment ago, and no pod is ready yet."""
     change = service.node("lastChange")
     if change is None or change.whole("before") or service.text("phase", default="") != "starting":
@@ -101,7 +108,7 @@ def _starts(service: Node) -> bool:
     return ago.total_seconds() <= FIRST_START
 
 
-def _state(service: Node) -> str:
+def _state(service: Json) -> str:
     replicas = service.node("replicas")
     count = "replicas unknown"
     if replicas is not None and "present" in replicas:
@@ -117,12 +124,12 @@ def _counted(replicas: int) -> str:
     return f"{replicas} replica{'s' * (replicas != 1)}"
 
 
-def _why(service: Node) -> Iterator[str]:
+def _why(service: Json) -> Iterator[str]:
     if "reason" in service:
         yield f"{_reason(service)}{service.text('detail', default='')}"
     elif "sentence" in service:
         yield service.text("sentence")
 
 
-def _reason(of: Node) -> str:
+def _reason(of: Json) -> str:
     return f"{of.text('reason')}: "

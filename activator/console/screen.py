@@ -1,17 +1,24 @@
-"""Write the pages of commands: drawn on a terminal, as aligned plain columns elsewhere.
+"""Write the pages of commands, once or repeatedly: drawn on a terminal, as plain columns elsewhere.
 
 A page has texts, facts (a label with lines) and tables. If a table is wider than the terminal,
-each row becomes a paragraph, so that no cell is cut. Must not know the content. It imports rich
-only when it draws, so that the command line starts fast.
+each row becomes a paragraph, so that no cell is cut. Repeated output continues while no activator
+responds, for example during a restart. Must not know the content. It imports rich only when it
+draws, so that the command line starts fast.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from textwrap import wrap
-from typing import TYPE_CHECKING, Final, TextIO
+from threading import Event
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
+
+from activator.console.client import NoResponse, NotKnown, UnexpectedResponse
 
 if TYPE_CHECKING:  # imported to draw
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -134,7 +141,6 @@ class _Fitting:
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
-        """See rich.console.ConsoleRenderable."""
         # Each column has two blanks and a line in addition to its cells.
         room = options.max_width - 3 * len(self._table.columns) - 1
         columns = zip(self._table.columns, *self._table.rows, strict=True)
@@ -189,3 +195,132 @@ def paragraph(columns: Sequence[str], row: Sequence[str], width: int, heads: int
         break_on_hyphens=False,
     )
     return [" ".join(row[:heads]), *(line.replace(_TIED, " ") for line in lines)]
+
+
+# -- repeated pages
+
+#: Seconds between two requests.
+INTERVAL: Final = 1.0
+
+#: Fields that differ in each response although nothing has changed.
+_AGES: Final = frozenset(
+    {"oldestWaiterSeconds", "uptimeSeconds", "expectedWaitSeconds", "ageSeconds"}
+)
+_AGE_END: Final = "SecondsAgo"
+
+
+class Shown(NamedTuple):
+    """A response, its page, and the second response."""
+
+    text: str
+    page: Page
+    second: str = "{}"
+
+
+class Blocks:
+    """Write a text block with the time for each change; or a line of JSON.
+
+    Arguments:
+        aside: output for errors beside lines of JSON.
+        now: returns the time of day.
+    """
+
+    def __init__(
+        self, out: TextIO, as_json: bool, aside: TextIO, now: Callable[[], datetime] = datetime.now
+    ) -> None:
+        self._out = out
+        self._aside = aside
+        self._as_json = as_json
+        self._now = now
+        self._last: object = None
+
+    def show(self, seen: Shown) -> None:
+        """Write the present page, if anything but ages has changed."""
+        values = json.loads(seen.text)
+        second = None if self._as_json else without_ages(json.loads(seen.second))
+        if (this := (without_ages(values), second)) == self._last:
+            return
+        self._last = this
+        if self._as_json:
+            _write(self._out, json.dumps(values, separators=(",", ":")) + "\n")
+        else:
+            _write(self._out, f"--- {self._time()}\n{plain(seen.page)}\n")
+
+    def miss(self, why: str) -> None:
+        """Write why there is no response now. The next one is shown even if nothing changed."""
+        if why != self._last:
+            end = "\n" if self._as_json else "\n\n"
+            to = self._aside if self._as_json else self._out
+            _write(to, f"--- {self._time()}\n{why}{end}")
+        self._last = why
+
+    def _time(self) -> str:
+        return self._now().isoformat(sep=" ", timespec="seconds")
+
+
+def _write(out: TextIO, text: str) -> None:
+    out.write(text)
+    out.flush()
+
+
+class Terminal:
+    """A terminal that redraws the page.
+
+    Arguments:
+        redraw: draws a page below a note, see screen.redrawing.
+    """
+
+    def __init__(self, redraw: Callable[[Page, str], None]) -> None:
+        self._redraw = redraw
+        self._page: Page = ()
+
+    def show(self, seen: Shown) -> None:
+        """Draw the present page."""
+        self._page = seen.page
+        self._redraw(seen.page, "")
+
+    def miss(self, why: str) -> None:
+        """Draw why there is no response now, above the last page."""
+        self._redraw(self._page, why)
+
+
+Screen = Blocks | Terminal
+
+
+@contextmanager
+def screen(out: TextIO, as_json: bool) -> Iterator[Screen]:
+    """Yield the screen that suits the output."""
+    if as_json or not out.isatty():
+        yield Blocks(out, as_json, sys.stderr)
+        return
+    with redrawing(out) as redraw:
+        yield Terminal(redraw)
+
+
+def watch(look: Callable[[], Shown], on: Screen, wait: Callable[[], bool] | None = None) -> None:
+    """Show the page repeatedly until the user interrupts.
+
+    Arguments:
+        wait: pauses between two requests; returns whether to end.
+
+    Raises:
+        NoResponse, NotKnown, UnexpectedResponse: the first request failed. The screen shows later
+            failures, since the activator may come back.
+    """
+    on.show(look())
+    while not (wait() if wait else Event().wait(INTERVAL)):
+        try:
+            on.show(look())
+        except (NoResponse, NotKnown, UnexpectedResponse) as error:
+            on.miss(str(error).splitlines()[0])
+
+
+def without_ages(value: Any) -> Any:
+    """Return JSON values without the fields that are only ages."""
+    if isinstance(value, dict):
+        return {
+            name: without_ages(inner)
+            for name, inner in value.items()
+            if name not in _AGES and not name.endswith(_AGE_END)
+        }
+    return [without_ages(inner) for inner in value] if isinstance(value, list) else value

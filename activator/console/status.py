@@ -1,22 +1,23 @@
-"""Make the page of ``activator status``: all revisions of a running activator in one table.
+"""Make the page of ``activator status``: all revisions in one table, and the age of their state.
 
-It reads the response of ``GET /api/v1/revisions``. Must not import any part of the server, nor
-know how a response is requested or drawn. Knative has no counterpart: its activator has no API.
+It reads the responses of ``GET /api/v1/revisions`` and ``GET /api/v1/activator``, and leaves out
+missing fields. Must not import any part of the server, nor know how a response is requested or
+drawn. Knative has no counterpart: its activator has no API.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Final
 
-from activator.console.responses import Node, printable
-from activator.console.screen import Page, Table
-from activator.console.staleness import readiness
+from activator.console.client import Json, printable
+from activator.console.screen import Fact, Page, Table
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StatusRow:
     """One revision as the table shows it; the fields are its columns.
 
     The table has the column ``kind`` only if it shows a plain Service. Then the column
@@ -33,10 +34,10 @@ class Row:
 
 
 _SERVICE: Final = "service"
-COLUMNS: Final = tuple(column.name.replace("_", " ") for column in fields(Row))
+COLUMNS: Final = tuple(column.name.replace("_", " ") for column in fields(StatusRow))
 
 
-def read_rows(response: Node) -> list[Row]:
+def read_rows(response: Json) -> list[StatusRow]:
     """Return the rows of a response, in its order.
 
     Raises:
@@ -45,12 +46,12 @@ def read_rows(response: Node) -> list[Row]:
     return [_row(one) for one in response.nodes("revisions")]
 
 
-def page(rows: Sequence[Row], for_terminal: bool) -> Page:
+def page(rows: Sequence[StatusRow], for_terminal: bool) -> Page:
     """Return the page."""
     if for_terminal and not rows:
         return ("No revision or Service is known yet.",)
     shows_kind = any(row.kind == _SERVICE for row in rows)
-    columns = fields(Row)[0 if shows_kind else 1 :]
+    columns = fields(StatusRow)[0 if shows_kind else 1 :]
     names = [column.name.replace("_", " ") for column in columns]
     table = Table(
         tuple("name" if shows_kind and name == "revision" else name for name in names),
@@ -63,7 +64,7 @@ def page(rows: Sequence[Row], for_terminal: bool) -> Page:
     return (table,)
 
 
-def warnings(response: Node) -> list[str]:
+def warnings(response: Json) -> list[str]:
     """Return the problems of the activator and of its manifests, a line each."""
     lines = list[str]()
     try:
@@ -78,11 +79,11 @@ def warnings(response: Node) -> list[str]:
     return lines
 
 
-def _row(one: Node) -> Row:
+def _row(one: Json) -> StatusRow:
     pods = [pod for pod in one.nodes("pods") if pod.text("state", default="") != "gone"]
     healthy = sum(pod.text("state", default="") == "healthy" for pod in pods)
     ready = sum(pod.text("kubernetes", default="") == "ready" for pod in pods)
-    return Row(
+    return StatusRow(
         kind=one.text("kind", default="revision"),
         revision=f"{one.text('namespace')}/{one.text('name')}",
         pods=f"{healthy}/{ready}/{len(pods)}",
@@ -93,17 +94,17 @@ def _row(one: Node) -> Row:
     )
 
 
-def is_service(one: Node) -> bool:
+def is_service(one: Json) -> bool:
     """Return whether a revision is a plain Service; older activators have no such field."""
     return one.text("kind", default="") == _SERVICE
 
 
-def deleted(one: Node) -> bool:
+def deleted(one: Json) -> bool:
     """Return whether the Revision object is gone; older activators have no such field."""
     return one.flag("deleted")
 
 
-def capacity(one: Node) -> str:
+def capacity(one: Json) -> str:
     """Return a revision's capacity; ``inf`` is no limit."""
     if "capacity" not in one:
         return "inf"
@@ -111,13 +112,13 @@ def capacity(one: Node) -> str:
     return "inf" if number and one.whole("containerConcurrency", default=1) == 0 else str(number)
 
 
-def oldest(one: Node) -> str:
+def oldest(one: Json) -> str:
     """Return how long the first in a revision's queue has waited."""
     name = "oldestWaiterSeconds"
     return f"{one.number(name):.1f}s" if name in one else "-"
 
 
-def _state(one: Node, pods: Sequence[Node]) -> str:
+def _state(one: Json, pods: Sequence[Json]) -> str:
     """Return the state of a revision; while requests wait, the reason and its detail."""
     if reason := one.text("reason", default=""):
         detail = one.text("reasonDetail", default="")
@@ -142,7 +143,7 @@ def _state(one: Node, pods: Sequence[Node]) -> str:
 _OUT: Final = {"probe-failed": "probe-failing", "answered-badly": "bad-answers"}
 
 
-def _out(pods: Sequence[Node]) -> str:
+def _out(pods: Sequence[Json]) -> str:
     """Return why a request would wait although Kubernetes lists ready pods; empty if none would."""
     ready = (pod for pod in pods if pod.text("kubernetes", default="") == "ready")
     rules = (pod.text("decidedBy", default="") for pod in ready)
@@ -152,7 +153,93 @@ def _out(pods: Sequence[Node]) -> str:
 _WRONG: Final = ("(no request waits)", "failed start")
 
 
-def _style(row: Row) -> str:
+def _style(row: StatusRow) -> str:
     if row.state.startswith("serving"):
         return "green"
     return "yellow" if row.queued != "0" or any(words in row.state for words in _WRONG) else ""
+
+
+# -- the age of an activator's state: of its watches, its folder and its links
+
+#: Seconds of silence after which a watch may be stale. A good watch receives something each minute.
+OLD: Final = 120.0
+
+
+def state_of(activator: Json) -> tuple[Fact, ...]:
+    """Return the state of an activator, without its revisions.
+
+    Raises:
+        ValueError: the response does not follow the API; the text names the field.
+    """
+    lines = tuple(chain.from_iterable(part(activator) for part in _PARTS))
+    return (Fact("Activator", lines),) if lines else ()
+
+
+def readiness(activator: Json) -> Iterator[str]:
+    """Yield why an activator is not ready, and its certificates that expire.
+
+    Raises:
+        ValueError: as ``state_of``.
+    """
+    if why := activator.text("notReadyReason", default=""):
+        yield not_ready(why)
+    if "certificateWarnings" in activator:
+        yield from activator.texts("certificateWarnings")
+
+
+#: kubelet gets Knative's texts (pkg/activator/handler, cmd/activator/main.go). They do not name the
+#: connection, and they name kubelet also after a Ctrl-C.
+_NOT_READY: Final = {
+    "connection has not yet been established": "no connection to the autoscaler",
+    "received SIGTERM from kubelet": "it is shutting down, and ends after its requests",
+}
+
+
+def not_ready(why: str) -> str:
+    """Return ``notReadyReason`` in words for people."""
+    return f"not ready: {_NOT_READY.get(why, why)}"
+
+
+def _watches(activator: Json) -> Iterator[str]:
+    watches = activator.node("watches")
+    followed = list(watches.children()) if watches is not None else []
+    old: dict[str, list[tuple[str, float]]] = {}
+    for kind, watch in followed:
+        age, error = watch.number("ageSeconds", default=0.0), watch.text("error", default="")
+        if error or age > OLD:
+            old.setdefault(error, []).append((kind, age))
+    for error, found in old.items():  # usually the API server is away, for all
+        kinds, age = ", ".join(kind for kind, _ in found), max(age for _, age in found)
+        silent = f"{kinds}: nothing received for {age:.1f}s{_because(error)}"
+        yield f"{silent}; the last state is in force"
+    if followed and not old:
+        yield "all watches of the cluster are current"
+
+
+def _folder(activator: Json) -> Iterator[str]:
+    if (folder := activator.node("manifests")) is not None:
+        where, ago = folder.text("folder", default="?"), folder.number("ageSeconds", default=0.0)
+        yield f"objects come from {where}, read {ago:.1f}s ago"
+    if (errors := activator.node("manifestErrors")) is not None:
+        for path, why in errors.items():
+            yield f"{path}: {printable(str(why))}"
+
+
+def _autoscaler(activator: Json) -> Iterator[str]:
+    for name, who in (("autoscaler", "the autoscaler"), ("scaler", "the scaler of Services")):
+        link = activator.node(name)
+        if link is not None and link.flag("connected"):
+            yield f"{who} is connected"
+        elif link is not None:
+            silent = (
+                f"; silent for {link.number('ageSeconds'):.1f}s" if "ageSeconds" in link else ""
+            )
+            why = _because(link.text("lastError", default=""))
+            yield f"{who} is not connected{silent}{why}"
+
+
+_PARTS: Final = (readiness, _watches, _folder, _autoscaler)
+
+
+def _because(error: str) -> str:
+    return f" ({error})" if error else ""

@@ -325,8 +325,7 @@ class ApiServer:
             total=None, sock_connect=self._timings.connect, sock_read=silence
         )
         async with self._request("GET", path, times, params=params) as response:
-            keep_alive(response)
-            yield AiohttpResponse(response)
+            yield response
 
     async def send(
         self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
@@ -374,12 +373,10 @@ class ApiServer:
         headers = {"Content-Type": content_type} if body else {}
         times = aiohttp.ClientTimeout(total=None, sock_connect=self._timings.connect)
         async with self._request(method, path, times, headers, data=body or None) as response:
-            keep_alive(response)
-            adapted = AiohttpResponse(response)
-            content = await adapted.read(_MOST_BODY + 1)
+            content = await response.read(_MOST_BODY + 1)
             if len(content) > _MOST_BODY:
                 raise ConnectionLostError(f"the response has more than {_MOST_BODY} bytes")
-            return WholeResponse(response.status, content), adapted.retry_after
+            return WholeResponse(response.status, content), response.retry_after
 
     @asynccontextmanager
     async def _request(
@@ -389,7 +386,7 @@ class ApiServer:
         times: aiohttp.ClientTimeout,
         headers: Mapping[str, str] = _NO_HEADERS,
         **more: Any,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    ) -> AsyncIterator[AiohttpResponse]:
         """Send a request, and yield the response after its head.
 
         Raises:
@@ -409,7 +406,8 @@ class ApiServer:
                 **more,
                 **connection.options,
             ) as response:
-                yield response
+                keep_alive(response)
+                yield AiohttpResponse(response)
         except aiohttp.ClientSSLError as error:
             # The cluster may have a new certificate authority.
             self.renew_credentials()
@@ -438,7 +436,11 @@ class ApiServer:
                 self._read_at = now
                 self._is_expired = False
                 return old
-            if old is not None and not self._is_expired and old.same_transport(configuration):
+            if (
+                old is not None
+                and not self._is_expired
+                and old.transport == transport(configuration)
+            ):
                 self._read_at = now
                 old.authorization = await authorization(configuration)
                 return old
@@ -476,6 +478,7 @@ class _Connection:
     Attributes:
         users: number of requests in flight.
         retired: whether another connection has replaced this one.
+        transport: the server, the TLS files and the proxy.
     """
 
     def __init__(self, configuration: Any) -> None:
@@ -497,11 +500,7 @@ class _Connection:
             self.options["server_hostname"] = configuration.tls_server_name
         self.users = 0
         self.retired = False
-        self._transport = transport(configuration)
-
-    def same_transport(self, configuration: Any) -> bool:
-        """Return whether a configuration has the same server, TLS files and proxy."""
-        return self._transport == transport(configuration)
+        self.transport = transport(configuration)
 
     async def close_if_unused(self) -> None:
         """Close a replaced connection after its last stream."""

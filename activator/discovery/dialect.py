@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
-from activator.discovery.endpoints import AddressFamily, EndpointsSource
+from activator.discovery.endpoints import EndpointsSource, IpFamily
 from activator.discovery.source import Sink
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey
@@ -40,18 +40,13 @@ class Scope:
 
     system_namespace: str | None = None
     endpoints: EndpointsSource = EndpointsSource.AUTO
-    family: AddressFamily = AddressFamily.IPV4
+    family: IpFamily = IpFamily.IPV4
     readiness_policy: str = "auto"
     cluster_domain: str = "cluster.local"
     services: bool = False
     folder: bool = False
     own: OwnListeners = NO_LISTENERS
     activators: tuple[str, str] | None = None
-
-
-def no_warning(obj: object, parsed: object, scope: Scope) -> str:
-    """Return no warning: every part of an object has an effect."""
-    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +66,35 @@ class ObjectKind(Generic[T]):
     group: str
     parse: Callable[[ObjectKey, object, Scope], T | None]
     put: Callable[[Any, ObjectKey, T | None, T | None], None]
-    warning: Callable[[object, T | None, Scope], str] = no_warning
+    warning: Callable[[object, T | None, Scope], str] = lambda obj, parsed, scope: ""
 
 
-class DialectState:
-    """The sums of a dialect's objects. It passes changed sums to the sinks."""
+class Dialect:
+    """One dialect: its kinds, and the sums of its objects. It passes changed sums to the sinks.
+
+    Arguments:
+        sink: takes revisions and their pods.
+        system: takes the configuration of the activator.
+        scope: which objects count, and how to read them.
+
+    Attributes:
+        name: as in the setting ``dialect``.
+        main: the kind of objects that revisions are made of; empty if there are no revisions.
+        revision_kind: the kind of these revisions; None if there are none.
+        label: the label of other kinds that names the revision of an object; empty for none.
+        kinds: its kinds. The types within a row agree, which the type cannot express.
+    """
+
+    name: ClassVar[str]
+    main: ClassVar[str] = ""
+    revision_kind: ClassVar[RevisionKind | None] = None
+    label: ClassVar[str] = ""
+    kinds: ClassVar[Mapping[str, ObjectKind[Any]]]
+
+    def __init__(self, sink: Sink, system: SystemObjects, scope: Scope) -> None:
+        self._sink = sink
+        self._system = system
+        self._scope = scope
 
     def publish_next(self) -> bool:
         """Pass on one sum that has changed, and return whether there was one."""
@@ -91,24 +110,3 @@ class DialectState:
         Arguments:
             unread: the kinds that the cluster lacks, or that no role allows to read.
         """
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """One dialect.
-
-    Attributes:
-        name: as in the setting ``dialect``.
-        main: the kind of objects that revisions are made of; empty if there are no revisions.
-        revision_kind: the kind of these revisions; None if there are none.
-        label: the label of other kinds that names the revision of an object; empty for none.
-        kinds: its kinds. The types within a row agree, which the type cannot express.
-        make_state: returns a state without objects.
-    """
-
-    name: str
-    main: str
-    revision_kind: RevisionKind | None
-    label: str
-    kinds: Mapping[str, ObjectKind[Any]]
-    make_state: Callable[[Sink, SystemObjects, Scope], DialectState]

@@ -11,138 +11,10 @@ from activator.knative.words import is_private, is_public, revision_of
 from activator.objects.fields import Field, ObjectKey, host, ip_of, port_named, root
 from throttler.model import AppProtocol, Endpoint, ListedEndpoints, RevisionID
 
-
-def parse_private_service(obj: object) -> Mapping[AppProtocol, str]:
-    """Return the addresses of a private Service.
-
-    Arguments:
-        obj: the object as decoded from JSON or YAML.
-
-    Returns:
-        ``ip:port`` by protocol, for the protocols whose port has their name. Empty for a Service
-        without ClusterIP: it is headless, or an alias for a name.
-
-    Raises:
-        ManifestError: a field of it is wrong.
-    """
-    spec = root(obj, "Service")["spec"]
-    cluster_ip = spec["clusterIP"]
-    if cluster_ip.text() in ("", "None"):
-        return {}
-    # If there are two families, this field has the first one, which is the cluster's own.
-    ip = host(ip_of(cluster_ip))
-    ports = {p: port_named(spec["ports"], p.port_name) for p in AppProtocol}
-    return {protocol: f"{ip}:{port}" for protocol, port in ports.items() if port}
-
-
-def parse_slice(obj: object) -> PrivateEndpoints | PublicEndpoints | None:
-    """Return the addresses of an EndpointSlice.
-
-    Arguments:
-        obj: the object as decoded from JSON or YAML.
-
-    Returns:
-        Pods or activators of a revision; None if the labels name neither, and the caller must
-        ignore the object.
-
-    Raises:
-        ManifestError: the object belongs to a revision and a field of it is wrong.
-    """
-    slice_ = root(obj, "EndpointSlice")
-    private = is_private(slice_)
-    if not private and not is_public(slice_):
-        return None
-    family = _family(slice_["addressType"])
-    ports = {p: port_named(slice_["ports"], p.port_name) for p in AppProtocol}
-    present = list(_present(slice_["endpoints"]))
-    if private:
-        listed = {protocol: _slice_endpoints(present, port) for protocol, port in ports.items()}
-        return PrivateEndpoints(revision_of(slice_), listed, is_truncated(slice_), family)
-    ready = frozenset(each.ip for each in present if each.ready)
-    addresses = {protocol: ready if port else frozenset() for protocol, port in ports.items()}
-    return PublicEndpoints(
-        revision_of(slice_), addresses, is_truncated(slice_), family, is_original(slice_)
-    )
-
-
-class _Entry(NamedTuple):
-    ip: str
-    uid: str
-    ready: bool
-
-
-def _family(field: Field) -> AddressFamily:
-    for family in (AddressFamily.IPV4, AddressFamily.IPV6):
-        if field.value == family.value:
-            return family
-    # No controller of Kubernetes uses the third type, FQDN.
-    field.expected("IPv4 or IPv6")
-
-
-def _slice_endpoints(present: Iterable[_Entry], port: int) -> ListedEndpoints:
-    ready: dict[str, Endpoint] = {}
-    not_ready: dict[str, Endpoint] = {}
-    for each in present if port else ():
-        address = f"{host(each.ip)}:{port}"
-        (ready if each.ready else not_ready).setdefault(address, Endpoint(address, each.uid))
-    return without_duplicates(ready, not_ready)
-
-
-def _present(endpoints: Field) -> Iterator[_Entry]:
-    """Yield the endpoints that do not terminate.
-
-    Kubernetes leaves terminating pods out of Endpoints as well. The queue-proxy of such a pod
-    finishes its requests, and must get no new request and no probe. The activator drains a delisted
-    pod, so requests in flight finish. kube-proxy sends traffic to a terminating pod if there is no
-    other, since the traffic would be lost. Here the request waits, and the autoscaler gets a
-    report. So ``serving`` does not matter: it differs from ``ready`` only for terminating pods.
-    """
-    for index, value in enumerate(endpoints.sequence()):
-        match value:
-            # The form of almost all entries. Reading it by Field would cost more than the rest.
-            case {
-                "addresses": [str(ip), *_],
-                "conditions": {"ready": bool(ready), "terminating": False},
-                "targetRef": {"uid": str(uid)},
-            } if host(ip):
-                yield _Entry(ip, uid, ready)
-            case _:
-                yield from _one(endpoints.item(index, value))
-
-
-def _one(entry: Field) -> Iterator[_Entry]:
-    conditions = entry["conditions"]
-    # By the API, an entry without a condition is ready and does not terminate.
-    ready = conditions["ready"].boolean(default=True)
-    if not conditions["terminating"].boolean(default=False):
-        yield _Entry(_ip(entry["addresses"]), entry["targetRef"]["uid"].text(), ready)
-
-
-def _ip(addresses: Field) -> str:
-    """Return the first address; by the API, clients ignore further ones."""
-    for address in addresses.items():
-        return ip_of(address)
-    addresses.expected("at least one address")
-
-
-# Parses the private Service of a revision: its ClusterIP, which leads to all its pods.
+# -- core/v1 Endpoints --------------------------------------------------------------------------
 #
-# Pure: the result is a value or ``ManifestError``. It must not know which revisions exist, nor
-# when requests go to a Service. Knative's counterpart: getPrivateServiceDest of
-# pkg/activator/net/revision_backends.go.
-
-# Parses a discovery.k8s.io/v1 EndpointSlice: some of the pods, or activators, of one revision.
-#
-# Pure: the result is a value or ``ManifestError``. It must not know the other slices of the same
-# Service. A slice has the labels that Kubernetes copies: those on the Service, or on the
-# Endpoints that the slice mirrors. Knative has no counterpart: it reads only Endpoints. Source:
-# https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/ and the API reference.
-
-# Parses a core/v1 Endpoints object: the pods, or the activators, of one revision.
-#
-# Pure: the result is a value or ``ManifestError``. It must not know whether the revision exists,
-# nor the previous state. Knative's counterpart: pkg/activator/net/helpers.go (endpointsToDests)
-# and the two Endpoints handlers of pkg/activator/net/revision_backends.go and throttler.go.
+# Knative's counterpart: pkg/activator/net/helpers.go (endpointsToDests) and the two Endpoints
+# handlers of pkg/activator/net/revision_backends.go and throttler.go.
 
 
 def parse(obj: object) -> PrivateEndpoints | PublicEndpoints | None:
@@ -209,6 +81,132 @@ def _uid(addresses: Field, index: int, entry: Mapping[str, object]) -> str:
     return addresses.item(index, entry)["targetRef"]["uid"].text()
 
 
+# -- discovery.k8s.io/v1 EndpointSlices ---------------------------------------------------------
+#
+# A slice has the labels that Kubernetes copies: those on the Service, or on the Endpoints that the
+# slice mirrors. Knative has no counterpart: it reads only Endpoints. Source:
+# https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/ and the API reference.
+
+
+def parse_slice(obj: object) -> PrivateEndpoints | PublicEndpoints | None:
+    """Return the addresses of an EndpointSlice.
+
+    Arguments:
+        obj: the object as decoded from JSON or YAML.
+
+    Returns:
+        Pods or activators of a revision; None if the labels name neither, and the caller must
+        ignore the object.
+
+    Raises:
+        ManifestError: the object belongs to a revision and a field of it is wrong.
+    """
+    slice_ = root(obj, "EndpointSlice")
+    private = is_private(slice_)
+    if not private and not is_public(slice_):
+        return None
+    family = _family(slice_["addressType"])
+    ports = {p: port_named(slice_["ports"], p.port_name) for p in AppProtocol}
+    present = list(_present(slice_["endpoints"]))
+    if private:
+        listed = {protocol: _slice_endpoints(present, port) for protocol, port in ports.items()}
+        return PrivateEndpoints(revision_of(slice_), listed, is_truncated(slice_), family)
+    ready = frozenset(each.ip for each in present if each.ready)
+    addresses = {protocol: ready if port else frozenset() for protocol, port in ports.items()}
+    return PublicEndpoints(
+        revision_of(slice_), addresses, is_truncated(slice_), family, is_original(slice_)
+    )
+
+
+class _Entry(NamedTuple):
+    ip: str
+    uid: str
+    ready: bool
+
+
+def _family(field: Field) -> IpFamily:
+    for family in (IpFamily.IPV4, IpFamily.IPV6):
+        if field.value == family.value:
+            return family
+    # No controller of Kubernetes uses the third type, FQDN.
+    field.expected("IPv4 or IPv6")
+
+
+def _slice_endpoints(present: Iterable[_Entry], port: int) -> ListedEndpoints:
+    ready: dict[str, Endpoint] = {}
+    not_ready: dict[str, Endpoint] = {}
+    for each in present if port else ():
+        address = f"{host(each.ip)}:{port}"
+        (ready if each.ready else not_ready).setdefault(address, Endpoint(address, each.uid))
+    return without_duplicates(ready, not_ready)
+
+
+def _present(endpoints: Field) -> Iterator[_Entry]:
+    """Yield the endpoints that do not terminate.
+
+    Kubernetes leaves terminating pods out of Endpoints as well. The queue-proxy of such a pod
+    finishes its requests, and must get no new request and no probe. The activator drains a delisted
+    pod, so requests in flight finish. kube-proxy sends traffic to a terminating pod if there is no
+    other, since the traffic would be lost. Here the request waits, and the autoscaler gets a
+    report. So ``serving`` does not matter: it differs from ``ready`` only for terminating pods.
+    """
+    for index, value in enumerate(endpoints.sequence()):
+        match value:
+            # The form of almost all entries. Reading it by Field would cost more than the rest.
+            case {
+                "addresses": [str(ip), *_],
+                "conditions": {"ready": bool(ready), "terminating": False},
+                "targetRef": {"uid": str(uid)},
+            } if host(ip):
+                yield _Entry(ip, uid, ready)
+            case _:
+                yield from _one(endpoints.item(index, value))
+
+
+def _one(entry: Field) -> Iterator[_Entry]:
+    conditions = entry["conditions"]
+    # By the API, an entry without a condition is ready and does not terminate.
+    ready = conditions["ready"].boolean(default=True)
+    if not conditions["terminating"].boolean(default=False):
+        yield _Entry(_ip(entry["addresses"]), entry["targetRef"]["uid"].text(), ready)
+
+
+def _ip(addresses: Field) -> str:
+    """Return the first address; by the API, clients ignore further ones."""
+    for address in addresses.items():
+        return ip_of(address)
+    addresses.expected("at least one address")
+
+
+# -- private Services ---------------------------------------------------------------------------
+#
+# The ClusterIP leads to all pods. Knative's counterpart: getPrivateServiceDest of
+# pkg/activator/net/revision_backends.go.
+
+
+def parse_private_service(obj: object) -> Mapping[AppProtocol, str]:
+    """Return the addresses of a private Service.
+
+    Arguments:
+        obj: the object as decoded from JSON or YAML.
+
+    Returns:
+        ``ip:port`` by protocol, for the protocols whose port has their name. Empty for a Service
+        without ClusterIP: it is headless, or an alias for a name.
+
+    Raises:
+        ManifestError: a field of it is wrong.
+    """
+    spec = root(obj, "Service")["spec"]
+    cluster_ip = spec["clusterIP"]
+    if cluster_ip.text() in ("", "None"):
+        return {}
+    # If there are two families, this field has the first one, which is the cluster's own.
+    ip = host(ip_of(cluster_ip))
+    ports = {p: port_named(spec["ports"], p.port_name) for p in AppProtocol}
+    return {protocol: f"{ip}:{port}" for protocol, port in ports.items() if port}
+
+
 # Chooses between the Endpoints and the EndpointSlices of a revision, and merges their addresses.
 #
 # Pure. It must not know the form of either kind, nor the previous state. Knative's counterpart:
@@ -233,7 +231,7 @@ class EndpointsSource(Enum):
     SLICES = "slices"
 
 
-class AddressFamily(Enum):
+class IpFamily(Enum):
     """The family of an object's addresses. Kubernetes chooses the family of Endpoints: ANY."""
 
     ANY = ""
@@ -254,7 +252,7 @@ class PrivateEndpoints:
     revision_id: RevisionID
     endpoints: Mapping[AppProtocol, ListedEndpoints]
     truncated: bool = False
-    family: AddressFamily = AddressFamily.ANY
+    family: IpFamily = IpFamily.ANY
 
     @property
     def empty(self) -> bool:
@@ -278,7 +276,7 @@ class PublicEndpoints:
     revision_id: RevisionID
     addresses: Mapping[AppProtocol, frozenset[str]]
     truncated: bool = False
-    family: AddressFamily = AddressFamily.ANY
+    family: IpFamily = IpFamily.ANY
     original: bool = False
 
     @property
@@ -313,7 +311,7 @@ def choose(
     endpoints: Sequence[Part],
     slices: Sequence[Part],
     source: EndpointsSource,
-    family: AddressFamily,
+    family: IpFamily,
 ) -> Sequence[Part]:
     """Return the objects that count for one revision.
 
@@ -329,15 +327,12 @@ def choose(
     """
     if source is EndpointsSource.ENDPOINTS:
         return endpoints
-    lacking = not endpoints or (slices and _truncated(endpoints) and not _truncated(slices))
+    truncated, of_slices = (any(part.truncated for part in each) for each in (endpoints, slices))
+    lacking = not endpoints or (slices and truncated and not of_slices)
     if source is EndpointsSource.AUTO and not lacking:
         return endpoints
     preferred = [part for part in slices if part.family is family]
     return preferred if not all(part.empty for part in preferred) else slices
-
-
-def _truncated(parts: Iterable[PrivateEndpoints | PublicEndpoints]) -> bool:
-    return any(part.truncated for part in parts)
 
 
 def originals(

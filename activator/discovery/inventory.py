@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
 
-from activator.discovery.dialect import Dialect, DialectState, Scope
-from activator.discovery.kinds import SYSTEM, kind_of
-from activator.discovery.knative_kinds import KNATIVE
+from activator.discovery.dialect import Dialect, Scope
+from activator.discovery.kinds import SystemDialect, kind_of
+from activator.discovery.knative_kinds import KnativeDialect
 from activator.discovery.object_warnings import (
     Effect,
     ObjectWarnings,
@@ -59,8 +59,7 @@ class DialectInventory:
     """All objects of one dialect that are in force, and their sums.
 
     Arguments:
-        dialect: the kinds of its objects.
-        state: the sums of its objects.
+        state: the dialect: the kinds of its objects, and their sums.
         report: called with each unusable object.
         scope: which objects count.
 
@@ -71,16 +70,14 @@ class DialectInventory:
 
     def __init__(
         self,
-        dialect: Dialect,
-        state: DialectState,
+        state: Dialect,
         report: Callable[[Rejection], None],
         scope: Scope,
     ) -> None:
-        self.dialect = dialect
-        self.kinds = dialect.kinds
+        self.kinds = state.kinds
         self.state = state
         self.rejected: dict[ObjectKey, str] = {}
-        self.warnings = ObjectWarnings(dialect.revision_kind)
+        self.warnings = ObjectWarnings(state.revision_kind)
         self._scope = scope
         self._report = report
         self._entries: dict[ObjectKey, _Entry] = {}
@@ -97,9 +94,7 @@ class DialectInventory:
         """Yield some of the unusable objects, each with its error."""
         for key, reason in islice(self.rejected.items(), _MOST_REJECTED):
             text = f"{reason.removeprefix(f'{key}: ')}; {self.effect(key)}"
-            yield ObjectWarning(
-                *key, self._revisions[key], text, INVALID, self.dialect.revision_kind
-            )
+            yield ObjectWarning(*key, self._revisions[key], text, INVALID, self.state.revision_kind)
 
     def effect(self, key: ObjectKey) -> Effect:
         """Return what is in force of an invalid object."""
@@ -171,7 +166,7 @@ class DialectInventory:
         except ManifestError as error:
             entry, reason = None, str(error)
         if reason is not None:
-            self._revisions[key] = revision_of(key, obj, self.dialect)
+            self._revisions[key] = revision_of(key, obj, self.state)
             self._reject(key, reason, Effect.DEFAULTS if entry else self.effect(key))
         elif entry is not None:
             self._accept(key)
@@ -198,13 +193,13 @@ class DialectInventory:
                 raise
             parsed, reason = error.instead, str(error)
         text = kind.warning(obj, parsed, self._scope)
-        self.warnings.put(key, revision_of(key, obj, self.dialect) if text else "", text)
+        self.warnings.put(key, revision_of(key, obj, self.state) if text else "", text)
         return _Entry(uid, version, parsed, reason is None), reason
 
     def _put(self, key: ObjectKey, entry: _Entry) -> None:
         old = self._entries.get(key)
         if old is None or old.parsed != entry.parsed:
-            self._replace(key, old.parsed if old else None, entry.parsed)
+            self.kinds[key.kind].put(self.state, key, old.parsed if old else None, entry.parsed)
         # Only after that: if the sink fails, the object must not look unchanged.
         self._entries[key] = entry
         self._counts[key.kind] += old is None
@@ -214,12 +209,9 @@ class DialectInventory:
         self._accept(key)
         entry = self._entries.get(key)
         if entry is not None:
-            self._replace(key, entry.parsed, None)
+            self.kinds[key.kind].put(self.state, key, entry.parsed, None)
             del self._entries[key]
             self._counts[key.kind] -= 1
-
-    def _replace(self, key: ObjectKey, old: object, new: object) -> None:
-        self.kinds[key.kind].put(self.state, key, old, new)
 
     def _publish(self) -> None:
         """Pass on all changes, each revision at most once."""
@@ -287,7 +279,7 @@ class Inventory:
         system: SystemObjects,
         report: Callable[[Rejection], None] = log_rejection,
         scope: Scope = _EVERYTHING,
-        dialects: Iterable[Dialect] = (KNATIVE,),
+        dialects: Iterable[type[Dialect]] = (KnativeDialect,),
     ) -> None:
         self.scope = scope
         dialects = tuple(dialects)
@@ -296,8 +288,8 @@ class Inventory:
         # The rejections of the present call: two dialects may find the same fault.
         self._reported: set[Rejection] = set()
         self._parts = tuple(
-            DialectInventory(each, each.make_state(sink, system, scope), self._report_once, scope)
-            for each in (*dialects, SYSTEM)
+            DialectInventory(each(sink, system, scope), self._report_once, scope)
+            for each in (*dialects, SystemDialect)
         )
         self._by_kind: dict[str, list[DialectInventory]] = {}
         for part in self._parts:
@@ -335,31 +327,22 @@ class Inventory:
         for part in self._by_kind[kind]:
             part.remove(ObjectKey(kind, namespace, name), uid)
 
-    def replace(self, kind: str, objects: Iterable[object]) -> None:
-        """Apply the complete list of a kind; remove the objects that are not in it.
-
-        The sink gets the sum of the whole list, so an object in force before and after is never
-        missing. A broken object in the list keeps its last good state. A list may have lower
-        versions than the known ones: after a restore of etcd from a backup. client-go's Reflector
-        accepts that as well.
-
-        Arguments:
-            kind: the kind of all objects, which the items of a list do not have.
-            objects: all objects of that kind.
-        """
-        for _ in self.replacing(kind, objects):
-            pass
-
     def replacing(self, kind: str, objects: Iterable[object]) -> Iterator[None]:
-        """Apply a list as ``replace`` does, in steps; other tasks may run between the steps.
+        """Apply the complete list of a kind, in steps; remove the objects that are not in it.
+
+        Other tasks may run between the steps. The sink gets the sum of the whole list, so an object
+        in force before and after is never missing. A broken object in the list keeps its last good
+        state. A list may have lower versions than the known ones: after a restore of etcd from a
+        backup. client-go's Reflector accepts that as well.
 
         In each dialect, one step replaces all objects, so that a pod that moves between objects is
         never missing. Then each step passes one revision to the sink. If the caller stops before,
         nothing has changed. If it stops later, the next change passes the rest.
 
         Arguments:
-            kind: as for ``replace``; no other caller may change objects of this kind meanwhile.
-            objects: as for ``replace``.
+            kind: the kind of all objects, which the items of a list do not have. No other caller
+                may change objects of this kind meanwhile.
+            objects: all objects of that kind.
         """
         listed = list(objects)
         self._reported.clear()

@@ -7,11 +7,11 @@ are in force.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, ClassVar, Final
 
-from activator.discovery.dialect import Dialect, DialectState, ObjectKind, Scope
-from activator.discovery.knative_kinds import KNATIVE
-from activator.discovery.service_kinds import SERVICES
+from activator.discovery.dialect import Dialect, ObjectKind, Scope
+from activator.discovery.knative_kinds import KnativeDialect
+from activator.discovery.service_kinds import ServicesDialect
 from activator.discovery.source import Sink
 from activator.knative.system_objects import (
     ConfigMap,
@@ -23,15 +23,17 @@ from activator.knative.system_objects import (
 from activator.objects.fields import ObjectKey
 
 
-class SystemState(DialectState):
+class SystemDialect(Dialect):
     """The configuration of the activator.
 
     Arguments:
         system: takes ConfigMaps, Secrets, and the certificates of all trust bundles together.
     """
 
+    name = "system"
+
     def __init__(self, sink: Sink, system: SystemObjects, scope: Scope) -> None:
-        self._system = system
+        super().__init__(sink, system, scope)
         self._bundles: dict[ObjectKey, ConfigMap] = {}
         self._changed = False
 
@@ -60,39 +62,30 @@ class SystemState(DialectState):
         if old is not None or new is not None:
             self._system.set_secret(key.name, new.data if new is not None else {})
 
+    kinds: ClassVar[Mapping[str, ObjectKind[Any]]] = {
+        "ConfigMap": ObjectKind(
+            "",
+            lambda key, obj, scope: parse_config_map(obj) if _in_scope(key, scope) else None,
+            put_config_map,
+        ),
+        "Secret": ObjectKind(
+            "",
+            lambda key, obj, scope: parse_secret(obj) if _in_scope(key, scope) else None,
+            put_secret,
+        ),
+    }
+
 
 def _in_scope(key: ObjectKey, scope: Scope) -> bool:
     return scope.system_namespace in (None, key.namespace)
 
 
-SYSTEM: Final = Dialect(
-    "system",
-    "",
-    None,
-    "",
-    {
-        "ConfigMap": ObjectKind(
-            "",
-            lambda key, obj, scope: parse_config_map(obj) if _in_scope(key, scope) else None,
-            SystemState.put_config_map,
-        ),
-        "Secret": ObjectKind(
-            "",
-            lambda key, obj, scope: parse_secret(obj) if _in_scope(key, scope) else None,
-            SystemState.put_secret,
-        ),
-    },
-    SystemState,
-)
-
-#: All dialects by name, as the setting ``dialect`` has them.
-DIALECTS: Final[Mapping[str, Dialect]] = {each.name: each for each in (KNATIVE, SERVICES)}
-
+_ALL: Final[tuple[type[Dialect], ...]] = (KnativeDialect, ServicesDialect, SystemDialect)
+#: The dialects that the setting ``dialect`` may name.
+DIALECTS: Final[Mapping[str, type[Dialect]]] = {each.name: each for each in _ALL if each.main}
 #: The API group of each kind; empty for the core group. Dialects with one kind agree on its group.
 GROUPS: Final[Mapping[str, str]] = {
-    kind: row.group
-    for dialect in (*DIALECTS.values(), SYSTEM)
-    for kind, row in dialect.kinds.items()
+    kind: row.group for dialect in _ALL for kind, row in dialect.kinds.items()
 }
 
 

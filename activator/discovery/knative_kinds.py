@@ -1,6 +1,6 @@
 """The kinds of Knative's dialect: Revisions, and the objects that list their pods.
 
-A further kind needs a further row of ``KNATIVE``. Must not know where objects come from, nor which
+A further kind needs a further row of ``kinds``. Must not know where objects come from, nor which
 are in force. A misspelt annotation, a missing label and a port of another name are no errors for
 Kubernetes. So only the activator can report them; Knative ignores such objects without a trace.
 """
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from activator.discovery import endpoints
-from activator.discovery.dialect import Dialect, DialectState, ObjectKind, Scope
+from activator.discovery.dialect import Dialect, ObjectKind, Scope
 from activator.discovery.endpoints import (
     Part,
     PrivateEndpoints,
@@ -96,7 +96,94 @@ class _ByRevision(Generic[Part, _Sum]):
         return False
 
 
-class KnativeState(DialectState):
+def _service_of(revision_id: RevisionID) -> ObjectKey:
+    return ObjectKey("Service", revision_id.namespace, private_service(revision_id.name))
+
+
+#: All annotations of the activator's own.
+ANNOTATIONS: Final = (*policies.ANNOTATIONS, READINESS_POLICY_ANNOTATION)
+
+_PORT_NAMES: Final = tuple(protocol.port_name for protocol in AppProtocol)
+
+#: Maximum of port names in a text.
+_SHOWN: Final = 3
+
+
+def warn_of_revision(obj: object, parsed: Revision | None, scope: Scope) -> str:
+    """Return the annotations of a Revision object without effect; empty if each has one.
+
+    Arguments:
+        obj: the object as decoded from JSON or YAML, which a parser has accepted.
+        parsed: its value.
+        scope: which objects count.
+    """
+    found = policies.without_readers(root(obj, "Revision")["metadata"]["annotations"], ANNOTATIONS)
+    if parsed is not None:
+        limit = parsed.container_concurrency
+        found.append(policies.without_effect(parsed.policies, limit, "containerConcurrency"))
+    return "; ".join(filter(None, found))
+
+
+def warn_of_endpoints(
+    obj: object, parsed: PrivateEndpoints | PublicEndpoints | None, scope: Scope
+) -> str:
+    """Return why an Endpoints object lists no pods for the activator; empty if it may.
+
+    Arguments:
+        obj, parsed, scope: as for ``warn_of_revision``.
+    """
+    if parsed is None:
+        return _unlabelled(root(obj, "Endpoints")["metadata"]["labels"])
+    if isinstance(parsed, PublicEndpoints) or not parsed.empty:
+        return ""
+    subsets = [
+        subset
+        for subset in root(obj, "Endpoints")["subsets"].items()
+        if subset["addresses"].value or subset["notReadyAddresses"].value
+    ]
+    return _misnamed([subset["ports"] for subset in subsets])
+
+
+def warn_of_slice(
+    obj: object, parsed: PrivateEndpoints | PublicEndpoints | None, scope: Scope
+) -> str:
+    """Return why an EndpointSlice lists no pods for the activator; empty if it may.
+
+    Arguments:
+        obj, parsed, scope: as for ``warn_of_revision``.
+    """
+    slice_ = root(obj, "EndpointSlice")
+    if parsed is None:
+        labels = slice_["metadata"]["labels"]
+        has_type = labels.at(SERVICE_TYPE_LABEL).value is not None
+        # It belongs to a Service that Knative did not make.
+        is_plain = bool(labels.at(SERVICE_LABEL).value) and not has_type
+        return "" if scope.services and is_plain else _unlabelled(labels)
+    if isinstance(parsed, PublicEndpoints) or not parsed.empty:
+        return ""
+    return _misnamed([slice_["ports"]] if slice_["endpoints"].sequence() else [])
+
+
+def _unlabelled(labels: Field) -> str:
+    service_type = labels.at(SERVICE_TYPE_LABEL).value
+    if service_type is None:
+        return f"ignored, since it has no label {SERVICE_TYPE_LABEL}: Private"
+    if service_type == "Private":
+        return f"ignored, since it has no label {REVISION_UID_LABEL}"
+    label = f"its label {SERVICE_TYPE_LABEL} is {show(service_type)}"
+    return f"ignored, since {label}, not 'Private' or 'Public'"
+
+
+def _misnamed(ports: list[Field]) -> str:
+    """Return the names of ports if none is a name that the activator needs."""
+    names = [show(port["name"].value) for each in ports for port in each.items()]
+    if not ports or any(show(name) in names for name in _PORT_NAMES):
+        return ""
+    found = ", ".join(dict.fromkeys(names[:_SHOWN])) or "none"
+    return f"its addresses are ignored, since no port is named http or http2 (found: {found})"
+
+
+class KnativeDialect(Dialect):
     """The sums of Knative's objects: the pods, the activators and the Service of each revision.
 
     Arguments:
@@ -104,10 +191,13 @@ class KnativeState(DialectState):
         scope: whether Endpoints or slices count, and which addresses where slices list both.
     """
 
+    name = "knative"
+    main = "Revision"
+    revision_kind: ClassVar[RevisionKind | None] = RevisionKind.REVISION
+    label = REVISION_LABEL
+
     def __init__(self, sink: Sink, system: SystemObjects, scope: Scope) -> None:
-        self._sink = sink
-        self._source = scope.endpoints
-        self._family = scope.family
+        super().__init__(sink, system, scope)
         # Revisions with truncated Endpoints, and whether their slices are read instead.
         self._truncated: dict[RevisionID, bool] = {}
         self._private = _ByRevision(self._join_private, lambda *each: sink.set_endpoints(*each))
@@ -185,13 +275,13 @@ class KnativeState(DialectState):
     def _join_public(
         self, _revision_id: RevisionID, parts: Mapping[ObjectKey, PublicEndpoints]
     ) -> Mapping[AppProtocol, frozenset[str]]:
-        chosen = self._chosen(originals(parts, self._source))
+        chosen = self._chosen(originals(parts, self._scope.endpoints))
         return join_addresses(part.addresses for part in chosen)
 
     def _chosen(self, parts: Mapping[ObjectKey, Part]) -> Sequence[Part]:
         endpoints = [part for key, part in parts.items() if key.kind == "Endpoints"]
         slices = [part for key, part in parts.items() if key.kind == "EndpointSlice"]
-        return choose(endpoints, slices, self._source, self._family)
+        return choose(endpoints, slices, self._scope.endpoints, self._scope.family)
 
     def _log_truncation(
         self,
@@ -220,108 +310,11 @@ class KnativeState(DialectState):
                 revision_id,
             )
 
-
-def _service_of(revision_id: RevisionID) -> ObjectKey:
-    return ObjectKey("Service", revision_id.namespace, private_service(revision_id.name))
-
-
-# -- parts of valid objects that have no effect ----------------------------------------------------
-
-#: All annotations of the activator's own.
-ANNOTATIONS: Final = (*policies.ANNOTATIONS, READINESS_POLICY_ANNOTATION)
-
-_PORT_NAMES: Final = tuple(protocol.port_name for protocol in AppProtocol)
-
-#: Maximum of port names in a text.
-_SHOWN: Final = 3
-
-
-def warn_of_revision(obj: object, parsed: Revision | None, scope: Scope) -> str:
-    """Return the annotations of a Revision object without effect; empty if each has one.
-
-    Arguments:
-        obj: the object as decoded from JSON or YAML, which a parser has accepted.
-        parsed: its value.
-        scope: which objects count.
-    """
-    found = policies.without_readers(root(obj, "Revision")["metadata"]["annotations"], ANNOTATIONS)
-    if parsed is not None:
-        limit = parsed.container_concurrency
-        found.append(policies.without_effect(parsed.policies, limit, "containerConcurrency"))
-    return "; ".join(filter(None, found))
-
-
-def warn_of_endpoints(
-    obj: object, parsed: PrivateEndpoints | PublicEndpoints | None, scope: Scope
-) -> str:
-    """Return why an Endpoints object lists no pods for the activator; empty if it may.
-
-    Arguments:
-        obj, parsed, scope: as for ``warn_of_revision``.
-    """
-    if parsed is None:
-        return _unlabelled(root(obj, "Endpoints")["metadata"]["labels"])
-    if isinstance(parsed, PublicEndpoints) or not parsed.empty:
-        return ""
-    subsets = [
-        subset
-        for subset in root(obj, "Endpoints")["subsets"].items()
-        if subset["addresses"].value or subset["notReadyAddresses"].value
-    ]
-    return _misnamed([subset["ports"] for subset in subsets])
-
-
-def warn_of_slice(
-    obj: object, parsed: PrivateEndpoints | PublicEndpoints | None, scope: Scope
-) -> str:
-    """Return why an EndpointSlice lists no pods for the activator; empty if it may.
-
-    Arguments:
-        obj, parsed, scope: as for ``warn_of_revision``.
-    """
-    slice_ = root(obj, "EndpointSlice")
-    if parsed is None:
-        labels = slice_["metadata"]["labels"]
-        return "" if scope.services and _is_plain(labels) else _unlabelled(labels)
-    if isinstance(parsed, PublicEndpoints) or not parsed.empty:
-        return ""
-    return _misnamed([slice_["ports"]] if slice_["endpoints"].sequence() else [])
-
-
-def _is_plain(labels: Field) -> bool:
-    """Return whether a slice belongs to a Service that Knative did not make."""
-    return bool(labels.at(SERVICE_LABEL).value) and labels.at(SERVICE_TYPE_LABEL).value is None
-
-
-def _unlabelled(labels: Field) -> str:
-    service_type = labels.at(SERVICE_TYPE_LABEL).value
-    if service_type is None:
-        return f"ignored, since it has no label {SERVICE_TYPE_LABEL}: Private"
-    if service_type == "Private":
-        return f"ignored, since it has no label {REVISION_UID_LABEL}"
-    label = f"its label {SERVICE_TYPE_LABEL} is {show(service_type)}"
-    return f"ignored, since {label}, not 'Private' or 'Public'"
-
-
-def _misnamed(ports: list[Field]) -> str:
-    """Return the names of ports if none is a name that the activator needs."""
-    names = [show(port["name"].value) for each in ports for port in each.items()]
-    if not ports or any(show(name) in names for name in _PORT_NAMES):
-        return ""
-    found = ", ".join(dict.fromkeys(names[:_SHOWN])) or "none"
-    return f"its addresses are ignored, since no port is named http or http2 (found: {found})"
-
-
-KNATIVE: Final = Dialect(
-    "knative",
-    "Revision",
-    RevisionKind.REVISION,
-    REVISION_LABEL,
-    {
+    kinds: ClassVar[Mapping[str, ObjectKind[Any]]] = {
         "Revision": ObjectKind(
             SERVING_GROUP,
             lambda key, obj, scope: revisions.parse(obj, scope.readiness_policy),
-            KnativeState.put_revision,
+            put_revision,
             warn_of_revision,
         ),
         "Service": ObjectKind(
@@ -329,20 +322,18 @@ KNATIVE: Final = Dialect(
             lambda key, obj, scope: (
                 endpoints.parse_private_service(obj) if names_private_service(key.name) else None
             ),
-            KnativeState.put_service,
+            put_service,
         ),
         "Endpoints": ObjectKind(
             "",
             lambda key, obj, scope: endpoints.parse(obj),
-            KnativeState.put_endpoints,
+            put_endpoints,
             warn_of_endpoints,
         ),
         "EndpointSlice": ObjectKind(
             "discovery.k8s.io",
             lambda key, obj, scope: endpoints.parse_slice(obj),
-            KnativeState.put_endpoints,
+            put_endpoints,
             warn_of_slice,
         ),
-    },
-    KnativeState,
-)
+    }

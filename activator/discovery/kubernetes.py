@@ -22,10 +22,10 @@ from activator.discovery.api_server import ApiServer, ClusterConfigError
 from activator.discovery.backoff import Timings
 from activator.discovery.endpoints import EndpointsSource
 from activator.discovery.inventory import Inventory
-from activator.discovery.knative_kinds import KNATIVE
+from activator.discovery.knative_kinds import KnativeDialect
 from activator.discovery.reflector import Reflector
 from activator.discovery.self_check import SelfCheck
-from activator.discovery.service_kinds import SERVICES
+from activator.discovery.service_kinds import ServicesDialect
 from activator.discovery.source import Source, SourceError
 from activator.discovery.wire import (
     UNDECODABLE,
@@ -147,7 +147,7 @@ _WORKLOADS: Final = tuple(
 def resources(
     system_namespace: str,
     source: EndpointsSource = EndpointsSource.AUTO,
-    dialects: Collection[str] = (KNATIVE.name,),
+    dialects: Collection[str] = (KnativeDialect.name,),
 ) -> tuple[WatchedResource, ...]:
     """Return the resources of all namespaces, and the ConfigMaps of one.
 
@@ -156,9 +156,9 @@ def resources(
         source: the kind of objects that list the pods of Knative's revisions.
         dialects: names of the dialects in use. A resource that two of them read is followed once.
     """
-    with_services = SERVICES.name in dialects
+    with_services = ServicesDialect.name in dialects
     config_maps = WatchedResource("ConfigMap", f"/api/v1/namespaces/{system_namespace}/configmaps")
-    if KNATIVE.name not in dialects:
+    if KnativeDialect.name not in dialects:
         return (_SERVICES, _SLICES, *_WORKLOADS, config_maps._replace(may_lack=True))
     followed = _of_knative(source, with_services=with_services)
     if with_services:

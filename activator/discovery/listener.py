@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
@@ -49,14 +50,9 @@ class FolderListener:
                 await self._until_replaced()
             except* OSError as errors:
                 self._log(errors.exceptions[0])
-                await self._wait_to_retry()
-
-    async def _wait_to_retry(self) -> None:
-        try:
-            async with asyncio.timeout(self._retry):
-                await self._replaced.wait()
-        except TimeoutError:
-            pass
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._retry):
+                        await self._replaced.wait()
 
     async def _until_replaced(self) -> None:
         async with asyncio.TaskGroup() as group:

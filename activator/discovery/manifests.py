@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from activator.discovery.backoff import Turns
 from activator.discovery.documents import Document
@@ -73,6 +72,9 @@ class ManifestFolder(Source):
         timings: times between scans, and before a change counts.
         self_check_interval: seconds after which all files are read again, also unchanged ones; 0
             for never.
+
+    Attributes:
+        errors: the present errors by path of a file, or of the folder.
     """
 
     def __init__(
@@ -88,7 +90,7 @@ class ManifestFolder(Source):
         self._files = ManifestFiles(self._path, self._timings.settle, self._timings.settle_limit)
         self._owners: dict[ObjectKey, str] = {}
         self._applied: dict[ObjectKey, Document] = {}
-        self._errors: dict[str, str] = {}
+        self.errors: Mapping[str, str] = {}
         self._ignored: dict[str, str] = {}
         self._folder_error = ""
         self._missed = MissedEventCounters()
@@ -118,11 +120,6 @@ class ManifestFolder(Source):
                 yield each
             elif each.reason != INVALID:  # that one is about fields which the file may not have
                 yield each._replace(text=f"{each.text} (in the last good state of {file})")
-
-    @property
-    def errors(self) -> Mapping[str, str]:
-        """The present errors by path of a file, or of the folder."""
-        return MappingProxyType(self._errors)
 
     async def start(self) -> None:
         self.load()
@@ -158,7 +155,7 @@ class ManifestFolder(Source):
     async def _follow(self, listener: FolderListener, changed: asyncio.Event) -> None:
         while True:
             began = time.thread_time()
-            must_repeat = await self._scan()
+            must_repeat = await self.scan()
             cost = time.thread_time() - began
             listener.renew_if_replaced()
             pause = self._timings.settle if must_repeat else self._timings.next_scan(cost)
@@ -171,7 +168,7 @@ class ManifestFolder(Source):
                 pass
             changed.clear()
 
-    async def _scan(self) -> bool:
+    async def scan(self) -> bool:
         """Read changed files. Return whether a file must be read again soon.
 
         Other tasks get turns between files and between objects.
@@ -281,7 +278,7 @@ class ManifestFolder(Source):
                 logger.warning("%s: %s", path, text, extra={"path": path})
                 yield
         self._ignored = ignored
-        known, self._errors = self._errors, errors
+        known, self.errors = self.errors, errors
         for path, reason in errors.items():
             if known.get(path) != reason:
                 logger.error("%s: %s", path, reason, extra={"path": path, "reason": reason})

@@ -209,8 +209,15 @@ class SelfCheck:
             self.counters.checks["skipped"] += 1
             return
         if missed:
-            self._log_missed(reflector, missed)
-            await self._resync(reflector)
+            for key, found in list(missed.items())[:_NAMED]:
+                self._log(logging.WARNING, reflector, f"{key}: {found}")
+            text = "objects differ from the cluster's: the watch missed events; listing again"
+            self._log(logging.WARNING, reflector, f"{len(missed)} {text}")
+            try:
+                async with asyncio.timeout(self._timings.relist):
+                    await reflector.relist()
+            except TimeoutError:
+                self._log(logging.WARNING, reflector, "the new list is not complete yet")
         left = sum(self._inventory.version_of(key) == each.known for key, each in missed.items())
         self.counters.record(kind, len(missed), left)
 
@@ -225,24 +232,6 @@ class SelfCheck:
         for _ in comparison.finish():
             await turns.pause()
         return comparison.differences
-
-    async def _resync(self, reflector: Reflector) -> None:
-        """List the kind again, which puts the whole list in force, as at the start."""
-        try:
-            async with asyncio.timeout(self._timings.relist):
-                await reflector.relist()
-        except TimeoutError:
-            self._log(logging.WARNING, reflector, "the new list is not complete yet")
-
-    def _log_missed(self, reflector: Reflector, missed: Mapping[ObjectKey, Difference]) -> None:
-        for key, found in list(missed.items())[:_NAMED]:
-            self._log(logging.WARNING, reflector, f"{key}: {found}")
-        self._log(
-            logging.WARNING,
-            reflector,
-            f"{len(missed)} objects differ from the cluster's: the watch missed events; listing "
-            f"again",
-        )
 
     @staticmethod
     def _log(level: int, reflector: Reflector, text: str) -> None:

@@ -1,7 +1,7 @@
 """The kinds of the services dialect: annotated Services, their slices and their workloads.
 
 Joins each Service with its slices and its workload, and passes changed values to a sink. An event
-costs as much as the Services that it concerns. A further kind needs a further row of ``SERVICES``.
+costs as much as the Services that it concerns. A further kind needs a further row of ``kinds``.
 Must not know where objects come from, nor which of them are in force.
 """
 
@@ -11,10 +11,10 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
-from activator.discovery.dialect import Dialect, DialectState, ObjectKind, Scope
-from activator.discovery.endpoints import AddressFamily
+from activator.discovery.dialect import Dialect, ObjectKind, Scope
+from activator.discovery.endpoints import IpFamily
 from activator.discovery.source import Sink
 from activator.knative.system_objects import SystemObjects
 from activator.knative.words import SERVICE_TYPE_LABEL
@@ -29,7 +29,7 @@ from activator.plain.problems import ServiceProblem
 from activator.plain.revisions import endpoints_of, revision_id, revision_of, route_of
 from activator.plain.service import BufferedPort, Fronts, PlainService, Selecting
 from activator.plain.slices import Condition, Slice, join
-from activator.plain.workloads import Workload
+from activator.plain.workloads import PlainWorkload
 from activator.records.source_status import ObjectWarning
 from throttler.model import (
     AppProtocol,
@@ -97,7 +97,35 @@ class _Read(NamedTuple):
 _GONE: Final = _Read(None, None)
 
 
-class ServicesState(DialectState):
+def _parse_service(key: ObjectKey, obj: object, scope: Scope) -> _Read:
+    selecting = service.parse_pods_service(obj)
+    try:
+        return _Read(service.parse(obj), selecting)
+    except ManifestError as error:
+        if error.instead is not None:
+            error.instead = _Read(error.instead, selecting)
+        raise
+
+
+def _warn_service(obj: object, parsed: _Read | None, scope: Scope) -> str:
+    """Return that a Service does not opt in, if it is from a folder, or seems to be meant to."""
+    if parsed:
+        return ""
+    found = root(obj, "Service")
+    metadata, spec = found["metadata"], found["spec"]
+    odd = policies.unknown(metadata["annotations"], KNOWN)
+    meant = ", ".join(name for name, near in odd.items() if near == ENABLED)
+    if not (scope.folder or meant):
+        return ""
+    of_knative = metadata["labels"].at(SERVICE_TYPE_LABEL).value is not None
+    says_no = metadata["annotations"].at(ENABLED).value is not None
+    if of_knative or says_no or not spec["selector"].mapping():
+        return ""
+    hint = f", only {meant}" if meant else ""
+    return f'not used, since it has no annotation {ENABLED}: "true"{hint}'
+
+
+class ServicesDialect(Dialect):
     """All annotated Services.
 
     Arguments:
@@ -106,11 +134,14 @@ class ServicesState(DialectState):
             listens, and the Service of the activators.
     """
 
+    name = "services"
+    main = "Service"
+    revision_kind: ClassVar[RevisionKind | None] = RevisionKind.SERVICE
+    label = slices.SERVICE_LABEL
+
     def __init__(self, sink: Sink, system: SystemObjects, scope: Scope) -> None:
-        self._sink = sink
-        self._ipv6 = scope.family is AddressFamily.IPV6
-        self._cluster_domain = scope.cluster_domain
-        self._own = scope.own
+        super().__init__(sink, system, scope)
+        self._ipv6 = scope.family is IpFamily.IPV6
         peers = scope.activators
         self._peers = RevisionID(*peers, RevisionKind.SERVICE) if peers else None
         self._activators: frozenset[str] = frozenset()
@@ -182,7 +213,9 @@ class ServicesState(DialectState):
         if finds_activators:
             self._find_activators()
 
-    def put_workload(self, key: ObjectKey, old: Workload | None, new: Workload | None) -> None:
+    def put_workload(
+        self, key: ObjectKey, old: PlainWorkload | None, new: PlainWorkload | None
+    ) -> None:
         """Replace a Deployment or a StatefulSet; None if it is deleted."""
         self._changed.update(dict.fromkeys(self._matches.put(key, new)))
 
@@ -248,7 +281,7 @@ class ServicesState(DialectState):
     ) -> Mapping[str, str]:
         """Return the addresses that lead back to this process, with the setting of each port."""
         numbers = {each.ports.get(port.name, 0) for each in slices}
-        return self._own.among(pods) if any(map(self._own.has_port, numbers)) else {}
+        return self._scope.own.among(pods) if any(map(self._scope.own.has_port, numbers)) else {}
 
     def _find_activators(self) -> None:
         """Find the activators in the slices of their own Service; they share all pods.
@@ -270,7 +303,9 @@ class ServicesState(DialectState):
         self._claim_port(id_, known, allotment)
         has_port = allotment is not None and self._ports.winner(str(allotment.port)) == id_
         port = allotment.port if allotment is not None and has_port else 0
-        self._pass_route(id_, known, route_of(service, allotments, port, self._cluster_domain))
+        self._pass_route(
+            id_, known, route_of(service, allotments, port, self._scope.cluster_domain)
+        )
 
     def _pass_route(self, id_: RevisionID, known: _Known, route: ServiceRoute) -> None:
         before = known.route
@@ -350,14 +385,14 @@ class ServicesState(DialectState):
         id_: RevisionID,
         known: _Known,
         service: PlainService,
-        workloads: list[Workload],
+        workloads: list[PlainWorkload],
     ) -> Iterator[ServiceProblem]:
         assert service.port is not None
         yield from problems.of_service(service)
         if workloads or self._reads_workloads:
             yield from problems.of_target(service, workloads)
         conflicts = self._hosts.conflicts(HostClaim(service.created, str(id_)))
-        others = names_of_others(service.asks.hosts, str(id_), self._cluster_domain)
+        others = names_of_others(service.asks.hosts, str(id_), self._scope.cluster_domain)
         yield from problems.of_hosts(conflicts, others)
         allotted = known.allotted.created if known.allotted else ""
         yield from problems.of_ports(self._ports.conflicts(HostClaim(allotted, str(id_))))
@@ -382,58 +417,17 @@ class ServicesState(DialectState):
                 extra={"object_kind": "Service", "reason": problem.reason.value},
             )
 
-
-# -- the table of kinds
-
-
-def _parse_service(key: ObjectKey, obj: object, scope: Scope) -> _Read:
-    selecting = service.parse_pods_service(obj)
-    try:
-        return _Read(service.parse(obj), selecting)
-    except ManifestError as error:
-        if error.instead is not None:
-            error.instead = _Read(error.instead, selecting)
-        raise
-
-
-def _warn_service(obj: object, parsed: _Read | None, scope: Scope) -> str:
-    """Return that a Service does not opt in, if it is from a folder, or seems to be meant to."""
-    if parsed:
-        return ""
-    found = root(obj, "Service")
-    metadata, spec = found["metadata"], found["spec"]
-    odd = policies.unknown(metadata["annotations"], KNOWN)
-    meant = ", ".join(name for name, near in odd.items() if near == ENABLED)
-    if not (scope.folder or meant):
-        return ""
-    of_knative = metadata["labels"].at(SERVICE_TYPE_LABEL).value is not None
-    says_no = metadata["annotations"].at(ENABLED).value is not None
-    if of_knative or says_no or not spec["selector"].mapping():
-        return ""
-    hint = f", only {meant}" if meant else ""
-    return f'not used, since it has no annotation {ENABLED}: "true"{hint}'
-
-
-SERVICES: Final = Dialect(
-    "services",
-    "Service",
-    RevisionKind.SERVICE,
-    slices.SERVICE_LABEL,
-    {
-        "Service": ObjectKind("", _parse_service, ServicesState.put_service, _warn_service),
+    kinds: ClassVar[Mapping[str, ObjectKind[Any]]] = {
+        "Service": ObjectKind("", _parse_service, put_service, _warn_service),
         "EndpointSlice": ObjectKind(
             "discovery.k8s.io",
             lambda key, obj, scope: allotments.parse(obj) or slices.parse(obj),
-            ServicesState.put_slice,
+            put_slice,
         ),
-        **{
-            kind: ObjectKind(
-                "apps",
-                lambda key, obj, scope: workloads.parse(obj, key.kind),
-                ServicesState.put_workload,
-            )
-            for kind in workloads.KINDS
-        },
-    },
-    ServicesState,
-)
+        **dict.fromkeys(
+            workloads.KINDS,
+            ObjectKind(
+                "apps", lambda key, obj, scope: workloads.parse(obj, key.kind), put_workload
+            ),
+        ),
+    }

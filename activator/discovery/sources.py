@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from activator.discovery.dialect import Scope
-from activator.discovery.endpoints import AddressFamily, EndpointsSource
+from activator.discovery.endpoints import EndpointsSource, IpFamily
 from activator.discovery.inventory import Inventory
 from activator.discovery.kinds import DIALECTS
-from activator.discovery.object_warnings import Rejection, log_rejection
-from activator.discovery.service_kinds import SERVICES
+from activator.discovery.object_warnings import log_rejection
+from activator.discovery.service_kinds import ServicesDialect
 from activator.discovery.source import Sink, Source
 from activator.knative.system_objects import SystemObjects
 from activator.plain.allotments import OwnListener, OwnListeners
@@ -58,11 +58,8 @@ def _folder(wiring: Wiring) -> Source:
 
     settings = wiring.settings
     assert settings.manifests is not None
-    # The folder logs rejected objects itself, with file and line.
-    inventory = _inventory(wiring, report=lambda rejection: None, folder=True)
-    return ManifestFolder(
-        settings.manifests, inventory, self_check_interval=settings.self_check_interval
-    )
+    interval = settings.self_check_interval
+    return ManifestFolder(settings.manifests, _inventory(wiring), self_check_interval=interval)
 
 
 def _cluster(wiring: Wiring) -> Source:
@@ -70,7 +67,7 @@ def _cluster(wiring: Wiring) -> Source:
 
     settings = wiring.settings
     return KubernetesWatch(
-        _inventory(wiring, system_namespace=settings.system_namespace),
+        _inventory(wiring),
         settings.system_namespace,
         settings.kubeconfig,
         self_check_interval=settings.self_check_interval,
@@ -79,26 +76,23 @@ def _cluster(wiring: Wiring) -> Source:
     )
 
 
-def _inventory(
-    wiring: Wiring,
-    report: Callable[[Rejection], None] = log_rejection,
-    system_namespace: str | None = None,
-    *,
-    folder: bool = False,
-) -> Inventory:
+def _inventory(wiring: Wiring) -> Inventory:
     settings = wiring.settings
+    folder = settings.manifests is not None
     scope = Scope(
-        system_namespace,
+        None if folder else settings.system_namespace,
         EndpointsSource(settings.endpoints),
-        AddressFamily.IPV6 if ":" in settings.pod_ip else AddressFamily.IPV4,
+        IpFamily.IPV6 if ":" in settings.pod_ip else IpFamily.IPV4,
         settings.readiness_policy,
         settings.cluster_domain,
-        services=SERVICES.name in settings.dialect,
+        services=ServicesDialect.name in settings.dialect,
         folder=folder,
         own=_own_listeners(settings),
         activators=None if folder else settings.activators,
     )
     dialects = (DIALECTS[name] for name in settings.dialect)
+    # A folder logs rejected objects itself, with file and line.
+    report = (lambda rejection: None) if folder else log_rejection
     return Inventory(wiring.sink, wiring.system, report, scope, dialects)
 
 

@@ -51,7 +51,9 @@ def parse(obj: object, readiness_policy: str = "auto") -> Revision:
     spec, metadata = revision["spec"], revision["metadata"]
     labels = metadata["labels"]
     containers = list(spec["containers"].items())
-    serving = _serving_container(containers)
+    # The container that gets the traffic: the one with ports, else the first one.
+    with_ports = (each for each in containers if each["ports"].sequence())
+    serving = next(with_ports, containers[0] if containers else None)
     annotations, problems = metadata["annotations"], Problems()
     policy = problems.read(lambda: _policy(annotations.at(READINESS_POLICY_ANNOTATION)))
     chosen = problems.read(lambda: policies.parse(annotations))
@@ -79,14 +81,6 @@ def parse(obj: object, readiness_policy: str = "auto") -> Revision:
 
 def _seconds(field: Field, default: float) -> float:
     return float(field.whole(minimum=0, maximum=_MAX_SECONDS, default=int(default)))
-
-
-def _serving_container(containers: list[Field]) -> Field | None:
-    """Return the container that gets the traffic: the one with ports, else the first one."""
-    for container in containers:
-        if container["ports"].sequence():
-            return container
-    return containers[0] if containers else None
 
 
 def _protocol(serving: Field | None) -> AppProtocol:

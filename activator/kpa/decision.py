@@ -8,18 +8,48 @@ much lower. The replicas of a cold start stay for a stable window after all were
 
 from __future__ import annotations
 
+from array import array
+from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from math import ceil, floor, inf
 from typing import Final, NamedTuple, final
 
-from activator.kpa.rules import (
-    MAX_FIRST_RATE,
-    MAX_SCALE_DOWN_RATE,
-    MAX_SCALE_UP_RATE,
-    PANIC_THRESHOLD,
-    Rules,
-)
-from activator.kpa.window import STABLE
+#: Load of the panic window, in multiples of the targets of all ready pods, that starts panic mode
+#: (Knative: panic-threshold-percentage, 200).
+PANIC_THRESHOLD: Final = 2.0
+#: One decision multiplies the ready pods by no more (Knative: max-scale-up-rate).
+MAX_SCALE_UP_RATE: Final = 1000.0
+#: Until a pod is ready, a load multiplies the replicas of a cold start by no more: one report must
+#: not start a thousand pods.
+MAX_FIRST_RATE: Final = 10.0
+#: One decision divides the ready pods by no more (Knative: max-scale-down-rate).
+MAX_SCALE_DOWN_RATE: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleRules:
+    """What the annotations of one workload ask for.
+
+    Attributes:
+        target: concurrent requests per pod; above 0.
+        min_scale: replicas that the workload has even without a request.
+        max_scale: replicas that it never exceeds; 0 for no limit.
+        initial_scale: replicas that a cold start asks for, and that stay until all were ready.
+        idle: seconds from the end of the last request to scale to zero.
+    """
+
+    target: float = 100.0
+    min_scale: int = 0
+    max_scale: int = 0
+    initial_scale: int = 1
+    idle: float = 300.0
+
+    def __post_init__(self) -> None:
+        if self.target <= 0:
+            raise ValueError(f"target must be above 0, it is {self.target:g}")
+        if 0 < self.max_scale < self.min_scale:
+            raise ValueError(f"max_scale {self.max_scale} is below min_scale {self.min_scale}")
 
 
 class Mode(Enum):
@@ -81,7 +111,7 @@ class Observation(NamedTuple):
     replicas: int
 
 
-class Decision(NamedTuple):
+class ScaleDecision(NamedTuple):
     """How many replicas the workload is to have, and the rule that decided it."""
 
     replicas: int
@@ -117,7 +147,7 @@ class Autoscaler:
         """Record that a request was in flight or queued at ``now``."""
         self.last_busy = max(self.last_busy, now)
 
-    def decide(self, rules: Rules, seen: Observation, now: float) -> Decision:
+    def decide(self, rules: ScaleRules, seen: Observation, now: float) -> ScaleDecision:
         """Return the replicas that a workload is to have.
 
         Arguments:
@@ -144,12 +174,12 @@ class Autoscaler:
         if self.mode is Mode.PANIC:
             self._panic_peak = replicas
         if replicas < rules.min_scale:
-            return Decision(rules.min_scale, self.mode, Why.MIN_SCALE)
+            return ScaleDecision(rules.min_scale, self.mode, Why.MIN_SCALE)
         if 0 < rules.max_scale < replicas:
-            return Decision(rules.max_scale, self.mode, Why.MAX_SCALE)
-        return Decision(replicas, self.mode, why)
+            return ScaleDecision(rules.max_scale, self.mode, Why.MAX_SCALE)
+        return ScaleDecision(replicas, self.mode, why)
 
-    def _initial(self, rules: Rules, seen: Observation, now: float) -> int:
+    def _initial(self, rules: ScaleRules, seen: Observation, now: float) -> int:
         """Return the replicas that stay because the last cold start asked for them."""
         if seen.replicas == 0:
             self._held, self._held_until = max(rules.initial_scale, 1), inf
@@ -157,7 +187,7 @@ class Autoscaler:
             self._held_until = now + STABLE
         return min(self._held, seen.replicas) if now < self._held_until else 0
 
-    def _by_load(self, rules: Rules, seen: Observation, now: float) -> tuple[int, Why]:
+    def _by_load(self, rules: ScaleRules, seen: Observation, now: float) -> tuple[int, Why]:
         """Return the replicas for the load, within the rates, and never fewer while in panic."""
         ready = max(seen.ready, 1)
         wanted = ceil(seen.stable / rules.target)
@@ -187,3 +217,99 @@ class Autoscaler:
             self._panic_since = now
         elif self.mode is Mode.PANIC and now > self._panic_since + STABLE:
             self.mode, self._panic_peak = Mode.STABLE, 0
+
+
+#: Seconds of the stable window (Knative: stable-window).
+STABLE: Final = 60
+
+
+# -- the load of one workload over the last minute, in buckets of one second
+#
+# Knative's counterpart: pkg/autoscaler/aggregation/bucketing.go. Unlike there, a second without a
+# report counts as a second without load: activators stop to report an idle service.
+
+#: Seconds of the panic window: 10 % of the stable one (Knative: panic-window-percentage).
+PANIC: Final = 6
+#: Loads are summed as integers of this unit, so that no error adds up. Knative rounds alike.
+_UNIT: Final = 1_000_000
+#: An array takes a quarter of the memory of a list of integers.
+_NO_LOAD: Final = array("q", (0,) * STABLE)
+
+
+@final
+class LoadWindow:
+    """The load of one workload: concurrent requests, summed over all activators.
+
+    A new window is empty: averages are over the seconds since the first load. A window that has
+    been empty for ``STABLE`` seconds is new again.
+    """
+
+    __slots__ = ("_buckets", "_first", "_last", "_total")
+
+    def __init__(self) -> None:
+        self._buckets = _NO_LOAD[:]
+        self._first = self._last = 0
+        self._total = 0
+
+    def record(self, second: int, load: float, instead_of: float = 0.0) -> None:
+        """Add a load to one second, or replace one.
+
+        Arguments:
+            second: the time, rounded down. A second before the window is ignored.
+            load: mean concurrent requests during that second, as one activator reports it.
+            instead_of: an earlier load of the same second, which is at most as large.
+        """
+        amount = round(load * _UNIT) - round(instead_of * _UNIT)
+        if amount <= 0 or second <= self._last - STABLE:
+            return
+        self._advance(second)
+        if not self._total or second < self._first:
+            self._first = second
+        self._buckets[second % STABLE] += amount
+        self._total += amount
+
+    def averages(self, second: int) -> tuple[float, float]:
+        """Return the mean load of the stable window, and of the panic window.
+
+        Arguments:
+            second: the last second that counts; not before a second of an earlier call.
+        """
+        self._advance(second)
+        if not self._total:
+            return 0.0, 0.0
+        age = second - self._first + 1
+        buckets, at = self._buckets, second % STABLE
+        if at >= PANIC - 1:
+            latest = sum(buckets[at - PANIC + 1 : at + 1])
+        else:
+            latest = sum(buckets[: at + 1]) + sum(buckets[at - PANIC + 1 :])
+        return (
+            self._total / (_UNIT * min(age, STABLE)),
+            latest / (_UNIT * min(age, PANIC)),
+        )
+
+    def peak(self, second: int, seconds: int) -> float:
+        """Return the largest load of the last seconds, as the mean of two seconds in a row.
+
+        One second alone may have two reports of the same activator, and the next one none.
+
+        Arguments:
+            second: as for ``averages``.
+            seconds: how many count; at most ``STABLE``.
+        """
+        self._advance(second)
+        if not self._total:
+            return 0.0
+        loads = [self._buckets[each % STABLE] for each in range(second - seconds + 1, second + 1)]
+        return max(map(sum, pairwise(loads)), default=0) / (2 * _UNIT)
+
+    def _advance(self, second: int) -> None:
+        """Empty the buckets of the seconds that have passed."""
+        passed, self._last = second - self._last, max(second, self._last)
+        if passed <= 0 or not self._total:
+            return
+        buckets = self._buckets
+        for each in range(second - min(passed, STABLE) + 1, second + 1):
+            at = each % STABLE
+            self._total -= buckets[at]
+            buckets[at] = 0

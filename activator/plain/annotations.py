@@ -9,7 +9,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from activator.kpa.rules import Rules
+from activator.kpa.decision import ScaleRules
 from activator.objects import policies
 from activator.objects.fields import Field, Problems
 from throttler.model import NO_POLICIES, Policies, ProbeKind
@@ -73,7 +73,7 @@ class ReadinessPolicy(Enum):
     KUBERNETES = "kubernetes"
 
 
-class ScaleTarget(NamedTuple):
+class NamedTarget(NamedTuple):
     """The object that is scaled; ``group`` and ``version`` are empty if the kind implies them."""
 
     group: str
@@ -179,7 +179,7 @@ def _label(field: Field, allowed: str) -> str | None:
     return text or None
 
 
-def target(field: Field) -> ScaleTarget | None:
+def target(field: Field) -> NamedTarget | None:
     """Read the name of the object that is scaled."""
     text = text_of(field)
     if not text:
@@ -187,7 +187,7 @@ def target(field: Field) -> ScaleTarget | None:
     found = _TARGET.fullmatch(text)
     if found is None:
         field.expected("KIND/NAME or GROUP/VERSION/KIND/NAME, as in deployment/hello")
-    return ScaleTarget(found["group"] or "", found["version"] or "", found["kind"], found["name"])
+    return NamedTarget(found["group"] or "", found["version"] or "", found["kind"], found["name"])
 
 
 def probe(field: Field) -> ChosenProbe | None:
@@ -244,7 +244,7 @@ class Annotations:
         policies: which pod gets a request, how many requests a pod gets, and which is next.
     """
 
-    target: ScaleTarget | None = None
+    target: NamedTarget | None = None
     hosts: tuple[str, ...] = ()
     port: str = ""
     container_concurrency: int = 0
@@ -256,7 +256,7 @@ class Annotations:
     route: Route = Route.SHARED
     pods_service: str = ""
     owner: Owner = Owner.SELF
-    scale: Rules = Rules()  # noqa: RUF009  # frozen, so all may share it
+    scale: ScaleRules = ScaleRules()  # noqa: RUF009  # frozen, so all may share it
     policies: Policies = NO_POLICIES
 
     @property
@@ -311,7 +311,7 @@ def read(metadata: Field, problems: Problems) -> Annotations:
     if found.get("route") is Route.UNREADABLE:
         found["owner"] = Owner.NONE  # the activators may not see the load, which asks for replicas
     chosen = problems.read(partial(policies.parse, annotations)) or NO_POLICIES
-    return Annotations(**found, scale=Rules(**scale), policies=chosen)
+    return Annotations(**found, scale=ScaleRules(**scale), policies=chosen)
 
 
 # -- the table -------------------------------------------------------------------------------------

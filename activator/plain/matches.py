@@ -6,8 +6,8 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from activator.objects.fields import ObjectKey
-from activator.plain.annotations import ScaleTarget
-from activator.plain.workloads import KINDS, Workload, matches
+from activator.plain.annotations import NamedTarget
+from activator.plain.workloads import KINDS, PlainWorkload, matches
 
 # Keeps values by key in little memory, for indexes of thousands of objects.
 
@@ -77,7 +77,7 @@ class _Wish(NamedTuple):
     label: _Label | None
 
 
-def known_target(target: ScaleTarget, namespace: str) -> ObjectKey | None:
+def known_target(target: NamedTarget, namespace: str) -> ObjectKey | None:
     """Return the key of a named target; None for a kind that the activator does not read."""
     kind = _KINDS.get(target.kind.lower())
     if kind is None or target.group not in ("", _GROUP):
@@ -89,7 +89,7 @@ class Matches(Generic[Name]):
     """The workloads of all namespaces, and the Services that ask for them."""
 
     def __init__(self) -> None:
-        self._workloads: dict[ObjectKey, Workload] = {}
+        self._workloads: dict[ObjectKey, PlainWorkload] = {}
         self._labelled: dict[_Label, dict[ObjectKey, None]] = {}
         self._wishes: dict[Name, _Wish] = {}
         self._selecting: dict[_Label, dict[Name, None]] = {}
@@ -127,7 +127,7 @@ class Matches(Generic[Name]):
         elif wish.label is not None:
             _discard(self._selecting, wish.label, name)
 
-    def put(self, key: ObjectKey, workload: Workload | None) -> Iterable[Name]:
+    def put(self, key: ObjectKey, workload: PlainWorkload | None) -> Iterable[Name]:
         """Replace a workload; None if it is deleted.
 
         Returns:
@@ -147,13 +147,13 @@ class Matches(Generic[Name]):
                 found.update(dict.fromkeys(self._selectors_of(each)))
         return found
 
-    def _selectors_of(self, workload: Workload) -> Iterable[Name]:
+    def _selectors_of(self, workload: PlainWorkload) -> Iterable[Name]:
         for label in _labels(workload):
             for name in self._selecting.get(label, ()):
                 if matches(self._wishes[name].selector, workload):
                     yield name
 
-    def find(self, name: Name) -> list[Workload]:
+    def find(self, name: Name) -> list[PlainWorkload]:
         """Return the workloads of a Service, sorted by kind and name."""
         wish = self._wishes[name]
         if wish.target is not None:
@@ -167,7 +167,7 @@ class Matches(Generic[Name]):
         )
 
 
-def _labels(workload: Workload) -> list[_Label]:
+def _labels(workload: PlainWorkload) -> list[_Label]:
     return [_Label(workload.key.namespace, *pair) for pair in workload.labels.items()]
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from activator.plain.matches import known_target
 from activator.plain.service import BufferedPort, PlainService, Refusal, word_of
 from activator.plain.slices import Slice
-from activator.plain.workloads import KINDS, SHORT_KINDS, Workload
+from activator.plain.workloads import KINDS, SHORT_KINDS, PlainWorkload
 
 #: Most names that a sentence lists.
 _SHOWN: Final = 3
@@ -61,7 +61,9 @@ def of_service(service: PlainService) -> Iterator[ServiceProblem]:
         yield ServiceProblem(ProblemReason(word_of(text, ProblemReason.LIMITED)), text)
 
 
-def of_target(service: PlainService, workloads: Sequence[Workload]) -> Iterator[ServiceProblem]:
+def of_target(
+    service: PlainService, workloads: Sequence[PlainWorkload]
+) -> Iterator[ServiceProblem]:
     """Yield why no single workload is found for a Service.
 
     Arguments:

@@ -17,7 +17,7 @@ from activator.plain.hosts import names_of_others
 from activator.plain.service import BufferedPort, PlainService
 from activator.plain.slices import Condition
 from activator.plain.slices import ListedPod as Pod
-from activator.plain.workloads import ContainerProbe, PodContainer, Workload
+from activator.plain.workloads import ContainerProbe, PlainWorkload, PodContainer
 from throttler.model import (
     NO_TIMEOUT,
     AppProtocol,
@@ -53,7 +53,7 @@ class ProbeChoice(NamedTuple):
 def choose_probe(
     policy: ReadinessPolicy,
     annotation: ChosenProbe | None,
-    workload: Workload | None,
+    workload: PlainWorkload | None,
     target_port: str | int,
     *,
     tls: bool = False,
@@ -92,7 +92,7 @@ def _annotated(annotation: ChosenProbe, *, tls: bool) -> ContainerProbe:
 
 
 def _of_container(
-    workload: Workload | None, container: PodContainer | None, target_port: str | int
+    workload: PlainWorkload | None, container: PodContainer | None, target_port: str | int
 ) -> tuple[ContainerProbe, str]:
     """Return the readiness probe of the container if the activator can run it; else TCP."""
     if workload is None:
@@ -112,7 +112,7 @@ def _of_container(
     return probe, f"This is the readiness probe of container {name}."
 
 
-def _unseen(workload: Workload, container: PodContainer | None) -> tuple[ReadinessRule, str]:
+def _unseen(workload: PlainWorkload, container: PodContainer | None) -> tuple[ReadinessRule, str]:
     """Return the rule for a check of Kubernetes that the activator cannot make, and a sentence."""
     listed = "Kubernetes must list the pod as ready"
     for each in workload.containers:
@@ -152,7 +152,9 @@ def revision_id(key: ObjectKey) -> RevisionID:
     return RevisionID(key.namespace, key.name, RevisionKind.SERVICE)
 
 
-def revision_of(service: PlainService, port: BufferedPort, workload: Workload | None) -> Revision:
+def revision_of(
+    service: PlainService, port: BufferedPort, workload: PlainWorkload | None
+) -> Revision:
     """Return the throttler's record of a Service.
 
     Arguments:

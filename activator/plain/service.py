@@ -158,7 +158,8 @@ def _parse(obj: object, asks: Annotations) -> PlainService:
         port,
         refused or unclear,
         (*warnings, *(_about_protocol(spec["ports"], port) if port is not None else ())),
-        _families(spec),
+        tuple(family.text() for family in spec["ipFamilies"].items())
+        or ("IPv6" if ":" in spec["clusterIP"].text() else "IPv4",),
         metadata["labels"].at(PROXY_LABEL).text(),
         local=_local(spec),
         refusal=refusal,
@@ -178,12 +179,6 @@ def labels(selector: Field) -> Mapping[str, str]:
 def _local(spec: Field) -> str:
     """Return the first field that has traffic policy ``Local``; empty for none."""
     return next((policy for policy in _POLICIES if spec[policy].text() == "Local"), "")
-
-
-def _families(spec: Field) -> tuple[str, ...]:
-    """Return the types of the Service's addresses; by its ClusterIP where it has no list."""
-    listed = tuple(family.text() for family in spec["ipFamilies"].items())
-    return listed or ("IPv6" if ":" in spec["clusterIP"].text() else "IPv4",)
 
 
 _TLS_WHY: Final = (

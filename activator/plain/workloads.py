@@ -135,7 +135,7 @@ class PodContainer:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class PlainWorkload:
     """An object that has pods.
 
     Attributes:
@@ -166,7 +166,7 @@ class Workload:
         return self.containers[0] if len(self.containers) == 1 else None
 
 
-def parse(obj: object, kind: str) -> Workload:
+def parse(obj: object, kind: str) -> PlainWorkload:
     """Return what a Deployment or a StatefulSet describes.
 
     Arguments:
@@ -181,7 +181,7 @@ def parse(obj: object, kind: str) -> Workload:
     spec = workload["spec"]
     template = spec["template"]
     labels = template["metadata"]["labels"]
-    return Workload(
+    return PlainWorkload(
         key,
         workload["metadata"]["uid"].text(),
         spec["replicas"].whole(minimum=0, maximum=_MAX_REPLICAS, default=1),
@@ -210,7 +210,7 @@ def _container(container: Field) -> PodContainer:
     )
 
 
-def matches(selector: Mapping[str, str], workload: Workload) -> bool:
+def matches(selector: Mapping[str, str], workload: PlainWorkload) -> bool:
     """Return whether a Service's selector matches the pods that a workload makes."""
     labels = workload.labels
     return bool(selector) and all(labels.get(name) == value for name, value in selector.items())

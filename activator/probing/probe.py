@@ -32,6 +32,17 @@ NOT_READY = ("bad-status", "bad-answer")
 _CONNECTS: Final = (ProbeKind.TCP, ProbeKind.NONE)
 #: Most bytes of a pod's text in an error.
 _LONGEST_TEXT: Final = 100
+#: The request target of the call.
+HEALTH_PATH: Final = b"/grpc.health.v1.Health/Check"
+_SERVING: Final = 1
+_STATUSES: Final = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
+#: Bytes in front of a message: whether it is compressed, and its length.
+_PREFIX: Final = 5
+#: The key of field 1, as a string in requests, and as a number in responses.
+_STRING_KEY: Final = b"\x0a"
+_NUMBER_KEY: Final = 0x08
+#: Most bytes of a number.
+_MOST_BYTES: Final = 10
 
 
 class Probe:
@@ -253,20 +264,6 @@ def request_of(spec: ProbeSpec, host: bytes) -> bytes:
     if spec.host:
         host = b"Host: %b\r\n" % spec.host
     return b"GET %b HTTP/1.1\r\n%b%b\r\n" % (spec.path, host, spec.fields)
-
-
-#: The request target of the call.
-HEALTH_PATH: Final = b"/grpc.health.v1.Health/Check"
-
-_SERVING: Final = 1
-_STATUSES: Final = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
-#: Bytes in front of a message: whether it is compressed, and its length.
-_PREFIX: Final = 5
-#: The key of field 1, as a string in requests, and as a number in responses.
-_STRING_KEY: Final = b"\x0a"
-_NUMBER_KEY: Final = 0x08
-#: Most bytes of a number.
-_MOST_BYTES: Final = 10
 
 
 def check(service: bytes) -> bytes:

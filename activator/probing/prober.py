@@ -1,7 +1,7 @@
 """Decides when each pod is probed: each pod has a schedule of its own.
 
 There are no rounds and no common deadline, so a pod that does not respond delays no other pod. Two
-limits hold: probes in flight, and probes per second. At a limit, ``probe_queue`` orders the probes
+limits hold: probes in flight, and probes per second. At a limit, ``ProbeQueue`` orders the probes
 that are due. ``throttler.pod.probe_delay`` gives the pause between two probes of a pod. Queued
 requests do not shorten the pauses of its ``delay_after_…`` functions.
 """
@@ -9,13 +9,13 @@ requests do not shorten the pauses of its ``delay_after_…`` functions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from activator.driver import Driver
 from activator.probing.probe import NOT_READY, Probe
-from activator.probing.probe_queue import ProbeQueue
 from activator.process.timers import Timers
 from throttler.model import ProbeKind
 from throttler.pod import (
@@ -33,6 +33,11 @@ from throttler.revision import RevisionThrottler
 if TYPE_CHECKING:
     from activator.runtime import ProbePools
 
+Key = TypeVar("Key", bound=Hashable)
+#: Ranks double: 0, 1, 2-3, 4-7, ... failures. Each rank is first in, first out.
+_RANKS: Final = 17
+#: One turn in so many is for pods without queued requests, while other pods have some.
+SHARE: Final = 8
 #: The longest time-out of a slow pod's probe, in seconds. queue-proxy delays its response for up to
 #: 10 s while it polls its container. A longer time-out means fewer probes.
 MAX_TIMEOUT = 5.0
@@ -41,6 +46,84 @@ MAX_TIMEOUT = 5.0
 MIN_TIMEOUT_BUSY = 1.0
 #: A response is late after so many times the mean observed round trip.
 ROUND_TRIPS = 4.0
+#: Probes per second in the long run, and in one burst. A probe costs about 0.07 ms. Without
+#: this limit, one queued request for 500 pods that refuse took 64 % of a core.
+MAX_RATE = 1000.0
+BURST = 256.0
+#: Seconds until the prober checks again whether the rate allows more probes.
+REFILL = 0.005
+#: Seconds after a request for which a revision counts as busy. Most requests are shorter than the
+#: time between two requests, so the number in flight at one moment proves little.
+BUSY_FOR = 30.0
+#: Share of a healthy pod's interval by which the prober varies it, so that probes spread out.
+JITTER = 0.2
+
+
+class ProbeQueue(Generic[Key]):
+    """The keys of due probes, in the order in which they are sent.
+
+    Pods of revisions with queued requests are first. Among them, pods with fewer failures are
+    first: an unreachable pod is behind a pod without a probe so far. All other pods have a small
+    share of the turns. So a revision whose pods all refuse does not delay the probes of other pods
+    without end. Each operation is O(1) in the length of the queue.
+    """
+
+    def __init__(self) -> None:
+        # One lane per rank; the fewest failures first.
+        self._wanted = [OrderedDict[Key, None]() for _ in range(_RANKS)]
+        self._others = [OrderedDict[Key, None]() for _ in range(_RANKS)]
+        self._lane: dict[Key, OrderedDict[Key, None]] = {}
+        self._turns = 0
+
+    def __len__(self) -> int:
+        return len(self._lane)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._lane
+
+    def put(self, key: Key, *, wanted: bool, failures: int) -> bool:
+        """Queue a key. A key that is already in the right lane keeps its turn.
+
+        Arguments:
+            wanted: whether a request waits for it.
+            failures: consecutive failures so far.
+
+        Returns:
+            Whether the key entered the lane now.
+        """
+        lanes = self._wanted if wanted else self._others
+        lane = lanes[min(failures.bit_length(), _RANKS - 1)]
+        if self._lane.get(key) is lane:
+            return False
+        self.discard(key)
+        self._lane[key] = lane
+        lane[key] = None
+        return True
+
+    def discard(self, key: Key) -> None:
+        """Remove a key, if it is in the queue."""
+        if (lane := self._lane.pop(key, None)) is not None:
+            del lane[key]
+
+    def clear(self) -> None:
+        """Remove all keys."""
+        for key in list(self._lane):
+            self.discard(key)
+
+    def first(self) -> Key | None:
+        """Return the key whose turn it is; None if the queue is empty."""
+        both = (self._wanted, self._others)
+        for lanes in both[::-1] if self._turns % SHARE == SHARE - 1 else both:
+            for lane in lanes:
+                if lane:
+                    return next(iter(lane))
+        return None
+
+    def take(self) -> None:
+        """Remove the key that is ``first``, and count its turn."""
+        if (key := self.first()) is not None:
+            self.discard(key)
+            self._turns += 1
 
 
 class Schedule:
@@ -147,19 +230,6 @@ class Schedule:
             delay_after_not_ready(self.not_ready, now - self.started, least),
             self.page_until - now,
         )
-
-
-#: Probes per second in the long run, and in one burst. A probe costs about 0.07 ms. Without
-#: this limit, one queued request for 500 pods that refuse took 64 % of a core.
-MAX_RATE = 1000.0
-BURST = 256.0
-#: Seconds until the prober checks again whether the rate allows more probes.
-REFILL = 0.005
-#: Seconds after a request for which a revision counts as busy. Most requests are shorter than the
-#: time between two requests, so the number in flight at one moment proves little.
-BUSY_FOR = 30.0
-#: Share of a healthy pod's interval by which the prober varies it, so that probes spread out.
-JITTER = 0.2
 
 
 class PodProber:

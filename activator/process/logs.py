@@ -338,6 +338,15 @@ def reshape(
         _install(stream or _configured.stream, log_format, shape or LineShape())
 
 
+def release() -> None:
+    """Leave the log to another program again."""
+    global _configured, _installed
+    if _installed is not None:
+        logging.getLogger().removeHandler(_installed)
+    _configured = _installed = None
+    logging.captureWarnings(False)
+
+
 def _install(stream: TextIO, log_format: str, shape: LineShape) -> None:
     global _installed
     assert _configured is not None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from activator.records.agents import NO_AGENTS, Agents
+from activator.records.agents import Agents
 from activator.records.counters import DURATION_BOUNDS, SHORT, SIZE_BOUNDS, WAIT_BOUNDS, Histogram
 from throttler.errors import RevisionNotFound
 from throttler.model import RevisionID, RevisionKind, ServiceRoute
@@ -458,6 +458,11 @@ class Entries:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def kept_hosts(self) -> int:
+        """The number of hosts that name an entry without a search."""
+        return len(self._by_host)
+
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())
 
@@ -577,11 +582,6 @@ class Entries:
         """Return the failed requests of a revision; no failures for an unknown revision."""
         entry = self.known(revision)
         return Failures() if entry is None else entry.failures
-
-    def agents_of(self, revision: RevisionID) -> Agents:
-        """Return the clients that send requests to a revision one at a time."""
-        entry = self.known(revision)
-        return NO_AGENTS if entry is None else entry.agents
 
     def remove(self, revision: RevisionID) -> bool:
         """Remove the entry of a deleted revision; return whether it had one."""

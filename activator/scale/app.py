@@ -21,7 +21,7 @@ from activator.process import logs
 from activator.process.logs import of_scaler
 from activator.process.outputs import Outputs
 from activator.scale import scaler as scalers
-from activator.scale.listeners.http_server import ListenError
+from activator.scale.http_server import AddressError
 from activator.scale.scaler import ScalerProcess
 from activator.scale.settings import ScaleSettings
 from activator.tls.files import TlsFileError
@@ -33,32 +33,31 @@ logger = logging.getLogger(__name__)
 _GC_THRESHOLD: Final = 10_000
 
 
-class _Signals:
-    """Handles SIGTERM and Ctrl-C: the first one ends in order, the second at once."""
+def _first_signal() -> asyncio.Event:
+    """Return an event that SIGTERM or Ctrl-C sets. A second signal ends the process at once."""
+    first, loop = asyncio.Event(), asyncio.get_running_loop()
 
-    def __init__(self) -> None:
-        self.first = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal, number)
-
-    def _on_signal(self, number: signal.Signals) -> None:
-        if self.first.is_set():
+    def on_signal(number: signal.Signals) -> None:
+        if first.is_set():
             logger.warning("%s: ending now", number.name)
             os._exit(1)
         logger.info("%s: ending; a second one ends at once", number.name)
-        self.first.set()
+        first.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    return first
 
 
 async def run(settings: ScaleSettings) -> int:
     """Run a scaler until a signal; return the exit status."""
-    signals = _Signals()
+    first_signal = _first_signal()
     async with scalers.running(scaler := ScalerProcess(settings, os.environ)) as task:
         addresses = scaler.addresses
         logger.info(
             "listening: %s", ", ".join(f"{k} {v}" for k, v in addresses.items()), extra=addresses
         )
-        waiting = asyncio.ensure_future(signals.first.wait())
+        waiting = asyncio.ensure_future(first_signal.wait())
         await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         if task.done():
@@ -84,6 +83,6 @@ def main(settings: ScaleSettings) -> int:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             return runner.run(run(settings))
-        except (ClusterConfigError, ListenError, TlsFileError, OSError) as error:
+        except (ClusterConfigError, AddressError, TlsFileError, OSError) as error:
             logger.error("%s", error)
             return 1

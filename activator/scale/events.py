@@ -1,4 +1,8 @@
-"""Writes Events about Services, as ``kubectl describe service`` shows them."""
+"""Writes Events about Services, as ``kubectl describe service`` shows them.
+
+No failure harms anything else. Source: events.k8s.io/v1 Event in the Kubernetes API reference;
+client-go's tools/events for names and series.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +22,17 @@ from activator.scale.cluster.api import (
     Api,
     ApiRequest,
     ApiUnreachable,
+    KeyedWriter,
     Meaning,
     Start,
-    Writer,
     micro_time,
 )
 from activator.scale.decisions.record import Decided
 from activator.scale.part import Part, PartContext
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
+
+logger = logging.getLogger(__name__)
 
 CONTROLLER: Final = "activator.dev/scale"
 #: Bytes of ``note`` that the API server takes.
@@ -40,6 +46,14 @@ REFILL: Final = 60.0
 _COLLECTION: Final = "/apis/events.k8s.io/v1/namespaces/{}/events"
 _MOST_INSTANCE: Final = 128
 _NAME: Final = 200
+
+#: Events that wait to be written; more are dropped.
+MOST_WAITING: Final = 1000
+#: Requests at a time.
+MOST_REQUESTS: Final = 4
+#: Seconds between two looks for Events to repeat.
+LOOK: Final = 60.0
+_RULE: Final = '{apiGroups: ["events.k8s.io"], resources: ["events"], verbs: ["create", "patch"]}'
 
 
 class Subject(NamedTuple):
@@ -237,18 +251,6 @@ def shortened(note: str) -> str:
     return data[: MOST_NOTE - 3].decode(errors="ignore") + "..."
 
 
-logger = logging.getLogger(__name__)
-
-#: Events that wait to be written; more are dropped.
-MOST_WAITING: Final = 1000
-#: Requests at a time.
-MOST_REQUESTS: Final = 4
-#: Seconds between two looks for Events to repeat.
-LOOK: Final = 60.0
-
-_RULE: Final = '{apiGroups: ["events.k8s.io"], resources: ["events"], verbs: ["create", "patch"]}'
-
-
 class EventWriter:
     """Writes Events.
 
@@ -275,7 +277,9 @@ class EventWriter:
         self._clock = clock
         self._wall = wall
         self._book = EventBook(instance)
-        self._writer = Writer[tuple[str, str], EventWrite](start, self._carry_out, MOST_REQUESTS)
+        self._writer = KeyedWriter[tuple[str, str], EventWrite](
+            start, self._carry_out, MOST_REQUESTS
+        )
         self._timer: asyncio.TimerHandle | None = None
         self.written = self.failed = self.dropped = 0
 

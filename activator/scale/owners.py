@@ -1,4 +1,8 @@
-"""Knows the components that scale workloads: HPAs, KEDA, and any that sets replicas to zero."""
+"""Knows the components that scale workloads: HPAs, KEDA, and any that sets replicas to zero.
+
+It also knows whether they can do it as the Service asks. Sources: autoscaling/v2 in the Kubernetes
+API reference, KEP-2021; the ScaledObject specification of KEDA 2.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import Final, NamedTuple, final
 from activator.objects.fields import Field, ManifestError, ObjectKey, root
 from activator.plain.annotations import Owner, Route
 from activator.plain.matches import Index
-from activator.scale.decisions.record import Decided, Facts
+from activator.scale.decisions.record import Facts
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.part import Part, PartContext
 from activator.scale.reasons import Finding, ScaleReason
@@ -18,6 +22,22 @@ from activator.scale.workloads.replicas import ScaleTarget
 HPA: Final = "HorizontalPodAutoscaler"
 SCALED_OBJECT: Final = "ScaledObject"
 
+#: The kind of the component that an owner stands for.
+_KINDS: Final = {Owner.HPA: HPA, Owner.KEDA: SCALED_OBJECT}
+_PAUSED_REPLICAS: Final = "autoscaling.keda.sh/paused-replicas"
+_ASLEEP: Final = "and the scaler starts no pod for a request"
+#: How Go's strconv.ParseBool writes false. KEDA takes each other text as true.
+_FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
+_PUSH: Final = ("external-push", "external")
+#: KEDA's default ``pollingInterval``, in seconds, and the longest one that a lease follows.
+_POLLS: Final = 30
+_MOST_POLLS: Final = 600.0
+#: Metrics that exist without pods: an HPA needs one of them to scale to or from zero.
+_WITHOUT_PODS: Final = ("Object", "External")
+#: Seconds for which the finding about a reset stays.
+STAYS: Final = 600.0
+_GROUP: Final = "apps"
+
 
 class _Pause(NamedTuple):
     """What an annotation means; ``effect`` goes on after the word KEDA."""
@@ -26,10 +46,6 @@ class _Pause(NamedTuple):
     effect: str
 
 
-#: The kind of the component that an owner stands for.
-_KINDS: Final = {Owner.HPA: HPA, Owner.KEDA: SCALED_OBJECT}
-_PAUSED_REPLICAS: Final = "autoscaling.keda.sh/paused-replicas"
-_ASLEEP: Final = "and the scaler starts no pod for a request"
 #: Annotations of a ScaledObject that pause it, with their effects. KEDA reads all but the first as
 #: a boolean (apis/keda/v1alpha1/scaledobject_types.go).
 _PAUSES: Final = {
@@ -46,14 +62,6 @@ _PAUSES: Final = {
         ScaleReason.SCALE_IN_PAUSED, "removes no replica, so the workload does not sleep"
     ),
 }
-#: How Go's strconv.ParseBool writes false. KEDA takes each other text as true.
-_FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
-_PUSH: Final = ("external-push", "external")
-#: KEDA's default ``pollingInterval``, in seconds, and the longest one that a lease follows.
-_POLLS: Final = 30
-_MOST_POLLS: Final = 600.0
-#: Metrics that exist without pods: an HPA needs one of them to scale to or from zero.
-_WITHOUT_PODS: Final = ("Object", "External")
 
 
 class TargetRef(NamedTuple):
@@ -105,7 +113,7 @@ def scaled(target: ScaleTarget) -> TargetRef:
 
 @final
 class WorkloadOwners:
-    """The components that scale workloads (objects.ObjectView).
+    """The components that scale workloads.
 
     Arguments:
         changed: called with each workload whose components have changed.
@@ -340,15 +348,13 @@ def _ref(namespace: str, ref: Field) -> TargetRef:
     )
 
 
-#: Seconds for which the finding stays.
-STAYS: Final = 600.0
-
-_GROUP: Final = "apps"
-
-
 @final
 class Flapping:
-    """The workloads of the group ``apps`` (objects.ObjectView).
+    """Detects another component that sets a workload to zero replicas while it is active.
+
+    A GitOps controller that applies ``spec.replicas: 0`` again undoes each cold start. The writer
+    is in ``metadata.managedFields`` of the workload, unless it wrote through the scale subresource,
+    as KEDA, an HPA and ``kubectl scale`` do. A workload that no watch follows is not checked.
 
     Arguments:
         is_active: returns whether a workload must not be scaled to zero: it has requests, or a
@@ -455,16 +461,6 @@ class OwnersPart(Part):
             "StatefulSet": self._flapping,
         }
 
-    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
-        target = decided.facts.target
-        ref = scaled(target) if target is not None else None
-        if self._targets.get(name) == ref:
-            return
-        self.leave(name, now)
-        if ref is not None:
-            self._targets[name] = ref
-            self._names.add(ref, name)
-
     def leave(self, name: Name, now: float) -> None:
         ref = self._targets.pop(name, None)
         if ref is not None:
@@ -475,7 +471,14 @@ class OwnersPart(Part):
         self._names = Index[TargetRef, Name]()
 
     def complete(self, name: Name, facts: Facts) -> Facts:
-        if (target := facts.target) is None:
+        target = facts.target
+        ref = scaled(target) if target is not None else None
+        if self._targets.get(name) != ref:
+            self.leave(name, 0.0)
+            if ref is not None:
+                self._targets[name] = ref
+                self._names.add(ref, name)
+        if target is None:
             return facts
         owner = facts.service.asks.owner
         return facts._replace(

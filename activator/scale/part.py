@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import NamedTuple, final
 
 from activator.scale.cluster.api import Api, Start
-from activator.scale.cluster.watch import ObjectView
+from activator.scale.cluster.watch import KindView
 from activator.scale.decisions.record import Decided, Facts, Record
 from activator.scale.reasons import Finding
 from activator.scale.reports.load import Loads, Name
@@ -53,7 +53,7 @@ class Part:
         views: take the objects of further kinds, or of known ones, by kind.
     """
 
-    views: Mapping[str, ObjectView] = {}
+    views: Mapping[str, KindView] = {}
 
     # -- effects of decisions; a call must not block -----------------------------------------------
 
@@ -105,11 +105,9 @@ class Parts:
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
 
-    def views(self, services: EnabledServices) -> Mapping[str, Sequence[ObjectView]]:
+    def views(self, services: EnabledServices) -> Mapping[str, Sequence[KindView]]:
         """Return the views of each kind; the views of the Services come first."""
-        found: dict[str, list[ObjectView]] = {
-            kind: [view] for kind, view in services.views().items()
-        }
+        found: dict[str, list[KindView]] = {kind: [view] for kind, view in services.views().items()}
         for part in self._parts:
             for kind, view in part.views.items():
                 found.setdefault(kind, []).append(view)

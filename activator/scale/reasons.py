@@ -9,8 +9,8 @@ from enum import Flag, StrEnum, auto
 from typing import Final, NamedTuple
 
 
-class Treatment(Flag):
-    """How the scaler treats a reason.
+class ReasonEffect(Flag):
+    """The effect of a reason on the scaler.
 
     QUIET: it is part of normal work, so the log has no line. KEEPS_ASLEEP: no pod starts; with each
     other reason, the first request starts a pod. LASTING: it stays until a person changes
@@ -22,8 +22,8 @@ class Treatment(Flag):
     LASTING = auto()
 
 
-_PLAIN: Final = Treatment(0)
-_QUIET, _ASLEEP, _LASTING = Treatment
+_PLAIN: Final = ReasonEffect(0)
+_QUIET, _ASLEEP, _LASTING = ReasonEffect
 
 _DESCRIBE: Final = "kubectl -n {namespace} describe service {name}"
 _ANNOTATE: Final = "kubectl -n {namespace} annotate service {name} --overwrite activator.dev/"
@@ -42,13 +42,13 @@ class ScaleReason(StrEnum):
         commands: to copy; ``{namespace}`` and ``{name}`` are the Service's, ``{system}`` is the
             scaler's namespace.
         sentence: the meaning; empty for a reason whose findings have a note of their own.
-        treatment: how the scaler treats it.
+        effect: its effect on the scaler.
     """
 
     advice: str
     commands: tuple[str, ...]
     sentence: str
-    treatment: Treatment
+    effect: ReasonEffect
 
     def __new__(
         cls,
@@ -56,11 +56,11 @@ class ScaleReason(StrEnum):
         advice: str = "",
         commands: str = "",
         sentence: str = "",
-        treatment: Treatment = _PLAIN,
+        effect: ReasonEffect = _PLAIN,
     ) -> ScaleReason:
         reason = str.__new__(cls, word)
         reason._value_, reason.advice, reason.commands = word, advice, tuple(commands.splitlines())
-        reason.sentence, reason.treatment = sentence, treatment
+        reason.sentence, reason.effect = sentence, effect
         return reason
 
     SERVICE_REFUSED = (
@@ -285,10 +285,10 @@ class Finding(NamedTuple):
     note: str
 
 
-#: The reasons by how the scaler treats them; the empty one is of a Service that is scaled.
-QUIET: Final = frozenset({"", *(each for each in ScaleReason if each.treatment & _QUIET)})
-CAUSES: Final = frozenset(each for each in ScaleReason if each.treatment & _ASLEEP)
-LASTING: Final = frozenset(each for each in ScaleReason if each.treatment & _LASTING)
+#: The reasons by their effect; the empty one is of a Service that is scaled.
+QUIET: Final = frozenset({"", *(each for each in ScaleReason if each.effect & _QUIET)})
+CAUSES: Final = frozenset(each for each in ScaleReason if each.effect & _ASLEEP)
+LASTING: Final = frozenset(each for each in ScaleReason if each.effect & _LASTING)
 
 
 def two_owners(other: str) -> str:

@@ -18,17 +18,16 @@ from activator.autoscaler.token import bearers
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.process.tasks import Tasks
+from activator.scale import http_server
 from activator.scale.admin import application
-from activator.scale.admin.metrics import Measured
-from activator.scale.admin.status import Status
+from activator.scale.admin.status import ScalerStatus
 from activator.scale.cluster.api import Api
 from activator.scale.cluster.watch import ClusterObjects, ClusterWatch
 from activator.scale.decisions.engine import TICK, Engine, Pending
-from activator.scale.election.leader import Candidate, Place, new_identity
+from activator.scale.election import Candidate, LeasePlace, new_identity
 from activator.scale.events import EventsPart
 from activator.scale.external_metrics import part as external_metrics
 from activator.scale.keda.part import KedaPart
-from activator.scale.listeners import http_server
 from activator.scale.owners import OwnersPart
 from activator.scale.part import Part, PartContext, Parts
 from activator.scale.reasons import ScaleReason
@@ -90,42 +89,16 @@ class ScalerProcess:
         self._server = ApiServer(settings.kubeconfig or None, timings, environ)
         lease_timings = replace(timings, request=LEASE_REQUEST)
         self._lease_server = ApiServer(settings.kubeconfig or None, lease_timings, environ)
-        self._candidate = self._make_candidate()
-        api, services = Api(self._server), EnabledServices(self._pending.add)
-        self._loads = Loads(lambda name: name in services)
-        context = self._context(api, services)
-        self._parts = Parts([make(context) for make in parts])
-        objects = ClusterObjects(self._parts.views(services))
-        self._watch = ClusterWatch(self._server, objects, timings)
-        self.engine = self._make_engine(api, services)
-        self._stats = StatServer(
-            *(self._loads, self._clock, lambda: self._candidate.leads, self._on_busy),
-            settings.stat_token_file,
-        )
-        self.status = Status(
-            settings,
-            Measured(self.engine, self._loads, objects, self._watch),
-            self._candidate,
-            self._stats,
-            self._parts.findings,
-            self._clock,
-        )
-
-    # -- composition -------------------------------------------------------------------------------
-
-    def _make_candidate(self) -> Candidate:
-        settings = self.settings
-        return Candidate(
+        self._candidate = Candidate(
             Api(self._lease_server),
-            Place(settings.system_namespace, settings.lease_name, settings.pod_name),
+            LeasePlace(settings.system_namespace, settings.lease_name, settings.pod_name),
             new_identity(settings.pod_name),
             self._on_lead,
         )
-
-    def _context(self, api: Api, services: EnabledServices) -> PartContext:
-        """Return what the parts may use; the engine exists later."""
-        return PartContext(
-            settings=self.settings,
+        api, services = Api(self._server), EnabledServices(self._pending.add)
+        self._loads = Loads(services.__contains__)
+        context = PartContext(
+            settings=settings,
             api=api,
             services=services,
             loads=self._loads,
@@ -136,15 +109,16 @@ class ScalerProcess:
             changed=self._pending.update,
             missing_rule=lambda kind: self._watch.missing_rule(kind),
         )
-
-    def _make_engine(self, api: Api, services: EnabledServices) -> Engine:
+        self._parts = Parts([make(context) for make in parts])
+        objects = ClusterObjects(self._parts.views(services))
+        self._watch = ClusterWatch(self._server, objects, timings)
         rights = Rights(
             api,
             self._tasks.start,
             self._clock,
             lambda namespace: self._pending.update(self.engine.names(namespace)),
         )
-        return Engine(
+        self.engine = Engine(
             services,
             self._loads,
             self._parts,
@@ -153,6 +127,21 @@ class ScalerProcess:
             start=self._tasks.start,
             frozen=self._frozen,
         )
+        self._stats = StatServer(
+            *(self._loads, self._clock, lambda: self._candidate.leads, self._on_busy),
+            settings.stat_token_file,
+        )
+        self.status = ScalerStatus(
+            settings,
+            self.engine,
+            self._loads,
+            objects,
+            self._watch,
+            self._candidate,
+            self._stats,
+            self._parts.findings,
+            self._clock,
+        )
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -160,7 +149,7 @@ class ScalerProcess:
         """Open the listeners, and check that the cluster's configuration is usable.
 
         Raises:
-            ListenError, OSError: a port is not available, or the file of tokens is not usable.
+            AddressError, OSError: a port is not available, or the file of tokens is not usable.
             ClusterConfigError: there is no usable configuration.
         """
         settings = self.settings
@@ -173,7 +162,7 @@ class ScalerProcess:
         try:
             port = await self._stats.start(settings.bind, settings.stat_port)
         except OSError as error:
-            raise http_server.ListenError(
+            raise http_server.AddressError(
                 f"cannot listen on {settings.bind} port {settings.stat_port} (--stat-port): "
                 f"{error.strerror or error}"
             ) from error

@@ -37,7 +37,7 @@ _SUITES: Final = {
 _SUITES_OF_1_3: Final = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
 )
-_CURVES: Final = {
+OPENSSL_CURVES: Final = {
     "X25519": "X25519",
     "X25519MLKEM768": "X25519MLKEM768",
     **{f"CurveP{bits}": name for bits, name in ((256, "prime256v1"), (384, "secp384r1"))},
@@ -102,7 +102,7 @@ class TlsParameters:
         """
         for name in self.curves:
             try:
-                context.set_ecdh_curve(_CURVES[name])
+                context.set_ecdh_curve(OPENSSL_CURVES[name])
             except (ValueError, ssl.SSLError):  # Python 3.11.2 cannot choose X25519: SSLError
                 continue
             return [f"of the curves {name} alone is used"] if len(self.curves) > 1 else []
@@ -151,7 +151,7 @@ CIPHER_SUITES: Final = Kind(
     "NAME,…",
 )
 CURVES: Final = Kind(
-    _names(frozenset(_CURVES)),
-    "a list of " + ", ".join(sorted(_CURVES)),
+    _names(frozenset(OPENSSL_CURVES)),
+    "a list of " + ", ".join(sorted(OPENSSL_CURVES)),
     "NAME,…",
 )

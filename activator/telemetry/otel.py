@@ -7,7 +7,7 @@ counterpart: knative.dev/pkg/observability and cmd/activator/main.go.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from activator.telemetry.destination import Endpoints, Identity
 from activator.telemetry.metric_push import MetricPush
 from activator.telemetry.metric_writers import Point
 from activator.telemetry.request_log import RequestLog
-from activator.telemetry.traces import TraceCounters, Traces, TraceSettings
+from activator.telemetry.traces import Traces, TraceSettings
 from activator.telemetry.tracing import RequestTracer
 from activator.tls.certificates import Certificates
 
@@ -32,6 +32,10 @@ class OpenTelemetry:
         install: called with the tracer for the next requests, or None.
         start: runs a coroutine as a task.
         points: yields all metrics as they are now.
+
+    Attributes:
+        identity: the identity of this activator.
+        traces, push: turn traces and pushes of metrics on and off, and count them.
     """
 
     def __init__(
@@ -55,29 +59,19 @@ class OpenTelemetry:
             settings.otel_traces_sampler or "",
             settings.otel_traces_sampler_arg,
         )
-        self._traces = Traces(choice, install, start)
+        self.traces = Traces(choice, install, start)
         milliseconds = settings.otel_metric_export_interval
         interval = milliseconds / 1000 if milliseconds is not None else None
-        self._push = MetricPush(identity, endpoints, interval, points, start)
-
-    @property
-    def traces(self) -> TraceCounters:
-        """Counters of exported and dropped traces."""
-        return self._traces.counters
-
-    @property
-    def pushes(self) -> Mapping[str, int]:
-        """Pushes of metrics, by result."""
-        return self._push.pushes
+        self.push = MetricPush(identity, endpoints, interval, points, start)
 
     def apply(self, config: ObservabilityConfig) -> None:
         """Apply the ConfigMap."""
-        self._traces.apply(config.tracing)
-        self._push.apply(config.metrics)
+        self.traces.apply(config.tracing)
+        self.push.apply(config.metrics)
 
     async def close(self) -> None:
         """Send the remaining traces and metrics; takes ten seconds at most."""
-        await asyncio.gather(self._traces.close(), self._push.close())
+        await asyncio.gather(self.traces.close(), self.push.close())
 
 
 @dataclass(frozen=True, slots=True)

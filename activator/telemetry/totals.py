@@ -131,9 +131,9 @@ class Totals(Generic[L, P]):
         yield from self._one(f.REQUEST_LOG_LINES, request_log.lines)
         yield from self._one(f.REQUEST_LOG_FAILURES, request_log.failures)
         yield from self._by_word(f.LOG_LINES_DROPPED, "sink", observers.outputs.dropped)
-        yield from self._one(f.TRACES_EXPORTED, otel.traces.exported)
-        yield from self._by_word(f.TRACES_DROPPED, "cause", otel.traces.dropped)
-        yield from self._by_word(f.METRIC_PUSHES, "result", otel.pushes)
+        yield from self._one(f.TRACES_EXPORTED, otel.traces.counters.exported)
+        yield from self._by_word(f.TRACES_DROPPED, "cause", otel.traces.counters.dropped)
+        yield from self._by_word(f.METRIC_PUSHES, "result", otel.push.pushes)
         authorizer = sources.authorizer
         yield from self._by_word(f.AUTHORIZATION_CHECKS, "result", authorizer.counts)
         yield from self._one(f.AUTHORIZATION_WAITING, authorizer.waiting)

@@ -205,21 +205,22 @@ class ServerTls:
 
     Attributes:
         context: for the listener.
+        current: for new handshakes.
     """
 
     def __init__(self, context: ServerContext) -> None:
         self.context = context
-        self._current = context
+        self.current = context
         context.sni_callback = self._choose
 
     @property
     def expires(self) -> float:
         """When the certificate in force expires, seconds since 1970."""
-        return self._current.expires
+        return self.current.expires
 
     def replace(self, context: ServerContext) -> None:
         """Present another certificate from now on."""
-        self._current = context
+        self.current = context
 
     def _choose(self, handshake: ssl.SSLObject, name: str, listener: ssl.SSLContext) -> None:
         """Set the context of a handshake. OpenSSL calls this also if the client names no host.
@@ -227,7 +228,7 @@ class ServerTls:
         The method replaces the whole context. A context with a second certificate would keep the
         first one, if the types of their keys differ.
         """
-        handshake.context = self._current
+        handshake.context = self.current
 
 
 class Certificates(dict[str, ServerTls]):

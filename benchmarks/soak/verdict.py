@@ -13,7 +13,7 @@ from statistics import median
 from typing import Final
 
 from activator.discovery.backoff import Timings
-from activator.scale.election import lease
+from activator.scale import election
 from benchmarks.mixed import kinds
 from benchmarks.mixed.kinds import ALL_KINDS, Excuse
 from benchmarks.mixed.record import TENTHS
@@ -253,7 +253,7 @@ def _aftermath(fault: Fault) -> float:
     """
     if fault in _API:
         return Timings().backoff_limit
-    return lease.DURATION if fault in _SCALERS else 0.0
+    return election.DURATION if fault in _SCALERS else 0.0
 
 
 def false_reasons(

@@ -332,7 +332,7 @@ def test_ctrl_c_ends_a_watch_quietly_with_130(words, capsys, monkeypatch):
     def interrupt(self, timeout):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("activator.console.watch.Event.wait", interrupt)
+    monkeypatch.setattr("activator.console.screen.Event.wait", interrupt)
     respx.get(f"{URL}/api/v1/revisions").respond(text=f'{{"revisions": [{HELLO}]}}')
     respx.get(f"{URL}/api/v1/revisions/default/hello-00001").respond(text=HELLO)
     respx.get(f"{URL}/api/v1/activator").respond(**NOT_FOUND)

@@ -90,7 +90,7 @@ async def test_revisions_and_pods_of_the_folder_are_known_before_anything_listen
         assert [pod.state for pod in throttler.pods()] == [PodState.PROBING]
         assert runtime.ready() == ""
         assert b"kn_revision" in b"".join(runtime.metrics())
-    assert len(runtime._tasks) == 0
+    assert len(runtime.tasks) == 0
 
 
 async def test_nothing_is_kept_of_the_load_of_a_deleted_revision(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ async def test_the_history_gets_requests_at_once(tmp_path: Path) -> None:
     async with runtime.lifespan():
         entry = runtime.driver.entries.find(b"default", b"hello")
         entry.load.request_began(runtime.driver.clock())
-        assert [str(name) for name in runtime.history._watched] == ["default/hello"]
+        assert [str(name) for name in runtime.history.watched] == ["default/hello"]
 
 
 async def test_the_readiness_policy_of_the_cluster_counts_for_each_revision(
@@ -249,7 +249,7 @@ async def test_each_autoscaler_gets_the_load_of_its_own_kind(
     urls = {"autoscaler_url": "ws://127.0.0.1:1", "scaler_url": "ws://127.0.0.1:1"}
     runtime = Runtime(settings(tmp_path, dialect=dialects, **urls))
     for kind, link in ((SERVICE, runtime.links.scaler), (REVISION, runtime.links.autoscaler)):
-        runtime._reporter.load(RevisionID("default", "a", kind)).request_began(0.0)
+        runtime.reporter.loads.load(RevisionID("default", "a", kind)).request_began(0.0)
         assert frames == [(link, "default/a")]
         frames.clear()
 
@@ -411,8 +411,7 @@ async def test_log_lines_have_the_shape_that_the_operator_gave_them(
         ]
         assert "severity" not in lines[0]
     finally:
-        monkeypatch.setattr(logs, "_configured", None)
-        monkeypatch.setattr(logs, "_installed", None)
+        logs.release()
         root.handlers[:] = handlers
         logging.captureWarnings(False)
 

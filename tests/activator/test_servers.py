@@ -56,7 +56,7 @@ async def test_each_port_serves_what_is_its_own(tmp_path: Path) -> None:
         assert (await client.get(f"http://{at['metrics']}/api/v1/revisions")).status_code == 404
         assert (await client.get(f"http://{at['profiling']}/debug/pprof/")).status_code == 404
         shown = {"runtime-profiling": "enabled"}
-        servers._runtime.system_objects.set_config_map("config-observability", shown)
+        servers.runtime.system_objects.set_config_map("config-observability", shown)
         assert (await client.get(f"http://{at['profiling']}/debug/pprof/")).status_code == 200
         for port in ("http", "h2c", "admit"):
             answer = await client.get(f"http://{at[port]}/admit")
@@ -196,7 +196,7 @@ async def test_many_clients_of_another_process_each_get_their_response_over_tls(
         port = servers.describe()["https"].rpartition(":")[2]
         async with httpx.AsyncClient(trust_env=False) as client:  # the first call opens one file
             await client.get(f"http://{servers.describe()['metrics']}/healthz")
-        await until(lambda: not servers._metrics.server_state.connections)
+        await until(lambda: not servers.metrics.server_state.connections)
         before = open_files()
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", CLIENTS, port, str(tmp_path / "ca.pem"), "500"),
@@ -214,15 +214,15 @@ async def test_many_clients_of_another_process_each_get_their_response_over_tls(
 
 async def test_clients_that_never_begin_tls_take_no_place_from_other_ports(tmp_path: Path) -> None:
     async with encrypted(tmp_path, trustme.CA()) as servers:
-        servers._runtime.proxy.max_connections = 60
+        servers.runtime.proxy.max_connections = 60
         at = servers.describe()
         port = int(at["https"].rpartition(":")[2])
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
-        await until(lambda: servers._runtime.proxy.handshakes == 30)
+        await until(lambda: servers.runtime.proxy.handshakes == 30)
         async with httpx.AsyncClient(trust_env=False) as client:
             assert (await client.get(f"http://{at['http']}/")).status_code == 404
             assert (await client.get(f"http://{at['metrics']}/healthz")).status_code == 200
-        assert servers._runtime.proxy.handshakes == 30  # the others wait in the kernel
+        assert servers.runtime.proxy.handshakes == 30  # the others wait in the kernel
         assert not any(reader.at_eof() for reader, _ in silent)
         for _, writer in silent:
             writer.close()
@@ -247,7 +247,7 @@ async def test_all_ports_for_traffic_take_the_same_burst(tmp_path: Path) -> None
     servers = Servers(runtime(tmp_path))
     await servers.start()
     for port in ("http", "h2c", "https"):
-        info = servers._sockets[port].getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
+        info = servers.sockets[port].getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
         assert struct.unpack_from("I", info, 28)[0] == min(4096, LONGEST)  # tcpi_sacked: backlog
     await servers.stop_data(1.0)
     await servers.stop()

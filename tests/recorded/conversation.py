@@ -15,9 +15,9 @@ from activator.discovery import wire
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.wire import ServerResponseError, WatchedResource, pages
+from activator.scale import election
 from activator.scale.cluster.api import MERGE_PATCH, ApiRequest
-from activator.scale.election import lease
-from activator.scale.election.lease import Election
+from activator.scale.election import Election
 from activator.scale.events import EventBook, Notice, Subject
 from activator.scale.takeover import slices
 from activator.scale.takeover.slices import stored
@@ -134,10 +134,11 @@ async def _lead(talk: Talk) -> None:
     body = mine.body(SYSTEM, "activator-scale", NOW)
     found = await scaler.post(LEASES, body)
     await scaler.post(LEASES, body)
-    mine.written(lease.parse(found), 0.0)
-    other.observe(lease.parse(await scaler.read(path)), 0.0)
-    mine.written(lease.parse(await scaler.put(path, mine.body(SYSTEM, "activator-scale", NOW))), 1)
-    found = await scaler.put(path, mine.release_body(SYSTEM, "activator-scale", NOW))
+    mine.written(election.parse_lease(found), 0.0)
+    other.observe(election.parse_lease(await scaler.read(path)), 0.0)
+    renewed = await scaler.put(path, mine.body(SYSTEM, "activator-scale", NOW))
+    mine.written(election.parse_lease(renewed), 1)
+    found = await scaler.put(path, mine.body(SYSTEM, "activator-scale", NOW, releases=True))
     stale = other.body(SYSTEM, "activator-scale", NOW)
     await scaler.put(path, stale)
     await scaler.put(path, {**found, "metadata": {"name": "activator-scale"}})

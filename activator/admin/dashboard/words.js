@@ -2,7 +2,7 @@
 /** The sentences of the page. Pure. */
 
 import { counted, finely } from "./format.js";
-// @ts-ignore: activator/admin/reason_script.py makes this module from throttler/reason.py
+// @ts-ignore: activator/admin/assets.py makes this module from throttler/reason.py
 import { AT_ZERO, DELETED, HARMLESS, LISTS_PODS, NO_SERVER, OF_STARTS, REASONS, STARTING } from "./reasons.js";
 
 /** @typedef {import("./model.js").RevisionView} RevisionView */
@@ -185,7 +185,7 @@ export function eventText(event) {
 }
 
 /**
- * The texts of the readiness response, and their meaning (as in activator/console/staleness.py).
+ * The texts of the readiness response, and their meaning (as in activator/console/status.py).
  * @type {Record<string, string>}
  */
 const NOT_READY = {

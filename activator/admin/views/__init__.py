@@ -1,7 +1,7 @@
 """Define the fields of the admin API's responses: each once, with its type and its meaning.
 
-The OpenAPI document (openapi.py) and the tables of docs/reference.md (view_tables.py) follow from
-these types. mypy checks the code that makes the responses. The types are a contract. Later
-versions may add fields within ``/api/v1``, and words to closed sets. They remove none, and change
+The OpenAPI document and the tables of docs/reference.md (openapi.py) follow from these types.
+mypy checks the code that makes the responses. The types are a contract. Later versions may add
+fields within ``/api/v1``, and words to closed sets. They remove none, and change
 no meaning. Clients must ignore unknown fields and words. Knative has no counterpart.
 """

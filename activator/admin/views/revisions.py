@@ -1,16 +1,22 @@
-"""Define the fields of a revision, in the list of all revisions and alone."""
+"""Define the fields of a revision, of the list of revisions, of their history, and of errors."""
 
 from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from activator.admin.views.cold_starts import ColdStartView
+from activator.admin.views.activators import ActivatorView, ObjectWarningView
+from activator.admin.views.details import (
+    AgentView,
+    AuthorizationView,
+    ColdStartView,
+    PodView,
+    ProbeView,
+    ProfileView,
+    QueueOrderView,
+    WakeRulesView,
+    WhileWaitingView,
+)
 from activator.admin.views.fields import FAILING, KIND, WAITING, says
-from activator.admin.views.pods import PodView, ProbeView
-from activator.admin.views.queue_order import QueueOrderView
-from activator.admin.views.source import ObjectWarningView
-from activator.admin.views.waking import AgentView, AuthorizationView, WakeRulesView
-from activator.admin.views.while_waiting import ProfileView, WhileWaitingView
 from throttler.balancing import POLICIES
 from throttler.model import AdaptiveMode, AppProtocol, Overflow, ReadinessRule
 
@@ -305,3 +311,60 @@ class RevisionDetailView(RevisionView, ProfileView):
     wakeUps: Annotated[
         list[ColdStartView], says("deprecated alias of `coldStarts`", deprecated=True)
     ]
+
+
+class PastView(TypedDict):
+    """Values of each step; lists of equal length, the oldest step first."""
+
+    queued: Annotated[list[int], says("peak of queued requests")]
+    inFlight: Annotated[list[int], says("peak of requests in flight")]
+    outcomes: Annotated[
+        dict[str, list[int]],
+        says(
+            "number of requests that ended, by the words of `activator_requests_total`; only words"
+            " that occur"
+        ),
+    ]
+
+
+class RevisionPastView(PastView):
+    """Values of each step for one revision."""
+
+    namespace: Annotated[str, says("namespace of the Revision object")]
+    name: Annotated[str, says("name of the Revision object")]
+    kind: Annotated[str, says(KIND)]
+
+
+class HistoryView(TypedDict):
+    """The last ten minutes."""
+
+    revisions: Annotated[
+        list[RevisionPastView],
+        says("the revisions that had requests, sorted by namespace and name, see below"),
+    ]
+    activator: Annotated[
+        PastView,
+        says(
+            "sums over all revisions. For `queued` and `inFlight` a sum is an upper bound, since "
+            "peaks may fall on different moments"
+        ),
+    ]
+    stepSeconds: Annotated[float, says("length of a step")]
+    steps: Annotated[int, says("maximum of steps; fewer after a start")]
+    time: Annotated[str, says("end of the last step; UTC, RFC 3339")]
+
+
+class RevisionsView(TypedDict):
+    """All revisions."""
+
+    revisions: Annotated[list[RevisionView], says("sorted by namespace and name")]
+    activator: Annotated[ActivatorView, says("the activator that responds")]
+
+
+class ProblemView(TypedDict):
+    """An error (RFC 9457)."""
+
+    type: Annotated[str, says("`about:blank`: the status says it all")]
+    title: Annotated[str, says("the phrase of the status")]
+    status: Annotated[int, says("the HTTP status")]
+    detail: Annotated[str, says("the error, and what to do, for people")]

@@ -146,13 +146,12 @@ class Followed(Generic[T]):
 
     def _log(self, problems: Mapping[str, str]) -> None:
         """Log each problem once, and its end."""
-        for key, problem in problems.items():
-            if self.problems.get(key) != problem:
+        ended = dict.fromkeys(self.problems.keys() - problems.keys(), "valid again")
+        for key, text in (*problems.items(), *ended.items()):
+            if self.problems.get(key) != text:
+                level = logging.INFO if key in ended else logging.ERROR
                 extra = {"config_map": self.name, "key": key}
-                logger.error("ConfigMap %s, key %s: %s", self.name, key, problem, extra=extra)
-        for key in self.problems.keys() - problems.keys():
-            extra = {"config_map": self.name, "key": key}
-            logger.info("ConfigMap %s, key %s: valid again", self.name, key, extra=extra)
+                logger.log(level, "ConfigMap %s, key %s: %s", self.name, key, text, extra=extra)
 
 
 def excerpt(text: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from activator.proxy.exchange.observers import Trace, record_of
+from activator.proxy.exchange.observers import RequestRecord, Trace, lines_to_send
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message import error_forms, own_responses
 from activator.proxy.message.error_forms import negotiate_for_revision, negotiate_not_found
@@ -212,10 +212,22 @@ def log(
         duration: seconds.
         why: the Activator-Reason of the activator's own response; empty if a pod responded.
     """
-    trace = exchange.trace
+    request, trace = exchange.request, exchange.trace
     trace_id = "" if trace is None else trace.trace_id
-    about = (exchange.client.base.peer(), exchange.entry.throttler.revision, trace_id, why)
-    request_log.ended(record_of(exchange.request, status, size, duration, *about))
+    request_log.ended(
+        RequestRecord(
+            *(request.method, request.target, request.host, request.version),
+            request.own_lines() + lines_to_send(request, traced=trace_id != ""),
+            request.length,
+            status,
+            size,
+            duration,
+            exchange.client.base.peer(),
+            exchange.entry.throttler.revision,
+            trace_id,
+            why,
+        )
+    )
 
 
 def rejected(

@@ -458,7 +458,8 @@ class Exchange(Requester):
             if not body.replayable or self.state in RESPONSE_BEGUN:
                 return
         if size:
-            body.keep(payload[0] if len(payload) == 1 else b"".join(payload))
+            data = payload[0] if len(payload) == 1 else b"".join(payload)
+            body.keep(data, has_pod=self.pod_side is not None)
             if self.state is not NEW:
                 self._charge(size)
 
@@ -471,8 +472,6 @@ class Exchange(Requester):
         ticket, body = self.ticket, self.body
         if ticket.state is not QUEUED:
             ticket.size += size
-            if self.pod_side is not None:
-                body.trim()
         elif body.replayable:
             body.replayable = self.entry.throttler.breaker.reserve_bytes(ticket, size)
 
@@ -716,17 +715,9 @@ class Exchange(Requester):
 
     def _finish(self, now: float) -> None:
         """End a request whose response is complete."""
-        side, self.pod_side = self.pod_side, None
-        if side is not None:  # as in ``detach``: a call for each request costs instructions
-            side.detach(self.body.complete)
+        self.pod_side = None
         self.end("served", self.status, self.response_size, now)
         self.client.finished(now)
-
-    def detach(self) -> None:
-        """Release the pod's side, because its response is complete."""
-        side, self.pod_side = self.pod_side, None
-        if side is not None:
-            side.detach(self.body.complete)
 
     def end(self, ended: str, status: int, size: int, now: float, why: str = "") -> None:
         """Count the request, and release its ticket. Called once.

@@ -175,7 +175,7 @@ def stop_stream(exchange: Exchange, withheld: WithheldResponse, complete: bool) 
         return
     exchange.ensure_attempts().withheld = None
     if complete:
-        exchange.detach()
+        exchange.pod_side = None
     pod, response = exchange.pod(), withheld.response
     exchange.stop(*end.no_event_stream(pod, response, withheld.pieces, complete))
 

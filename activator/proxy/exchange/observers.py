@@ -145,37 +145,3 @@ def lines_to_send(request: Request, *, traced: bool) -> bytes:
         traced: whether the activator traces it.
     """
     return without_named(request.lines, _CONTEXT_FIELDS) if traced else request.lines
-
-
-def record_of(
-    request: Request,
-    status: int,
-    size: int,
-    latency: float,
-    client: str,
-    revision: Revision,
-    trace_id: str,
-    why: str,
-) -> RequestRecord:
-    """Return the record of an ended request for the request log.
-
-    Arguments:
-        request: the client's request.
-        status: as in the record.
-        size: bytes of the response's body.
-        latency: seconds.
-        client: the client's ``ip:port``.
-        revision, trace_id, why: as in the record.
-    """
-    return RequestRecord(
-        *(request.method, request.target, request.host, request.version),
-        request.own_lines() + lines_to_send(request, traced=trace_id != ""),
-        request.length,
-        status,
-        size,
-        latency,
-        client,
-        revision,
-        trace_id,
-        why,
-    )

@@ -46,6 +46,23 @@ _ERRORS: Final = 400
 _FORBIDDEN: Final = Verdict(403)
 #: A gRPC client cannot follow a redirect to a page for people.
 _UNAUTHENTICATED: Final = Verdict(401)
+#: Fields of the client that the server does not get: the activator's own, and those about a body,
+#: a condition or a range. The sub-request has no body, and the body of its response is not used. A
+#: client must not choose the fields that describe its request, in any of the usual spellings.
+_LEFT_OUT_PREFIXES: Final = (
+    *words.PREFIXES,
+    *(b"activator-", b"content-", b"if-", b"x-original-"),
+)
+_LEFT_OUT: Final = frozenset(
+    (
+        *(b"range", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-method"),
+        *(b"x-forwarded-uri", b"x-rewrite-url"),
+    )
+)
+UNDECIDED: Final = Verdict(0, error="no authorization server is configured")
+WRONG: Final = Verdict(0, error="an annotation activator.dev/auth-* has a wrong value")
+#: The decision about a request whose server has not responded in time.
+TOO_LATE: Final = Verdict(0, error="the authorization server did not respond in time")
 
 
 def may_enter(exchange: Exchange, policies: RequestPolicies, now: float) -> bool:
@@ -72,43 +89,60 @@ def may_enter(exchange: Exchange, policies: RequestPolicies, now: float) -> bool
     return _is_authorized(exchange, policy, now)
 
 
+def _has_no_response(exchange: Exchange, policies: RequestPolicies, now: float) -> bool:
+    """Respond to a peek; return whether the request is none, so that it needs a pod."""
+    if not peek.is_peek(exchange.request, exchange.client.base.port, policies):
+        return True
+    respond_unadmitted(exchange, peek.respond(exchange, now), "peek", now)
+    return False
+
+
+def respond_unadmitted(
+    exchange: Exchange, response: OwnResponse, ended: str, now: float, *, is_in_form: bool = False
+) -> None:
+    """End a request that was never admitted: count, trace and log it, and send its response.
+
+    Arguments:
+        exchange: the exchange of the request; it becomes DONE.
+        response: the response, as plain text. An error response gets the form for its client.
+        ended: one of ``counters.OUTCOMES``.
+        now: seconds.
+        is_in_form: whether an error response has its form already.
+    """
+    client = exchange.client
+    if response.status >= _ERRORS and not is_in_form:
+        waited = now - exchange.ticket.arrived
+        response = end.in_form(exchange, response, exchange.added_lines, waited, 0)
+    if exchange.trace is not None and response.reason is not None:
+        exchange.trace.no_pod(response.reason.value)
+    _end(exchange, ended, response.status, len(client.body_of(response)), response.why, now)
+    client.send_own_response(response)
+
+
+def _end(exchange: Exchange, ended: str, status: int, size: int, why: str, now: float) -> None:
+    """Count, trace and log the end of a request that was never admitted; see Ending.end."""
+    request, ticket, services = exchange.request, exchange.ticket, exchange.services
+    exchange.state = DONE
+    duration = now - ticket.arrived
+    kind = (request.counted_as, request.version, status)
+    exchange.entry.counters.ended(kind, ended, duration, request.length, size)
+    if exchange.trace is not None:
+        exchange.trace.ended(status, ended)
+    if services.request_log is not None:
+        end.log(exchange, services.request_log, status, size, duration, why)
+    ticket.owner = NO_OWNER  # breaks the cycle, see Exchange.end
+    exchange.client.base.idle_since = now
+
+
+# -- may it wake its revision ----------------------------------------------------------------------
+
+
 def _may_start_pod(exchange: Exchange, policies: RequestPolicies, now: float) -> bool:
     """Return whether a request may be queued or sent; if not, it has its response."""
     response = _response_of_sleeping(exchange, policies, now)
     if response is not None:
-        respond(exchange, response, "asleep", now)
+        respond_unadmitted(exchange, response, "asleep", now)
     return response is None
-
-
-def _response_of_sleeping(
-    exchange: Exchange, policies: RequestPolicies, now: float
-) -> OwnResponse | None:
-    """Return the response to a request that may not start a pod; None if it needs a pod."""
-    request, wake = exchange.request, policies.wake
-    if is_awake(exchange.entry.throttler) or _may_wake(exchange, policies):
-        return None
-    if is_prefetch(policies.waiting, request):
-        return _asleep(exchange, 503)  # a browser would show a good response later
-    if policies.profile is Profile.OPENAI and model_list.starts_no_pod(request):
-        is_stream = exchange.early_stream() is not None
-        kept = None if is_stream else model_list.response_to(exchange, policies, now)
-        if kept is not None:
-            return kept
-    return _asleep(exchange, 503 if wake is None else wake.asleep_status)
-
-
-def _may_wake(exchange: Exchange, policies: RequestPolicies) -> bool:
-    """Return whether a request may start a pod, and keep one."""
-    request, wake = exchange.request, policies.wake
-    if is_prefetch(policies.waiting, request) or (
-        policies.profile is Profile.OPENAI and model_list.starts_no_pod(request)
-    ):
-        return False
-    # A peek follows the rules of the request that its page replaced.
-    method = (
-        b"GET" if peek.is_peek(request, exchange.client.base.port, policies) else request.method
-    )
-    return wake is None or may_wake(wake, request, method)
 
 
 def end_if_asleep(exchange: Exchange, now: float) -> None:
@@ -129,12 +163,122 @@ def end_if_asleep(exchange: Exchange, now: float) -> None:
         end.respond_to_waiting(exchange, response, "asleep", now)
 
 
-def _has_no_response(exchange: Exchange, policies: RequestPolicies, now: float) -> bool:
-    """Respond to a peek; return whether the request is none, so that it needs a pod."""
-    if not peek.is_peek(exchange.request, exchange.client.base.port, policies):
-        return True
-    respond(exchange, peek.respond(exchange, now), "peek", now)
+def _response_of_sleeping(
+    exchange: Exchange, policies: RequestPolicies, now: float
+) -> OwnResponse | None:
+    """Return the response to a request that may not start a pod; None if it needs a pod."""
+    request, wake = exchange.request, policies.wake
+    if is_awake(exchange.entry.throttler) or _may_wake(exchange, policies):
+        return None
+    if is_prefetch(policies.waiting, request):
+        return _asleep(exchange, 503)  # a browser would show a good response later
+    if policies.profile is Profile.OPENAI and model_list.starts_no_pod(request):
+        is_stream = exchange.early_stream() is not None
+        kept = None if is_stream else model_list.response_to(exchange, policies, now)
+        if kept is not None:
+            return kept
+    return _asleep(exchange, 503 if wake is None else wake.asleep_status)
+
+
+def _asleep(exchange: Exchange, status: int) -> OwnResponse:
+    """Return the response to a request that may not wake its revision.
+
+    A gRPC client gets 503 for each status: a successful call would need a message. So does a proxy
+    on the admission port: it would take 200 or 204 as permission. So does the client of an event
+    stream that has begun: it would take the end of the stream as a complete response.
+    """
+    again = exchange.services.retry_after(exchange.entry.throttler)
+    is_admission = exchange.client.base.port.admission is not None
+    is_stream = exchange.early_stream() is not None
+    if is_admission or is_stream or grpc.is_grpc(exchange.request.fields):
+        status = 503
+    return own_responses.asleep(status, again)
+
+
+def _may_wake(exchange: Exchange, policies: RequestPolicies) -> bool:
+    """Return whether a request may start a pod, and keep one."""
+    request, wake = exchange.request, policies.wake
+    if is_prefetch(policies.waiting, request) or (
+        policies.profile is Profile.OPENAI and model_list.starts_no_pod(request)
+    ):
+        return False
+    # A peek follows the rules of the request that its page replaced.
+    method = (
+        b"GET" if peek.is_peek(request, exchange.client.base.port, policies) else request.method
+    )
+    return wake is None or may_wake(wake, request, method)
+
+
+def is_prefetch(waiting: WhileWaiting | None, request: Request) -> bool:
+    """Return whether a browser loads a page in advance, of a service with a waiting page.
+
+    Arguments:
+        waiting: the policy of the revision; None without one.
+        request: the client's request.
+    """
+    if waiting is None or WaitMode.PAGE not in waiting.modes:
+        return False
+    purpose = request.value_of(b"sec-purpose") or request.value_of(b"purpose")
+    return purpose.lower().startswith(b"prefetch")
+
+
+def is_awake(throttler: RevisionThrottler) -> bool:
+    """Return whether any pod of a revision is usable, also if each one is busy; O(1)."""
+    return bool(throttler.slots.pods)
+
+
+def may_wake(rules: WakeRules, request: Request, method: bytes) -> bool:
+    """Return whether a request may wait for a pod; each rule must allow it.
+
+    Arguments:
+        rules: the rules of the revision.
+        request: the client's request.
+        method: its method; of a peek, the method of the request that its page replaced.
+    """
+    return (
+        (not rules.methods or method in rules.methods)
+        and not _is_under(request.target, rules.not_paths)
+        and not _is_from(request, rules.not_user_agents)
+        and (not rules.required_header or _has(request, rules.required_header))
+    )
+
+
+def _is_under(target: bytes, paths: tuple[bytes, ...]) -> bool:
+    """Return whether the path of a target is one of some paths, or below it."""
+    # A loop: mypyc has no quick form of startswith with a tuple.
+    for path in paths:
+        if target.startswith(path):
+            end = len(path)
+            if path[-1:] == b"/" or target[end : end + 1] in (b"", b"/", b"?"):
+                return True
     return False
+
+
+def _is_from(request: Request, agents: tuple[bytes, ...]) -> bool:
+    """Return whether the User-Agent contains one of the texts, whatever the case of its letters."""
+    if not agents:
+        return False
+    name = request.value_of(b"user-agent").lower()
+    for agent in agents:  # noqa: SIM110
+        if name.find(agent) >= 0:
+            return True
+    return False
+
+
+def _has(request: Request, name: bytes) -> bool:
+    """Return whether a request has a field with a value that is not empty."""
+    return bool(request.value_of(name))
+
+
+# -- is it authorized ------------------------------------------------------------------------------
+
+
+def would_wait(throttler: RevisionThrottler, ticket: Ticket) -> bool:
+    """Return whether a new request would be queued, or would wait for its own pod; O(1)."""
+    if not throttler.has_free_slot:
+        return True
+    slots = throttler.slots
+    return slots.holder is not None and slots.awaited(ticket) is not None
 
 
 def _is_authorized(exchange: Exchange, policy: Authorization, now: float) -> bool:
@@ -157,6 +301,35 @@ def _still_to_come(exchange: Exchange) -> int:
     return STREAM_WINDOW if is_read else 0
 
 
+def fields_of(request: Request, client: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the fields of the sub-request for a request of a client.
+
+    Arguments:
+        request: the client's request. Its hop-by-hop fields are not among its ``lines``.
+        client: the client's IP address.
+    """
+    fields: list[tuple[bytes, bytes]] = []
+    for line in request.lines.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        if _is_forwarded(name.lower()):
+            fields.append((name, value.strip(b" \t")))
+    before = request.fields.get(b"x-forwarded-for", b"").strip(b" \t")
+    fields.append((b"X-Forwarded-For", before + b", " + client if before else client))
+    fields.append((b"X-Forwarded-Method", request.method))
+    fields.append((b"X-Forwarded-Host", request.host))
+    fields.append((b"X-Forwarded-Uri", request.target))
+    return fields
+
+
+def _is_forwarded(name: bytes) -> bool:
+    if name in _LEFT_OUT or is_lookalike(name):
+        return False
+    for prefix in _LEFT_OUT_PREFIXES:  # noqa: SIM110 # see wake_rules._is_under
+        if name.startswith(prefix):
+            return False
+    return True
+
+
 def follow(exchange: Exchange, verdict: Verdict, now: float) -> bool:
     """Return whether a request may enter by a decision of the authorization server.
 
@@ -171,7 +344,7 @@ def follow(exchange: Exchange, verdict: Verdict, now: float) -> bool:
     try:  # the revision may be deleted meanwhile, and may have returned
         entry = services.driver.entries.of(exchange.entry.throttler.revision.id)
     except RevisionNotFound as missing:
-        respond(exchange, own_responses.not_found(missing), "refused", now)
+        respond_unadmitted(exchange, own_responses.not_found(missing), "refused", now)
         return False
     exchange.entry = entry
     policies = entry.throttler.revision.policies.requests
@@ -188,13 +361,13 @@ def follow(exchange: Exchange, verdict: Verdict, now: float) -> bool:
         verdict = _UNAUTHENTICATED
     if verdict.denies:
         response = own_responses.denied(verdict.status, verdict.lines, verdict.body)
-        respond(exchange, response, "denied", now, is_in_form=bool(verdict.body))
+        respond_unadmitted(exchange, response, "denied", now, is_in_form=bool(verdict.body))
         return False
     why = verdict.error or f"the authorization server responded {verdict.status}"
     response = own_responses.not_authorized(why, services.retry_after(entry.throttler))
     end.record_failure(exchange, response.status, Reason.NOT_AUTHORIZED, why)
     services.log_own_response(entry.throttler.revision.id, response)
-    respond(exchange, response, "not-authorized", now)
+    respond_unadmitted(exchange, response, "not-authorized", now)
     return False
 
 
@@ -242,36 +415,14 @@ def on_time(exchange: Exchange, now: float) -> float:
     return inf
 
 
-def respond(
-    exchange: Exchange, response: OwnResponse, ended: str, now: float, *, is_in_form: bool = False
-) -> None:
-    """End a request that was never admitted: count, trace and log it, and send its response.
-
-    Arguments:
-        exchange: the exchange of the request; it becomes DONE.
-        response: the response, as plain text. An error response gets the form for its client.
-        ended: one of ``counters.OUTCOMES``.
-        now: seconds.
-        is_in_form: whether an error response has its form already.
-    """
-    client = exchange.client
-    if response.status >= _ERRORS and not is_in_form:
-        waited = now - exchange.ticket.arrived
-        response = end.in_form(exchange, response, exchange.added_lines, waited, 0)
-    if exchange.trace is not None and response.reason is not None:
-        exchange.trace.no_pod(response.reason.value)
-    _end(exchange, ended, response.status, len(client.body_of(response)), response.why, now)
-    client.send_own_response(response)
-
-
 def stop(exchange: Exchange, response: OwnResponse, ended: str) -> None:
     """End a request that waits for the authorization server, because the activator drains.
 
     Arguments:
-        exchange, response, ended: see ``respond``.
+        exchange, response, ended: see ``respond_unadmitted``.
     """
     _cancel(exchange)
-    respond(exchange, response, ended, exchange.services.driver.clock())
+    respond_unadmitted(exchange, response, ended, exchange.services.driver.clock())
 
 
 def leave(exchange: Exchange) -> None:
@@ -284,150 +435,3 @@ def _cancel(exchange: Exchange) -> None:
     authorizer = exchange.services.authorizer
     if authorizer is not None:
         authorizer.cancel(exchange)
-
-
-def _end(exchange: Exchange, ended: str, status: int, size: int, why: str, now: float) -> None:
-    """Count, trace and log the end of a request that was never admitted; see Ending.end."""
-    request, ticket, services = exchange.request, exchange.ticket, exchange.services
-    exchange.state = DONE
-    duration = now - ticket.arrived
-    kind = (request.counted_as, request.version, status)
-    exchange.entry.counters.ended(kind, ended, duration, request.length, size)
-    if exchange.trace is not None:
-        exchange.trace.ended(status, ended)
-    if services.request_log is not None:
-        end.log(exchange, services.request_log, status, size, duration, why)
-    ticket.owner = NO_OWNER  # breaks the cycle, see Exchange.end
-    exchange.client.base.idle_since = now
-
-
-def _asleep(exchange: Exchange, status: int) -> OwnResponse:
-    """Return the response to a request that may not wake its revision.
-
-    A gRPC client gets 503 for each status: a successful call would need a message. So does a proxy
-    on the admission port: it would take 200 or 204 as permission. So does the client of an event
-    stream that has begun: it would take the end of the stream as a complete response.
-    """
-    again = exchange.services.retry_after(exchange.entry.throttler)
-    is_admission = exchange.client.base.port.admission is not None
-    is_stream = exchange.early_stream() is not None
-    if is_admission or is_stream or grpc.is_grpc(exchange.request.fields):
-        status = 503
-    return own_responses.asleep(status, again)
-
-
-#: Fields of the client that the server does not get: the activator's own, and those about a body,
-#: a condition or a range. The sub-request has no body, and the body of its response is not used. A
-#: client must not choose the fields that describe its request, in any of the usual spellings.
-_LEFT_OUT_PREFIXES: Final = (
-    *words.PREFIXES,
-    *(b"activator-", b"content-", b"if-", b"x-original-"),
-)
-_LEFT_OUT: Final = frozenset(
-    (
-        *(b"range", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-method"),
-        *(b"x-forwarded-uri", b"x-rewrite-url"),
-    )
-)
-UNDECIDED: Final = Verdict(0, error="no authorization server is configured")
-WRONG: Final = Verdict(0, error="an annotation activator.dev/auth-* has a wrong value")
-#: The decision about a request whose server has not responded in time.
-TOO_LATE: Final = Verdict(0, error="the authorization server did not respond in time")
-
-
-def would_wait(throttler: RevisionThrottler, ticket: Ticket) -> bool:
-    """Return whether a new request would be queued, or would wait for its own pod; O(1)."""
-    if not throttler.has_free_slot:
-        return True
-    slots = throttler.slots
-    return slots.holder is not None and slots.awaited(ticket) is not None
-
-
-def fields_of(request: Request, client: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the fields of the sub-request for a request of a client.
-
-    Arguments:
-        request: the client's request. Its hop-by-hop fields are not among its ``lines``.
-        client: the client's IP address.
-    """
-    fields: list[tuple[bytes, bytes]] = []
-    for line in request.lines.split(b"\r\n")[1:]:
-        name, _, value = line.partition(b":")
-        if _is_forwarded(name.lower()):
-            fields.append((name, value.strip(b" \t")))
-    before = request.fields.get(b"x-forwarded-for", b"").strip(b" \t")
-    fields.append((b"X-Forwarded-For", before + b", " + client if before else client))
-    fields.append((b"X-Forwarded-Method", request.method))
-    fields.append((b"X-Forwarded-Host", request.host))
-    fields.append((b"X-Forwarded-Uri", request.target))
-    return fields
-
-
-def _is_forwarded(name: bytes) -> bool:
-    if name in _LEFT_OUT or is_lookalike(name):
-        return False
-    for prefix in _LEFT_OUT_PREFIXES:  # noqa: SIM110 # see wake_rules._is_under
-        if name.startswith(prefix):
-            return False
-    return True
-
-
-def may_wake(rules: WakeRules, request: Request, method: bytes) -> bool:
-    """Return whether a request may wait for a pod; each rule must allow it.
-
-    Arguments:
-        rules: the rules of the revision.
-        request: the client's request.
-        method: its method; of a peek, the method of the request that its page replaced.
-    """
-    return (
-        (not rules.methods or method in rules.methods)
-        and not _is_under(request.target, rules.not_paths)
-        and not _is_from(request, rules.not_user_agents)
-        and (not rules.required_header or _has(request, rules.required_header))
-    )
-
-
-def is_prefetch(waiting: WhileWaiting | None, request: Request) -> bool:
-    """Return whether a browser loads a page in advance, of a service with a waiting page.
-
-    Arguments:
-        waiting: the policy of the revision; None without one.
-        request: the client's request.
-    """
-    if waiting is None or WaitMode.PAGE not in waiting.modes:
-        return False
-    purpose = request.value_of(b"sec-purpose") or request.value_of(b"purpose")
-    return purpose.lower().startswith(b"prefetch")
-
-
-def is_awake(throttler: RevisionThrottler) -> bool:
-    """Return whether any pod of a revision is usable, also if each one is busy; O(1)."""
-    return bool(throttler.slots.pods)
-
-
-def _is_under(target: bytes, paths: tuple[bytes, ...]) -> bool:
-    """Return whether the path of a target is one of some paths, or below it."""
-    # A loop: mypyc has no quick form of startswith with a tuple.
-    for path in paths:
-        if target.startswith(path):
-            end = len(path)
-            if path[-1:] == b"/" or target[end : end + 1] in (b"", b"/", b"?"):
-                return True
-    return False
-
-
-def _is_from(request: Request, agents: tuple[bytes, ...]) -> bool:
-    """Return whether the User-Agent contains one of the texts, whatever the case of its letters."""
-    if not agents:
-        return False
-    name = request.value_of(b"user-agent").lower()
-    for agent in agents:  # noqa: SIM110
-        if name.find(agent) >= 0:
-            return True
-    return False
-
-
-def _has(request: Request, name: bytes) -> bool:
-    """Return whether a request has a field with a value that is not empty."""
-    return bool(request.value_of(name))

@@ -22,7 +22,6 @@ from throttler.sticky import TOKEN_BYTES, Sticky
 from throttler.ticket import Ticket
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
 #: The cookie that names a pod by its token.
 COOKIE: Final = b"activator-pod"
 #: A cookie pair with a well-formed token. Fields in HTTP/1 that repeat are joined by commas.
@@ -42,6 +41,7 @@ _MEMO: Final = 4096
 _LONGEST_ADDRESS: Final = 64
 _FORWARDED: Final = b"x-forwarded-for"
 COOKIE_KIND, _HEADER, _CLIENT_IP = KeyKind.COOKIE, KeyKind.HEADER, KeyKind.CLIENT_IP
+_CLASSES: Final[dict[bytes, int]] = {b"high": HIGH, b"normal": NORMAL, b"low": LOW}
 
 
 @final
@@ -187,9 +187,6 @@ def _without_port(text: str) -> str:
         return text[1:].partition("]")[0]
     host, colon, port = text.rpartition(":")
     return host if colon and ":" not in host and port.isdigit() else text
-
-
-_CLASSES: Final[dict[bytes, int]] = {b"high": HIGH, b"normal": NORMAL, b"low": LOW}
 
 
 def set_place(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PodSide(ABC):
-    """The pod's side: the receiver of the request."""
+    """The pod's side: the receiver of the request. It releases itself after a complete response."""
 
     __slots__ = ()
 
@@ -82,14 +82,6 @@ class PodSide(ABC):
 
         Arguments:
             size: how many bytes it accepted.
-        """
-
-    @abstractmethod
-    def detach(self, complete: bool) -> None:
-        """Release the pod after a complete response, or one that is not needed.
-
-        Arguments:
-            complete: whether the whole request has reached the pod.
         """
 
     @abstractmethod

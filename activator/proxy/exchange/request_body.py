@@ -54,10 +54,17 @@ class RequestBody:
         """Whether to stop reading until a pod has the buffered payload."""
         return self.size >= self._limit or not self.replayable
 
-    def keep(self, data: bytes) -> None:
-        """Buffer one more piece, even beyond the limit, since it has been read already."""
+    def keep(self, data: bytes, *, has_pod: bool = False) -> None:
+        """Buffer one more piece, even beyond the limit, since it has been read already.
+
+        Arguments:
+            data: the piece.
+            has_pod: whether a pod has the piece too. Then it stays only for a possible retry.
+        """
         pile(self.pieces, data)
         self.size += len(data)
+        if has_pod and (self.size > self._limit or not self._keeps):
+            self.discard()
 
     def sent(self, *, may_return: bool) -> None:
         """Record that a pod has the buffered payload; keep it only for a possible retry.
@@ -69,11 +76,6 @@ class RequestBody:
         """
         self._keeps = keeps = may_return or self._idempotent
         if self.size > self._limit or (self.size and not keeps):
-            self.discard()
-
-    def trim(self) -> None:
-        """Discard the buffered payload if the request cannot be sent again."""
-        if self.size > self._limit or (self.size and not self._keeps):
             self.discard()
 
     def discard(self) -> None:

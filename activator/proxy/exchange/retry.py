@@ -43,6 +43,9 @@ MAX_REPEATS = 3
 #: between. Few, since each retry follows at once. One is too few: the GOAWAY of a pod that drains
 #: may also reach the connection of the retry.
 MAX_REFUSALS = 3
+_REFUSED_STREAM: Final = int(ErrorCode.REFUSED_STREAM)
+#: An overloaded pod resets a stream with this code. The client gets the error, as with a 503.
+_CALM: Final = int(ErrorCode.ENHANCE_YOUR_CALM)
 
 
 class Failure(Enum):
@@ -144,10 +147,12 @@ RULES: dict[Failure, Consequences] = {
     ),
 }
 
+
 #: Failures after which a pod may have seen the request. They count towards MAX_REPEATS.
 SEEN = frozenset(
     (Failure.REUSED_LOST, Failure.NEW_LOST, Failure.APPLICATION_LOST, Failure.STREAM_LOST)
 )
+
 
 #: Failures which show that no application in the pod serves requests.
 UNTOUCHING = frozenset((Failure.UNTOUCHED, Failure.REFUSED_STILL))
@@ -234,11 +239,6 @@ def own_failure(claim: QueueProxyClaim | None, payload: Sequence[bytes]) -> Fail
     if fate is None:
         return None
     return Failure.UNTOUCHED if fate is Fate.UNTOUCHED else Failure.APPLICATION_LOST
-
-
-_REFUSED_STREAM: Final = int(ErrorCode.REFUSED_STREAM)
-#: An overloaded pod resets a stream with this code. The client gets the error, as with a 503.
-_CALM: Final = int(ErrorCode.ENHANCE_YOUR_CALM)
 
 
 @final
@@ -341,7 +341,7 @@ class Attempts:
         if failure is None or not self._may_go_again(exchange, pod, failure):
             self._judge(pod, response.status, failure, payload)
             return True
-        exchange.detach()
+        exchange.pod_side = None
         self.failed(exchange, failure, complaint(response.status, payload), failure.value)
         return False
 

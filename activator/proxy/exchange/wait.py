@@ -34,6 +34,21 @@ if TYPE_CHECKING:
 #: Field lines that state whether a response waited for a pod to start, each behind its CRLF.
 WARM = b"\r\nActivator-Cold-Start: false"
 COLD = b"\r\nActivator-Cold-Start: true"
+#: Seconds by which the lease of a refused client outlasts its Retry-After.
+REFUSE_MARGIN: Final = 10.0
+#: Seconds until a request that waits for a busy pod is looked at again: the pod may be lost.
+LOOK_AGAIN: Final = 1.0
+#: Fields that browsers send with each request, if they send any of them (Fetch Metadata).
+_FETCH_METADATA: Final = (b"sec-fetch-site", b"sec-fetch-dest")
+#: Fields of scripts that load parts of a page. Without TLS, browsers send no Fetch Metadata.
+_OF_SCRIPTS: Final = (b"x-requested-with", b"hx-request")
+#: Seconds from the arrival of a request to the first step of its mode.
+_AFTER: Final[dict[WaitMode, Callable[[WhileWaiting], float]]] = {
+    WaitMode.HOLD: lambda waiting: inf,
+    WaitMode.PAGE: lambda waiting: waiting.page_after,
+    WaitMode.HEARTBEAT: lambda waiting: waiting.heartbeat_every,
+    WaitMode.REFUSE: lambda waiting: 0.0,
+}
 
 
 class PodWait:
@@ -146,16 +161,6 @@ class PodWait:
 def _dur(seconds: float) -> bytes:
     """Return a duration in the form of the field: milliseconds."""
     return b"dur=%.1f" % (1000 * seconds)
-
-
-#: Seconds by which the lease of a refused client outlasts its Retry-After.
-REFUSE_MARGIN: Final = 10.0
-#: Seconds until a request that waits for a busy pod is looked at again: the pod may be lost.
-LOOK_AGAIN: Final = 1.0
-#: Fields that browsers send with each request, if they send any of them (Fetch Metadata).
-_FETCH_METADATA: Final = (b"sec-fetch-site", b"sec-fetch-dest")
-#: Fields of scripts that load parts of a page. Without TLS, browsers send no Fetch Metadata.
-_OF_SCRIPTS: Final = (b"x-requested-with", b"hx-request")
 
 
 def begin_wait(exchange: Exchange, now: float) -> None:
@@ -349,13 +354,6 @@ FITS: Final[dict[WaitMode, Callable[[Exchange], bool]]] = {
     WaitMode.REFUSE: _always,
 }
 
-#: Seconds from the arrival of a request to the first step of its mode.
-_AFTER: Final[dict[WaitMode, Callable[[WhileWaiting], float]]] = {
-    WaitMode.HOLD: lambda waiting: inf,
-    WaitMode.PAGE: lambda waiting: waiting.page_after,
-    WaitMode.HEARTBEAT: lambda waiting: waiting.heartbeat_every,
-    WaitMode.REFUSE: lambda waiting: 0.0,
-}
 
 #: What a mode does when its time has come. Returns when to call it again, seconds.
 STEPS: Final[dict[WaitMode, Callable[[Exchange, float], float]]] = {

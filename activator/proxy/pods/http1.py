@@ -36,6 +36,18 @@ from activator.proxy.transport.peer_socket import (
 if TYPE_CHECKING:
     from activator.proxy.pods.pool import Pool
 
+#: Most bytes of a response head (Go's transport: 10 MiB by default, Envoy 60 KiB).
+MAX_HEAD: Final = 1 << 20
+#: Most interim (1xx) responses to one request (Go: 5, then by bytes).
+MAX_INTERIM: Final = 16
+#: An HTTP/2 server responds to an HTTP/1 request with SETTINGS or GOAWAY (RFC 9113 section 3.4).
+#: The first byte of such a frame is 0, and no HTTP/1 response begins with 0.
+_HTTP2_TYPES: Final = (b"\x04", b"\x07")
+#: The event for the end of the pod's side. Only Linux has it; elsewhere the end is readable.
+_PEER_CLOSED = getattr(select, "POLLRDHUP", 0)
+#: Bytes of a body that a pod's kernel accepts even if the pod does not read (Linux: 64 KiB).
+_FITS_ANY_WINDOW: Final = 32 << 10
+
 
 class Http1PodState(Enum):
     """The state of a connection in HTTP/1.
@@ -57,12 +69,25 @@ class Http1PodState(Enum):
 
 #: The members as plain names: an attribute of an enum class costs a function call.
 OPENING: Final = Http1PodState.OPENING
+
+
 IDLE: Final = Http1PodState.IDLE
+
+
 SENT: Final = Http1PodState.SENT
+
+
 HEAD: Final = Http1PodState.HEAD
+
+
 BODY: Final = Http1PodState.BODY
+
+
 TUNNEL: Final = Http1PodState.TUNNEL
+
+
 CLOSED: Final = Http1PodState.CLOSED
+
 
 #: The states that may follow each state in HTTP/1. A response may end with its head.
 HTTP1_FOLLOWS: Final[dict[Http1PodState, frozenset[Http1PodState]]] = {
@@ -74,15 +99,6 @@ HTTP1_FOLLOWS: Final[dict[Http1PodState, frozenset[Http1PodState]]] = {
     TUNNEL: frozenset((CLOSED,)),
     CLOSED: frozenset((CLOSED,)),
 }
-
-
-#: Most bytes of a response head (Go's transport: 10 MiB by default, Envoy 60 KiB).
-MAX_HEAD: Final = 1 << 20
-#: Most interim (1xx) responses to one request (Go: 5, then by bytes).
-MAX_INTERIM: Final = 16
-#: An HTTP/2 server responds to an HTTP/1 request with SETTINGS or GOAWAY (RFC 9113 section 3.4).
-#: The first byte of such a frame is 0, and no HTTP/1 response begins with 0.
-_HTTP2_TYPES: Final = (b"\x04", b"\x07")
 
 
 def is_http2(data: bytes) -> bool:
@@ -240,12 +256,6 @@ class ResponseReader:
         return b"" if early is None else bytes(early)
 
 
-#: The event for the end of the pod's side. Only Linux has it; elsewhere the end is readable.
-_PEER_CLOSED = getattr(select, "POLLRDHUP", 0)
-#: Bytes of a body that a pod's kernel accepts even if the pod does not read (Linux: 64 KiB).
-_FITS_ANY_WINDOW: Final = 32 << 10
-
-
 def lost_error(error: Exception | None) -> str:
     """Return in words why a connection to a pod was lost."""
     if error is None:
@@ -388,11 +398,6 @@ class Http1Pod(PodSide):
 
     def took(self, size: int) -> None:
         """Do nothing, because back-pressure pauses the transport."""
-
-    def detach(self, complete: bool) -> None:
-        """Abort, or the pod would read the next request as the rest of this one."""
-        if not complete:
-            self.transport.abort()
 
     def cancel(self) -> None:
         self._close(abort=True)

@@ -39,6 +39,28 @@ from activator.proxy.transport.peer_socket import PeerKind, read_left
 if TYPE_CHECKING:
     from activator.proxy.pods.pool import Pool
 
+#: Most streams at a time until the pod has sent its settings (Go: the same).
+FIRST_STREAMS: Final = 100
+#: Seconds until the next connection after one that accepted no stream. They double with each such
+#: connection in a row, up to the longest pause. Requests for the pod meanwhile return to the queue.
+FIRST_PAUSE: Final = 0.05
+LONGEST_PAUSE: Final = 1.0
+_EXPECT: Final = line(b"expect", b"100-continue")
+_NO_ERROR: Final = int(ErrorCode.NO_ERROR)
+#: Statuses of responses without content (RFC 9110 section 6.4.1).
+_NO_CONTENT: Final = (204, 304)
+_CANCEL: Final = int(ErrorCode.CANCEL)
+#: Above every value that SETTINGS_MAX_HEADER_LIST_SIZE can have.
+_UNLIMITED: Final = 1 << 32
+#: The error of a request in HTTP/2 to a pod that does not speak HTTP/2.
+NOT_HTTP2: Final = "the pod does not speak HTTP/2"
+#: Most streams of one connection, whose numbers then end (RFC 9113 section 5.1.1).
+_MOST_OPENED: Final = (frames.MAX_31_BITS - 2) // 2
+#: Most bytes in the write buffer above the level at which payload stops: a hundred heads of 40 KiB.
+#: Without a limit, heads of new requests would collect while a pod does not read.
+_MAX_BEHIND: Final = 4 << 20
+_REFUSED_STREAM: Final = int(ErrorCode.REFUSED_STREAM)
+
 
 class Http2PodState(Enum):
     """The state of a connection in HTTP/2.
@@ -60,12 +82,25 @@ class Http2PodState(Enum):
 
 #: The members as plain names: an attribute of an enum class costs a function call.
 OPENING: Final = Http2PodState.OPENING
+
+
 UNSETTLED: Final = Http2PodState.UNSETTLED
+
+
 OPEN: Final = Http2PodState.OPEN
+
+
 DRAINING: Final = Http2PodState.DRAINING
+
+
 OTHER_PROTOCOL: Final = Http2PodState.OTHER_PROTOCOL
+
+
 CLOSED_EARLY: Final = Http2PodState.CLOSED_EARLY
+
+
 CLOSED: Final = Http2PodState.CLOSED
+
 
 #: The states that may follow each state in HTTP/2.
 HTTP2_FOLLOWS: Final[dict[Http2PodState, frozenset[Http2PodState]]] = {
@@ -84,14 +119,6 @@ HTTP2_FOLLOWS: Final[dict[Http2PodState, frozenset[Http2PodState]]] = {
     Http2PodState.CLOSED_EARLY: frozenset(),
     Http2PodState.CLOSED: frozenset(),
 }
-
-
-#: Most streams at a time until the pod has sent its settings (Go: the same).
-FIRST_STREAMS: Final = 100
-#: Seconds until the next connection after one that accepted no stream. They double with each such
-#: connection in a row, up to the longest pause. Requests for the pod meanwhile return to the queue.
-FIRST_PAUSE: Final = 0.05
-LONGEST_PAUSE: Final = 1.0
 
 
 @final
@@ -136,15 +163,6 @@ class Capacity:
     def refused(self, left: int) -> None:
         """Record that a pod refused a stream on a connection with ``left`` other streams."""
         self.refusal_limit = min(self.refusal_limit, left) or inf
-
-
-_EXPECT: Final = line(b"expect", b"100-continue")
-_NO_ERROR: Final = int(ErrorCode.NO_ERROR)
-#: Statuses of responses without content (RFC 9110 section 6.4.1).
-_NO_CONTENT: Final = (204, 304)
-_CANCEL: Final = int(ErrorCode.CANCEL)
-#: Above every value that SETTINGS_MAX_HEADER_LIST_SIZE can have.
-_UNLIMITED: Final = 1 << 32
 
 
 @final
@@ -245,8 +263,8 @@ class PodStream(PodSide):
     def took(self, size: int) -> None:
         self._stream.credit(size)
 
-    def detach(self, complete: bool) -> None:
-        """Reset the stream if the request is incomplete."""
+    def detach(self) -> None:
+        """Release the stream, whose response is not needed any more; reset it if it is open."""
         self.requester = None
         stream = self._stream
         stream.on_sent = None
@@ -302,6 +320,7 @@ class PodStream(PodSide):
                 raise FramingError("the body does not have its content-length", 502)
             self._end()
             self._pod.link.peer_ended(stream)
+            self.detach()
         requester.on_response(response, None, [], ended)
 
     def _on_interim(self, requester: Requester, response: ResponseFields, ended: bool) -> None:
@@ -325,6 +344,7 @@ class PodStream(PodSide):
             link.peer_ended(self._stream)
         else:
             link.end(self._stream, _NO_ERROR)
+        self.detach()
         requester.on_response(response, None, [], True)
 
     def on_data(self, payload: bytes, trailers: bytes | None) -> None:
@@ -336,6 +356,7 @@ class PodStream(PodSide):
             requester.on_payload([payload], False, b"")
         else:
             self._end()
+            self.detach()
             requester.on_payload([payload] if payload else [], True, trailers)
 
     def on_trailers(self, trailers: bytes, ended: bool) -> None:
@@ -353,6 +374,7 @@ class PodStream(PodSide):
             raise FramingError("the body does not have its content-length", 502)
         self._end()
         self._pod.link.peer_ended(self._stream)
+        self.detach()
         requester.on_payload([], True, trailers)
 
     def _end(self) -> None:
@@ -363,17 +385,6 @@ class PodStream(PodSide):
         capacity.responses += 1
         capacity.refusal_limit += 1
         self._stream.owner = None
-
-
-#: The error of a request in HTTP/2 to a pod that does not speak HTTP/2.
-NOT_HTTP2: Final = "the pod does not speak HTTP/2"
-
-#: Most streams of one connection, whose numbers then end (RFC 9113 section 5.1.1).
-_MOST_OPENED: Final = (frames.MAX_31_BITS - 2) // 2
-#: Most bytes in the write buffer above the level at which payload stops: a hundred heads of 40 KiB.
-#: Without a limit, heads of new requests would collect while a pod does not read.
-_MAX_BEHIND: Final = 4 << 20
-_REFUSED_STREAM: Final = int(ErrorCode.REFUSED_STREAM)
 
 
 @final

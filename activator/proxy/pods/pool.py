@@ -23,7 +23,7 @@ from activator.proxy.exchange.pod_side import PodSide, Requester
 from activator.proxy.message.fields import HTTP_1_1, HTTP_2, HttpVersion
 from activator.proxy.message.grpc import is_grpc
 from activator.proxy.message.request import IDEMPOTENT, Request
-from activator.proxy.pods.dialing import Dial, SharedDial
+from activator.proxy.pods.dial import Dial, SharedDial
 from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.http2 import OPEN, Capacity, Http2Pod, PodStream
 from activator.proxy.pods.target import PodTarget
@@ -32,6 +32,14 @@ from activator.proxy.transport.peer_socket import UnreadBytes
 from activator.tls.internal_encryption import PodTls, UnverifiedTls
 from throttler.model import AppProtocol, Revision
 from throttler.pod import PodTracker
+
+__all__ = ["IDLE_TIMEOUT", "ConnectionPools", "PoolLimits"]
+#: Seconds until an idle connection closes (Knative and Go: 90).
+IDLE_TIMEOUT: Final = 90.0
+#: The same for a connection above ``PoolLimits.kept_per_pod``, at the first look after it.
+SPARE_TIMEOUT: Final = 20.0
+#: The TLS of all pods of plain Services.
+UNVERIFIED: Final = UnverifiedTls()
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,16 +410,6 @@ class Pool:
 
 def _idle_since(connection: Http2Pod) -> float:
     return connection.idle_since
-
-
-__all__ = ["IDLE_TIMEOUT", "ConnectionPools", "PoolLimits"]
-
-#: Seconds until an idle connection closes (Knative and Go: 90).
-IDLE_TIMEOUT: Final = 90.0
-#: The same for a connection above ``PoolLimits.kept_per_pod``, at the first look after it.
-SPARE_TIMEOUT: Final = 20.0
-#: The TLS of all pods of plain Services.
-UNVERIFIED: Final = UnverifiedTls()
 
 
 @final

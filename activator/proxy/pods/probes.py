@@ -305,7 +305,7 @@ class ProbeStream(_ProbeRequester):
         owner, self._owner = self._owner, None
         side, self._side = self._side, None
         if side is not None:
-            side.detach(True)
+            side.detach()
         if owner is not None:
             owner.on_reply(self._status, self._fields, self._payload)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
+from functools import cache
 from typing import Final
 
 from starlette.applications import Starlette
@@ -11,11 +13,18 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from activator.admin.hosts import OwnHosts
-from activator.admin.http_application import JSON_TYPE, METRICS_TYPE, application, page_routes
-from activator.admin.problems import problem
-from activator.scale.admin import page, selection, views
-from activator.scale.admin.status import Status
+from activator.admin import assets
+from activator.admin.http_application import (
+    JSON_TYPE,
+    METRICS_TYPE,
+    OwnHosts,
+    application,
+    problem,
+)
+from activator.admin.streaming import encode
+from activator.scale.admin import selection
+from activator.scale.admin.status import ScalerStatus
+from activator.scale.reasons import QUIET, ScaleReason
 from activator.scale.reports.load import Name
 
 _INDEX: Final = """activator scale, pod {pod}
@@ -31,7 +40,7 @@ _INDEX: Final = """activator scale, pod {pod}
 """
 
 
-def create_app(scaler: Status, hosts: Collection[str]) -> Starlette:
+def create_app(scaler: ScalerStatus, hosts: Collection[str]) -> Starlette:
     """Return the application of the admin port.
 
     Arguments:
@@ -39,7 +48,7 @@ def create_app(scaler: Status, hosts: Collection[str]) -> Starlette:
     """
     handlers = _Handlers(scaler)
     routes = [
-        *page_routes(page.files(), page.INDEX, handlers.index),
+        *assets.page_routes(files(), INDEX, handlers.index),
         Route("/healthz", handlers.healthz),
         Route("/readyz", handlers.readyz),
         Route("/api/v1/scaler", handlers.state),
@@ -50,7 +59,7 @@ def create_app(scaler: Status, hosts: Collection[str]) -> Starlette:
     return application(routes, middleware=[Middleware(OwnHosts, names=hosts)])
 
 
-def create_metrics_app(scaler: Status) -> Starlette:
+def create_metrics_app(scaler: ScalerStatus) -> Starlette:
     """Return the application of the metrics port."""
     return application([Route("/metrics", _Handlers(scaler).metrics)])
 
@@ -58,11 +67,11 @@ def create_metrics_app(scaler: Status) -> Starlette:
 class _Handlers:
     """The response to each path."""
 
-    def __init__(self, scaler: Status) -> None:
+    def __init__(self, scaler: ScalerStatus) -> None:
         self._scaler = scaler
 
     def index(self) -> str:
-        return _INDEX.format(pod=self._scaler.leader().pod)
+        return _INDEX.format(pod=self._scaler.leader()["pod"])
 
     async def healthz(self, request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -87,9 +96,10 @@ class _Handlers:
         if found is not None:
             return _json(found)
         leader = self._scaler.leader()
-        if not leader.leads:
-            holder = leader.holder or "not known"
-            error = f" Its last request for the Lease failed: {leader.error}." * bool(leader.error)
+        if not leader["leads"]:
+            holder = leader["holder"] or "not known"
+            why = f" Its last request for the Lease failed: {leader['error']}."
+            error = why if leader["error"] else ""
             return problem(503, f"This scaler does not lead. The leader is {holder}.{error}")
         return problem(404, f"No Service {name.namespace}/{name.name} opts in.")
 
@@ -97,5 +107,44 @@ class _Handlers:
         return Response(self._scaler.metrics(), media_type=METRICS_TYPE)
 
 
-def _json(view: views.View) -> Response:
-    return Response(views.encode(view), media_type=JSON_TYPE)
+def _json(value: object) -> Response:
+    return Response(encode(value), media_type=JSON_TYPE)
+
+
+# -- the files of the page: its own modules, and shared modules of the dashboard
+
+
+def script() -> str:
+    """Return the source of the page's module ``reasons.js``."""
+    rows = {
+        reason.value: {
+            "meaning": reason.sentence,
+            "quiet": reason in QUIET,
+            "advice": reason.advice,
+            "commands": reason.commands,
+        }
+        for reason in ScaleReason
+    }
+    return f"export const REASONS = {json.dumps(rows, indent=2)};\n"
+
+
+INDEX: Final = f"{assets.SCALER}{assets.INDEX}"
+#: The module that is made, not read.
+REASONS: Final = f"{assets.SCALER}reasons.js"
+#: Files of the activator's dashboard.
+SHARED: Final = frozenset(
+    {
+        *("api.js", "connection.js", "dom.js", "format.js", "frame.js", "theme.js"),
+        *("icon.svg", "style.css"),
+    }
+)
+
+
+@cache
+def files() -> dict[str, assets.Asset]:
+    """Return the files by path below ``/dashboard/``; takes some milliseconds."""
+    return assets.chosen(
+        INDEX,
+        lambda path: path in SHARED or path.startswith(assets.SCALER),
+        {REASONS: script()},
+    )

@@ -54,34 +54,24 @@ class Query(NamedTuple):
     limit: int | None = None
 
 
-class Summary(NamedTuple):
-    """Sums over all Services.
-
-    Attributes:
-        phases: how many Services are in each phase; without a phase under the empty text.
-        problems: how many have a problem.
-        load: requests in flight or queued.
-    """
-
-    phases: Mapping[str, int]
-    problems: int
-    load: float
-
-
 class Selection(NamedTuple):
-    """The selected Services.
+    """The selected Services, and sums over all Services, whatever the query wants.
 
     Attributes:
         services: the wanted ones, in order.
         matching: how many there are without offset and limit.
         known: how many Services opt in.
-        summary: over all Services, whatever the query wants.
+        phases: how many of them are in each phase; without a phase under the empty text.
+        problems: how many of them have a problem.
+        load: their requests in flight or queued.
     """
 
     services: list[tuple[Name, Record]]
     matching: int
     known: int
-    summary: Summary
+    phases: Mapping[str, int]
+    problems: int
+    load: float
 
 
 def parse(params: Mapping[str, str]) -> Query:
@@ -133,12 +123,14 @@ def select(
     if (key := _KEYS[query.sort]) is not None:
         found.sort(key=lambda pair: key(pair[1], load[pair[0]]))
     end = None if query.limit is None else query.offset + query.limit
-    summary = Summary(
+    return Selection(
+        found[query.offset : end],
+        len(found),
+        len(every),
         Counter(_phase(record) for _, record in every),
         sum(has_problem(record) for _, record in every),
         sum(load.values()),
     )
-    return Selection(found[query.offset : end], len(found), len(every), summary)
 
 
 def has_problem(record: Record) -> bool:
@@ -179,13 +171,11 @@ _PLACES: Final = {
 }
 
 
-def _place(record: Record, load: float) -> int:
-    return 0 if has_problem(record) else _PLACES.get(_phase(record), 4)
-
-
 _KEYS: Final[Mapping[Sort, Callable[[Record, float], Any] | None]] = {
     Sort.NAME: None,
-    Sort.ATTENTION: _place,
+    Sort.ATTENTION: lambda record, load: (
+        0 if has_problem(record) else _PLACES.get(_phase(record), 4)
+    ),
     Sort.REPLICAS: lambda record, load: -(record.facts.replicas or 0),
     Sort.LOAD: lambda record, load: -load,
     Sort.CHANGE: lambda record, load: -record.change.at.timestamp() if record.change else 0.0,

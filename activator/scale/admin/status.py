@@ -1,28 +1,51 @@
-"""Collects what the admin port shows, from the parts of one scaler."""
+"""Makes what the admin port shows: the replicas of each Service with the reasons, and the metrics.
+
+Names in responses are in camel case, times in seconds before now. Metrics have one table of
+families, and one line for each value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import final
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, final
 
 from activator import __version__
-from activator.scale.admin import state_views, views
-from activator.scale.admin.metrics import Measured, Metrics
+from activator.kpa.decision import SENTENCES as RULES
+from activator.objects.fields import ObjectKey
+from activator.plain.service import word_of
+from activator.records.counters import Histogram
+from activator.scale import families as f
+from activator.scale import reasons
 from activator.scale.admin.selection import Query, select
-from activator.scale.election.leader import Candidate
-from activator.scale.reasons import Finding
-from activator.scale.reports.load import Name
+from activator.scale.cluster.watch import ClusterObjects, ClusterWatch
+from activator.scale.decisions.engine import Engine
+from activator.scale.decisions.record import Record
+from activator.scale.election import Candidate
+from activator.scale.reasons import Finding, ScaleReason
+from activator.scale.reports.load import Loads, Name
 from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings
+from activator.telemetry.families import Family
+from activator.telemetry.metric_writers import TextWriter
+from activator.telemetry.process import ProcessMetrics
+
+#: Unusable objects in a response, at most.
+MOST_OBJECTS: Final = 100
+
+JsonObject = dict[str, Any]
 
 
 @final
-class Status:
-    """The state of one scaler (application.Scaler).
+class ScalerStatus:
+    """The state of one scaler, as its admin port shows it.
 
     Arguments:
         settings: of the scaler.
-        measured: the engine, the loads, the objects and their watch.
+        engine: has the record of each Service.
+        loads: the reports of the activators.
+        objects: of the cluster.
+        watch: follows the objects.
         candidate: takes part in the election.
         stats: receives the reports.
         findings: returns what a user must know of a Service.
@@ -32,65 +55,230 @@ class Status:
     def __init__(
         self,
         settings: ScaleSettings,
-        measured: Measured,
+        engine: Engine,
+        loads: Loads,
+        objects: ClusterObjects,
+        watch: ClusterWatch,
         candidate: Candidate,
         stats: StatServer,
         findings: Callable[[Name], Iterable[Finding]],
         clock: Callable[[], float],
     ) -> None:
         self._settings = settings
-        self._engine, self._loads, self._objects, self._watch = measured
+        self._engine = engine
+        self._loads = loads
+        self._objects = objects
+        self._watch = watch
         self._candidate = candidate
         self._stats = stats
         self._findings = findings
         self._clock = clock
         self._started = clock()
-        self._metrics = Metrics(measured)
+        self._process = ProcessMetrics()
 
     def readiness(self) -> str:
-        """See application.Scaler."""
+        """Return why this process does not decide; empty if it does."""
         if not self._candidate.leads:
             return f"not the leader; the leader is {self._candidate.holder or 'not known'}"
         return "" if self._watch.synced else "the first lists of objects are not complete"
 
-    def leader(self) -> views.LeaderView:
-        """See application.Scaler."""
-        candidate = self._candidate
-        return views.LeaderView(
-            self._settings.pod_name, candidate.leads, candidate.holder, candidate.error
-        )
+    def leader(self) -> JsonObject:
+        """Return the leader, as this process observes it."""
+        return {
+            "pod": self._settings.pod_name,
+            "leads": self._candidate.leads,
+            "holder": self._candidate.holder,
+            "error": self._candidate.error,
+        }
 
-    def state(self) -> state_views.ScalerView:
-        """See application.Scaler."""
-        now, rejected = self._clock(), self._objects.rejected
-        return state_views.ScalerView(
-            self.leader(),
-            self._settings.system_namespace,
-            __version__,
-            round(now - self._started, 1),
-            self.readiness() or None,
-            state_views.activators(self._loads.reporting(), now),
-            state_views.watches(self._watch.ages(now), self._watch.errors()),
-            state_views.objects(rejected),
-            len(rejected),
-            self._settings.dashboard_url or None,
-        )
-
-    def services(self, query: Query) -> views.ServicesView:
-        """See application.Scaler."""
+    def state(self) -> JsonObject:
+        """Return the response about the scaler itself."""
         now = self._clock()
-        selection = select(self._engine, self._loads, query, now)
-        return views.services(self.leader(), selection, self._loads, self._findings, now)
+        ages, errors = self._watch.ages(now), self._watch.errors()
+        return {
+            "leader": self.leader(),
+            "namespace": self._settings.system_namespace,
+            "version": __version__,
+            "uptimeSeconds": round(now - self._started, 1),
+            "notReadyReason": self.readiness() or None,
+            "activators": self._activators(now),
+            "watches": {
+                kind: {"ageSeconds": round(ages.get(kind, 0.0), 1), "error": errors.get(kind, "")}
+                for kind in sorted(ages.keys() | errors.keys())
+            },
+            "objects": unusable(self._objects.rejected),
+            "objectsTotal": len(self._objects.rejected),
+            "dashboard": self._settings.dashboard_url or None,
+        }
 
-    def service(self, name: Name) -> views.ServiceView | None:
-        """See application.Scaler."""
+    def _activators(self, now: float) -> list[JsonObject]:
+        """Return the activators that report, and the ones that were just lost."""
+
+        def ago(at: float | None) -> float | None:
+            return None if at is None else round(max(0.0, now - at), 1)
+
+        return [
+            {
+                "name": one.name,
+                "address": one.address,
+                "connected": one.lost is None,
+                "connectedSeconds": ago(one.connected),
+                "lastReportSeconds": ago(one.reported),
+                "lostSeconds": ago(one.lost),
+            }
+            for one in self._loads.reporting()
+        ]
+
+    def services(self, query: Query) -> JsonObject:
+        """Return the Services that a query wants, and sums over all Services."""
+        now = self._clock()
+        found = select(self._engine, self._loads, query, now)
+        return {
+            "leader": self.leader(),
+            "services": [self._service(*pair, now) for pair in found.services],
+            "matching": found.matching,
+            "summary": {
+                "services": found.known,
+                "phases": found.phases,
+                "problems": found.problems,
+                "load": round(found.load, 3),
+            },
+        }
+
+    def service(self, name: Name) -> JsonObject | None:
+        """Return one Service; None if it does not opt in, or if this process does not lead."""
         record = self._engine.get(name)
-        if record is None:
-            return None
-        return views.service(name, record, self._loads, self._findings(name), self._clock())
+        return None if record is None else self._service(name, record, self._clock())
+
+    def _service(self, name: Name, record: Record, now: float) -> JsonObject:
+        decided, facts = record.decided, record.facts
+        asks, plan = facts.service.asks, decided.plan if decided else None
+        why = plan.why if plan else None
+        reason = decided.reason if decided else ScaleReason.REPLICAS_UNKNOWN
+        detail = reasons.text(reason, decided.detail if decided else "") if reason else None
+        wanted = facts.replicas if plan is None or plan.replicas is None else plan.replicas
+        target, findings = facts.target, list(self._findings(name))
+        words = (reason, *(each.reason.value for each in findings))
+        warned = [
+            (word_of(each, ScaleReason.SERVICE_WARNING), each) for each in facts.service.warnings
+        ]
+        found = [*warned, *((each.reason.value, each.note) for each in findings)]
+        return {
+            "namespace": name.namespace,
+            "name": name.name,
+            "kind": "service",
+            "target": f"{target.resource.kind}/{target.name}" if target else None,
+            "owner": asks.owner.value,
+            "route": asks.route.value,
+            "phase": plan.phase.value if plan else None,
+            "replicas": {"present": facts.replicas, "wanted": wanted, "ready": facts.ready},
+            "active": plan is not None and plan.active,
+            "takesOver": plan is not None and plan.takes_over,
+            "why": why.value if why else None,
+            "sentence": RULES[why] if why else None,
+            "reason": reason or None,
+            "detail": detail,
+            "cause": next((word for word in words if word in reasons.CAUSES), None),
+            "load": _load(name, self._loads, now),
+            "lastChange": _change(record),
+            "findings": [{"reason": word, "note": note} for word, note in found],
+        }
 
     def metrics(self) -> bytes:
-        """See application.Scaler."""
-        return self._metrics.render(
-            self._clock(), leads=self._candidate.leads, garbled=self._stats.garbled
-        )
+        """Return all metrics as Prometheus' text."""
+        write = TextWriter()
+        families = self._families(self._clock())
+        lines = [text for each in families.items() for text in _lines(write, *each)]
+        return "".join((*lines, self._process.render())).encode()
+
+    def _families(self, now: float) -> dict[Family, _Values]:
+        records, counts, loads = list(self._engine), self._engine.counters, self._loads
+        owners = Counter(record.facts.service.asks.owner.value for _, record in records)
+        rejected = Counter(key.kind for key in self._objects.rejected)
+        known = [
+            (name, record.facts.replicas, record.planner.wanted)
+            for name, record in records
+            if record.facts.replicas is not None
+        ]
+        return {
+            f.LEADER: {(): float(self._candidate.leads)},
+            f.ACTIVATORS: {(): loads.activators},
+            f.GARBLED: {(): self._stats.garbled},
+            f.SERVICES: _each(owners),
+            f.REPLICAS: {name: float(present) for name, present, _ in known},
+            f.WANTED: {
+                name: float(present if asked is None else asked) for name, present, asked in known
+            },
+            f.READY: {name: float(record.facts.ready) for name, record in records},
+            f.LOAD: {name: loads.current(name, now) for name, _ in records},
+            f.PROBLEM: {
+                (*name, word): 1.0 for name, record in records for word in _problems(record)
+            },
+            f.CHANGES: _each(counts.changes),
+            f.FAILURES: _each(counts.failures),
+            f.COLD_STARTS: counts.cold_starts,
+            f.TICKS: counts.ticks,
+            f.WATCH_AGE: _each(self._watch.ages(now)),
+            f.REJECTED: _each({kind: rejected[kind] for kind in self._objects.counts}),
+        }
+
+
+def unusable(rejected: Mapping[ObjectKey, str]) -> list[JsonObject]:
+    """Return the first objects that the scaler cannot use, sorted by kind and name."""
+    return [
+        {"kind": key.kind, "namespace": key.namespace, "name": key.name, "problem": why}
+        for key, why in sorted(rejected.items())[:MOST_OBJECTS]
+    ]
+
+
+def _load(name: Name, loads: Loads, now: float) -> JsonObject:
+    """Return the requests in flight or queued: now, as means of 60 s and 6 s, by activator."""
+    known = loads.of(name)
+    if known is None:
+        return {"current": 0.0, "stable": 0.0, "panic": 0.0, "byActivator": {}}
+    stable, panic = known.window.averages(int(now))
+    current, each = loads.current(name, now), known.by_activator()
+    return {"current": current, "stable": stable, "panic": panic, "byActivator": each}
+
+
+def _change(record: Record) -> JsonObject | None:
+    """Return the last change of replicas by this process."""
+    change = record.change
+    if change is None:
+        return None
+    known = {why.value: sentence for why, sentence in RULES.items()}
+    return {
+        "at": change.at.isoformat(timespec="milliseconds"),
+        "before": change.before,
+        "after": change.after,
+        "why": change.why,
+        "sentence": known.get(change.why, change.why),
+    }
+
+
+#: Values by the values of their labels, or one histogram without labels.
+_Values = Mapping[tuple[str, ...], float] | Histogram
+
+
+def _problems(record: Record) -> Iterator[str]:
+    """Yield the word of each problem of a Service."""
+    if record.decided is not None and record.decided.reason:
+        yield record.decided.reason
+    yield from (finding.reason.value for finding in record.facts.findings)
+    for text in record.facts.service.warnings:
+        yield word_of(text, ScaleReason.SERVICE_WARNING)
+
+
+def _each(values: Mapping[str, float]) -> _Values:
+    """Return values by their only label."""
+    return {(label,): value for label, value in values.items()}
+
+
+def _lines(write: TextWriter, family: Family, values: _Values) -> Iterator[str]:
+    yield write.header(family)
+    if isinstance(values, Histogram):
+        yield write.histogram(family, "", values)
+        return
+    for labels, value in values.items():
+        pairs = zip(family.labels, labels, strict=True)
+        yield write.sample(family, write.labels(*pairs), value)

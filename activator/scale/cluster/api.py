@@ -123,7 +123,7 @@ class Api:
 
 
 @final
-class Writer(Generic[K, W]):
+class KeyedWriter(Generic[K, W]):
     """Carries out writes: one at a time for each object, and a few at a time for all.
 
     The newest wish for an object counts. One that comes during a write of the object follows it.
@@ -140,7 +140,7 @@ class Writer(Generic[K, W]):
         start: Start,
         carry_out: Callable[[K, W], Coroutine[Any, Any, None]],
         most: float = float("inf"),
-        refill: Callable[[], object] = lambda: None,
+        refill: Callable[[], object] | None = None,
     ) -> None:
         self._start = start
         self._carry_out = carry_out
@@ -198,7 +198,8 @@ class Writer(Generic[K, W]):
                     self._writing.discard(key)
                     if key in self._next:
                         self._waiting[key] = self._next.pop(key)
-                self._refill()
+                if self._refill is not None:
+                    self._refill()
         finally:
             self._tasks -= 1
 

@@ -1,4 +1,10 @@
-"""Follows the objects of the cluster, and passes each change to the views of its kind."""
+"""Follows the objects of the cluster, and passes each change to the views of its kind.
+
+Each kind has its own reflector. A cluster without KEDA has no ScaledObjects, which is no fault.
+The versions of all objects decide whether one is new, changed, outdated or broken, as
+``discovery.inventory`` does for the activator. A broken object is reported, and its last good state
+stays in force.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +22,33 @@ from activator.discovery.reflector import ReflectedObjects, Reflector
 from activator.discovery.wire import WatchedResource
 from activator.objects.fields import ManifestError, ObjectKey, identify, root
 
+#: Identity and version of an object in one number, which takes a quarter of the memory of two
+#: texts: the hash of the uid above the version.
+_Version = int
+_VERSION_BITS: Final = 64
+_VERSION_MASK: Final = (1 << _VERSION_BITS) - 1
+SCALED_OBJECTS: Final = "/apis/keda.sh/v1alpha1/scaledobjects"
+AUTOSCALERS: Final = "/apis/autoscaling/v2/horizontalpodautoscalers"
+#: The kinds without which nothing can be decided.
+NEEDED: Final = (
+    WatchedResource("Service", "/api/v1/services"),
+    WatchedResource("EndpointSlice", "/apis/discovery.k8s.io/v1/endpointslices"),
+    WatchedResource("Deployment", "/apis/apps/v1/deployments"),
+    WatchedResource("StatefulSet", "/apis/apps/v1/statefulsets"),
+)
+#: The kinds of other components that scale workloads.
+OTHERS: Final = (
+    WatchedResource("HorizontalPodAutoscaler", AUTOSCALERS, optional=True),
+    WatchedResource(
+        "ScaledObject", SCALED_OBJECTS, optional=True, if_missing="KEDA is not installed"
+    ),
+)
+#: Seconds after which the next kind is listed although the one before is not complete.
+_FIRST_LIST: Final = 5.0
+Trim = Callable[[dict[str, object]], dict[str, object]]
 
-class ObjectView(Protocol):
+
+class KindView(Protocol):
     """Takes the objects of one kind."""
 
     def put(self, key: ObjectKey, obj: object) -> None:
@@ -31,15 +62,8 @@ class ObjectView(Protocol):
         """Record a deleted object; an unknown one is no error."""
 
 
-#: Identity and version of an object in one number, which takes a quarter of the memory of two
-#: texts: the hash of the uid above the version.
-_Version = int
-_VERSION_BITS: Final = 64
-_VERSION_MASK: Final = (1 << _VERSION_BITS) - 1
-
-
 class ClusterObjects:
-    """All objects in force (discovery.reflector.Objects).
+    """All objects in force (discovery.reflector.ObjectStore).
 
     Arguments:
         views: the views of each kind.
@@ -51,7 +75,7 @@ class ClusterObjects:
 
     def __init__(
         self,
-        views: Mapping[str, Sequence[ObjectView]],
+        views: Mapping[str, Sequence[KindView]],
         report: Callable[[Rejection], None] = log_rejection,
     ) -> None:
         self._views = views
@@ -154,29 +178,6 @@ def _is_old(fresh: _Version, known: _Version) -> bool:
     return 0 < fresh & _VERSION_MASK <= known & _VERSION_MASK
 
 
-SCALED_OBJECTS: Final = "/apis/keda.sh/v1alpha1/scaledobjects"
-AUTOSCALERS: Final = "/apis/autoscaling/v2/horizontalpodautoscalers"
-
-#: The kinds without which nothing can be decided.
-NEEDED: Final = (
-    WatchedResource("Service", "/api/v1/services"),
-    WatchedResource("EndpointSlice", "/apis/discovery.k8s.io/v1/endpointslices"),
-    WatchedResource("Deployment", "/apis/apps/v1/deployments"),
-    WatchedResource("StatefulSet", "/apis/apps/v1/statefulsets"),
-)
-#: The kinds of other components that scale workloads.
-OTHERS: Final = (
-    WatchedResource("HorizontalPodAutoscaler", AUTOSCALERS, optional=True),
-    WatchedResource(
-        "ScaledObject", SCALED_OBJECTS, optional=True, if_missing="KEDA is not installed"
-    ),
-)
-
-
-#: Seconds after which the next kind is listed although the one before is not complete.
-_FIRST_LIST: Final = 5.0
-
-
 class ClusterWatch:
     """Keeps objects equal to a cluster.
 
@@ -268,9 +269,6 @@ class ClusterWatch:
 def _error(reflector: Reflector) -> str:
     """Return why a watch is not open; empty if it is, also before its first event."""
     return "" if reflector.is_following else reflector.last_error
-
-
-Trim = Callable[[dict[str, object]], dict[str, object]]
 
 
 def _trim(obj: dict[str, object]) -> dict[str, object]:

@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVarTuple, final
 
 from activator.plain.annotations import Annotations
 from activator.scale.cluster.api import Api, Start
-from activator.scale.decisions.plan import FOREVER, NEVER, Observed, Plan
+from activator.scale.decisions.plan import NEVER, WITH_SLICES, Observed, Plan
 from activator.scale.decisions.record import (
+    AGAIN,
     EngineCounters,
     Facts,
     Record,
@@ -39,6 +41,7 @@ from activator.scale.workloads.services import EnabledServices
 if TYPE_CHECKING:
     from activator.scale.part import Parts
 
+
 logger = logging.getLogger(__name__)
 
 Arguments = TypeVarTuple("Arguments")
@@ -50,14 +53,16 @@ TICK: Final = 2.0
 NEW_LEADER: Final = 60.0
 #: Seconds between two reads of a workload that no watch follows.
 LOOK: Final = 10.0
-#: Seconds until a change that only a person can make possible is tried again.
-AGAIN: Final = 30.0
 #: Seconds between two clean-ups of loads that no Service has.
 _PRUNE: Final = 60.0
 #: Services of one step, which takes about 2 ms. Other tasks run between two steps.
 STEP: Final = 50
 
+_WALL: Final = partial(datetime.now, UTC)
 _LASTING: Final = REFUSALS | {ScaleReason.SCALE_TARGET_MISSING}
+
+#: Most Services of one turn, which take about 5 ms. One event may change thousands of them.
+MOST: Final = 50
 
 
 class _Phase(Enum):
@@ -122,7 +127,7 @@ class Sharing:
         eldest = name if len(sharing) == 1 else self._eldest(facts.target)
         current, stable, panic, last_busy = self._load(sharing, now)
         slice_since = None
-        if facts.service.asks.route.has_slices:
+        if facts.service.asks.route in WITH_SLICES:
             slice_since = self._parts.slice_since(name, now)
         return Observed(
             current=current,
@@ -168,10 +173,6 @@ class Sharing:
         rows = [self._loads.measured(each, now) for each in names]
         current, stable, panic = (sum(row[at] for row in rows) for at in range(3))
         return Measure(current, stable, panic, max(row.last_busy for row in rows))
-
-
-#: Most Services of one turn, which take about 5 ms. One event may change thousands of them.
-MOST: Final = 50
 
 
 @final
@@ -237,7 +238,7 @@ class Engine:
         api: Api,
         start: Start,
         frozen: Callable[[float], ScaleReason | None],
-        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        wall: Callable[[], datetime] = _WALL,
     ) -> None:
         self.counters = EngineCounters()
         self._services = services
@@ -382,16 +383,13 @@ class Engine:
         if joined is None:
             self._remove(name, now)
             return
-        facts = read_facts(joined, self._rights)
+        facts = self._parts.complete(name, read_facts(joined, self._rights))
         if record is None:
             record = self._records[name] = Record(facts, now)
             self._share(name, None, facts.target)
         else:
             self._share(name, record.facts.target, facts.target)
-            record.renew(facts)
-        record.facts = self._parts.complete(name, record.facts)
-        record.renew_at = FOREVER if record.facts.is_settled else now + AGAIN
-        record.quiet_until = NEVER
+        record.renew(facts, now)
 
     def _remove(self, name: Name, now: float) -> None:
         record = self._records.pop(name, None)
@@ -433,7 +431,9 @@ class Engine:
         """Make a plan for a Service, and carry it out."""
         if now >= record.renew_at:
             self._renew(name, now)
-        self._conclude(name, record, self._plan(name, record, now, frozen), now)
+        decided = record.conclude(name, self._plan(name, record, now, frozen))
+        if decided is not None:
+            self._parts.carry_out(name, decided, now)
 
     def _plan(
         self, name: Name, record: Record, now: float, frozen: ScaleReason | None
@@ -462,27 +462,21 @@ class Engine:
         record.quiet_until = record.rest_until(plan, seen)
         return plan
 
-    def _conclude(self, name: Name, record: Record, plan: Plan | None, now: float) -> None:
-        """Record a decision, and pass it to the parts if it differs from the last one."""
-        decided = record.conclude(name, plan)
-        if decided is not None:
-            self._parts.carry_out(name, decided, now)
-
     # -- results -----------------------------------------------------------------------------------
 
     def _on_result(self, target: ScaleTarget, result: Result) -> None:
         """Record the result of a request for replicas."""
         now, names = self._clock(), self._sharing.of(target)
-        self.counters.failed(result)
         if result.changed_from is not None and result.replicas is not None:
             self._rights.granted(target)
             for name in names:
                 self.counters.changed(name, self._records[name], result, now, self._wall())
+        self.counters.failed(result)
         for name in names:
             record = self._records[name]
             record.note(result, now + AGAIN if result.problem in _LASTING else NEVER)
             if result.replicas not in (None, record.facts.replicas):
                 record.facts = record.facts._replace(replicas=result.replicas)
                 self._decide(name, record, now, self._frozen(now))
-            else:
-                self._conclude(name, record, record.plan, now)
+            elif (decided := record.conclude(name, record.plan)) is not None:
+                self._parts.carry_out(name, decided, now)

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final, NamedTuple, final
 
 from activator.kpa.decision import Autoscaler, Observation, Why
-from activator.plain.annotations import Annotations, Owner
+from activator.plain.annotations import Annotations, Owner, Route
 from activator.scale.reasons import ScaleReason
 
 #: Seconds until every proxy of a cluster has a changed slice: kube-proxy collects changes for 1 s.
@@ -29,6 +29,9 @@ RETRY_COLD_START: Final = 2.0
 #: request. KEDA's default ``pollingInterval``: a shorter time could pass between two of its polls.
 ACTIVATION_LEASE: Final = 30.0
 
+
+#: The routes for which the scaler writes slices.
+WITH_SLICES: Final = frozenset(route for route in Route if route.has_slices)
 
 #: One object for all: thousands of Services have these times.
 NEVER: Final = float("-inf")
@@ -192,8 +195,6 @@ class Planner:
             self._lease_until = max(self._lease_until, now + seen.lease)
         if seen.current > 0 and not seen.ready:
             self._lease_until = now + seen.lease
-        if seen.last_busy > self._autoscaler.last_busy:
-            self._autoscaler.busy(seen.last_busy)
 
     def _is_active(self, asks: Annotations, seen: Observed, wanted: int | None, now: float) -> bool:
         """Return whether KEDA and HPA must keep the workload awake."""
@@ -219,6 +220,8 @@ class Planner:
         self, asks: Annotations, seen: Observed, now: float
     ) -> tuple[int | None, Why | None, ScaleReason | None]:
         """Return the replicas that a rule wants, the rule, and the hold on it."""
+        if seen.last_busy > self._autoscaler.last_busy:
+            self._autoscaler.busy(seen.last_busy)
         if asks.owner is not Owner.SELF:
             return self._cold_start_only(asks, seen, now)
         observed = Observation(seen.stable, seen.panic, seen.current, seen.ready, seen.replicas)
@@ -260,7 +263,7 @@ class Planner:
         """
         has_pods = seen.replicas > 0 or seen.ready > 0
         is_idle = wanted == 0 or (_reads_load(asks) and self._is_unused(asks, seen, now))
-        closes = asks.route.has_slices and is_idle and has_pods
+        closes = asks.route in WITH_SLICES and is_idle and has_pods
         if not closes:
             if self._closing_since is not None and seen.current > 0 and _reads_load(asks):
                 # Other requests bypass the activators: the next observation is later.
@@ -300,7 +303,7 @@ class Planner:
 
         They stay for a moment after pods are ready: the proxies may not have the pods yet.
         """
-        if not asks.route.has_slices:
+        if asks.route not in WITH_SLICES:
             return False
         if not asks.is_bypassed or self._closing_since is not None:
             return True

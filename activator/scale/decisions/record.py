@@ -29,6 +29,10 @@ from activator.scale.workloads.services import Found, Joined
 
 logger = logging.getLogger(__name__)
 
+#: Seconds until a change that only a person can make possible is tried again, and until facts are
+#: read again that may change without an event.
+AGAIN: Final = 30.0
+
 #: The rules by which an idle workload keeps its replicas.
 _IDLE_RULES: Final = frozenset({None, Why.IDLE, Why.NOT_IDLE, Why.MIN_SCALE})
 
@@ -198,8 +202,8 @@ class Record:
         """Whether only a read shows the workload as it is, or that the API server responds."""
         return not self.facts.is_watched or not (self.failed is None or self.is_refused)
 
-    def renew(self, facts: Facts) -> None:
-        """Record the facts as the objects have them now."""
+    def renew(self, facts: Facts, now: float) -> None:
+        """Record the facts as the objects and the parts have them now."""
         known = self.facts
         if known.target != facts.target:
             self.failed, self.not_before = None, NEVER
@@ -207,6 +211,8 @@ class Record:
         elif facts.target is not None and facts.replicas is None:
             facts = facts._replace(replicas=known.replicas)  # no watch; the last read counts
         self.facts = facts
+        self.renew_at = FOREVER if facts.is_settled else now + AGAIN
+        self.quiet_until = NEVER
 
     def note(self, result: Result, not_before: float) -> None:
         """Record the result of a request for replicas.

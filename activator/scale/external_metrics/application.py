@@ -1,14 +1,19 @@
 """Serves the API group ``external.metrics.k8s.io`` to the API server's aggregator.
 
 HPAs read the metric through it. While this process does not lead it responds with 503, so that an
-HPA keeps its hands off the workload.
+HPA keeps its hands off the workload. Sources: k8s.io/metrics pkg/apis/external_metrics v1beta1; the
+discovery objects are meta/v1's APIGroupList, APIGroup and APIResourceList, as an API server sends
+them. For selectors: "Labels and Selectors" in the Kubernetes documentation, and pkg/labels of
+k8s.io/apimachinery.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -16,37 +21,79 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from activator.scale.external_metrics import label_selector, objects
-from activator.scale.publishing.board import Board
+from activator.scale.board import Board, Published
+from activator.scale.reports.load import Name
+
+GROUP: Final = "external.metrics.k8s.io"
+GROUP_VERSION: Final = f"{GROUP}/v1beta1"
+#: Requests in flight and queued of one Service; the label ``service`` names it.
+METRIC: Final = "activator_requests"
+#: The label that names the Service, in the namespace of the HPA.
+SERVICE: Final = "service"
+
+Object = Mapping[str, Any]
+
+_VERSION: Final = {"groupVersion": GROUP_VERSION, "version": "v1beta1"}
+_GROUP: Final = {"name": GROUP, "versions": [_VERSION], "preferredVersion": _VERSION}
+
+#: The constant objects, by path. ``/openapi/v2`` has no path, since only HPAs read this group.
+#: Without the page, kube-apiserver logs an error each minute or so (kube-aggregator's
+#: pkg/controllers/openapi).
+DISCOVERY: Final[Mapping[str, Object]] = {
+    "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_GROUP]},
+    f"/apis/{GROUP}": {"kind": "APIGroup", "apiVersion": "v1", **_GROUP},
+    f"/apis/{GROUP_VERSION}": {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": GROUP_VERSION,
+        "resources": [
+            {
+                "name": METRIC,
+                "singularName": "",
+                "namespaced": True,
+                "kind": "ExternalMetricValueList",
+                "verbs": ["get"],
+            }
+        ],
+    },
+    "/openapi/v2": {
+        "swagger": "2.0",
+        "info": {"title": "activator scale", "version": "v1beta1"},
+        "paths": {},
+        "definitions": {},
+    },
+    "/openapi/v3": {"paths": {}},
+}
 
 
-class _Handlers:
-    def __init__(
-        self, board: Board, is_leader: Callable[[], bool], wall: Callable[[], datetime]
-    ) -> None:
-        self._board = board
-        self._is_leader = is_leader
-        self._wall = wall
+def value_list(workloads: Iterable[tuple[Name, Published]], wall: datetime) -> Object:
+    """Return the values of Services.
 
-    async def values(self, request: Request) -> Response:
-        metric = request.path_params["metric"]
-        if metric != objects.METRIC:
-            return _status(
-                *(404, "NotFound"),
-                f"no metric {metric}: the one of this server is {objects.METRIC}",
-            )
-        if not self._is_leader() or not self._board.is_open:
-            return _status(503, "ServiceUnavailable", "this scaler is not the leader")
-        try:
-            selector = label_selector.parse(request.query_params.get("labelSelector", ""))
-        except ValueError as error:
-            return _status(400, "BadRequest", f"labelSelector: {error}")
-        found = (
-            (name, workload)
-            for name, workload in self._board.of_namespace(request.path_params["namespace"])
-            if label_selector.matches(selector, {objects.SERVICE: name.name})
-        )
-        return _json(objects.value_list(found, self._wall()))
+    Arguments:
+        wall: the time of day.
+    """
+    timestamp = wall.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "kind": "ExternalMetricValueList",
+        "apiVersion": GROUP_VERSION,
+        "metadata": {},
+        "items": [
+            {
+                "metricName": METRIC,
+                "metricLabels": {SERVICE: name.name},
+                "timestamp": timestamp,
+                "value": quantity(workload.shown),
+            }
+            for name, workload in workloads
+        ],
+    }
+
+
+def quantity(value: float) -> str:
+    """Return a number of at least 0 as a Quantity in canonical form, with three decimals."""
+    thousandths = round(value * 1000)
+    whole, rest = divmod(thousandths, 1000)
+    return f"{thousandths}m" if rest else str(whole)
 
 
 def create_app(
@@ -61,43 +108,133 @@ def create_app(
         is_leader: returns whether this process decides.
         wall: the time of day.
     """
-    handlers = _Handlers(board, is_leader, wall)
-    group, version = f"/apis/{objects.GROUP}", f"/apis/{objects.GROUP_VERSION}"
-    constant = {
-        "/apis": objects.group_list(),
-        group: objects.group_object(),
-        version: objects.resource_list(),
-        "/openapi/v2": objects.openapi_v2(),
-        "/openapi/v3": objects.openapi_v3(),
-    }
-    routes = [Route(path, _constant(content)) for path, content in constant.items()]
-    routes += [Route(path, _ok) for path in ("/healthz", "/livez", "/readyz")]
-    routes.append(Route(f"{version}/namespaces/{{namespace}}/{{metric}}", handlers.values))
-    return Starlette(
-        routes=routes,
-        exception_handlers={HTTPException: _on_error},
-    )
+
+    async def values(request: Request) -> Response:
+        metric = request.path_params["metric"]
+        if metric != METRIC:
+            return error(404, "NotFound", f"no metric {metric}: the one of this server is {METRIC}")
+        if not is_leader() or not board.is_open:
+            return error(503, "ServiceUnavailable", "this scaler is not the leader")
+        try:
+            selector = parse_selector(request.query_params.get("labelSelector", ""))
+        except ValueError as wrong:
+            return error(400, "BadRequest", f"labelSelector: {wrong}")
+        found = (
+            (name, published)
+            for name, published in board.of_namespace(request.path_params["namespace"])
+            if matches(selector, {SERVICE: name.name})
+        )
+        return _json(value_list(found, wall()))
+
+    routes = [Route(path, _constant(_json(content))) for path, content in DISCOVERY.items()]
+    routes += [
+        Route(path, _constant(PlainTextResponse("ok")))
+        for path in ("/healthz", "/livez", "/readyz")
+    ]
+    path = f"/apis/{GROUP_VERSION}/namespaces/{{namespace}}/{{metric}}"
+    routes.append(Route(path, values))
+    return Starlette(routes=routes, exception_handlers={HTTPException: _on_error})
 
 
-def _constant(content: objects.Object) -> Callable[[Request], Response]:
-    response = _json(content)
+def _constant(response: Response) -> Callable[[Request], Response]:
     return lambda request: response
 
 
-def _ok(request: Request) -> Response:
-    return PlainTextResponse("ok")
+def _on_error(request: Request, raised: Exception) -> Response:
+    assert isinstance(raised, HTTPException)
+    reason = {404: "NotFound", 405: "MethodNotAllowed"}.get(raised.status_code, "InternalError")
+    return error(raised.status_code, reason, raised.detail)
 
 
-def _on_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    reason = {404: "NotFound", 405: "MethodNotAllowed"}.get(error.status_code, "InternalError")
-    return _status(error.status_code, reason, error.detail)
+def error(code: int, reason: str, message: str) -> Response:
+    """Return an error as an API server sends it.
+
+    Arguments:
+        reason: as in meta/v1's StatusReason.
+    """
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
+    return _json(status, code)
 
 
-def _status(code: int, reason: str, message: str) -> Response:
-    return _json(objects.status(code, reason, message), code)
-
-
-def _json(content: objects.Object, code: int = 200) -> Response:
+def _json(content: Object, code: int = 200) -> Response:
     body = json.dumps(content, separators=(",", ":"))
     return Response(body, code, media_type="application/json")
+
+
+# -- label selectors in the text form of Kubernetes' API
+
+_KEY: Final = r"(?P<key>[A-Za-z0-9](?:[A-Za-z0-9_./-]{0,315}[A-Za-z0-9])?)"
+_VALUE: Final = r"[A-Za-z0-9_.-]{0,63}"
+_EQUAL: Final = re.compile(rf"{_KEY}\s*(?P<operator>==|=|!=)\s*(?P<value>{_VALUE})")
+_SET: Final = re.compile(
+    rf"{_KEY}\s+(?P<operator>in|notin)\s*\(\s*(?P<values>{_VALUE}(?:\s*,\s*{_VALUE})*)\s*\)"
+)
+_EXISTS: Final = re.compile(rf"(?P<absent>!\s*)?{_KEY}")
+#: Characters of a selector: an HPA's has a few dozen.
+_LONGEST: Final = 4096
+_SEPARATOR: Final = re.compile(r"\s*(,?)\s*")
+
+
+class Requirement(NamedTuple):
+    """One condition.
+
+    Attributes:
+        values: the label must have one of them; None if any value will do.
+        negated: whether the condition must not hold.
+    """
+
+    key: str
+    values: frozenset[str] | None
+    negated: bool
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether labels fulfil the condition; an absent label has no value."""
+        value = labels.get(self.key)
+        holds = value is not None if self.values is None else value in self.values
+        return holds is not self.negated
+
+
+def parse_selector(text: str) -> tuple[Requirement, ...]:
+    """Return the conditions of a selector; none for an empty one, which selects everything.
+
+    Raises:
+        ValueError: the text is no selector.
+    """
+    text = text[:_LONGEST].strip()
+    found: list[Requirement] = []
+    at = 0
+    while at < len(text):
+        if found:
+            separator = _SEPARATOR.match(text, at)
+            assert separator is not None
+            if not separator[1]:
+                raise ValueError(f"expected a comma at {text[at : at + 20]!r}")
+            at = separator.end()
+        requirement, at = _requirement(text, at)
+        found.append(requirement)
+    return tuple(found)
+
+
+def matches(selector: tuple[Requirement, ...], labels: Mapping[str, str]) -> bool:
+    """Return whether labels fulfil all conditions."""
+    return all(each.matches(labels) for each in selector)
+
+
+def _requirement(text: str, at: int) -> tuple[Requirement, int]:
+    if found := _SET.match(text, at):
+        values = frozenset(value.strip() for value in found["values"].split(","))
+        return Requirement(found["key"], values, found["operator"] == "notin"), found.end()
+    if found := _EQUAL.match(text, at):
+        negated = found["operator"] == "!="
+        return Requirement(found["key"], frozenset({found["value"]}), negated), found.end()
+    if found := _EXISTS.match(text, at):
+        return Requirement(found["key"], None, bool(found["absent"])), found.end()
+    raise ValueError(f"no requirement at {text[at : at + 20]!r}")

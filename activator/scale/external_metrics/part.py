@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
-from activator.scale.external_metrics.self_signed import self_signed
-from activator.scale.listeners import http_server
+from activator.scale import http_server
+from activator.scale.board import Board
 from activator.scale.part import Part, PartContext
-from activator.scale.publishing.board import Board
 from activator.scale.settings import ScaleSettings
 from activator.tls.certificates import CertificateError
 from activator.tls.files import FileTls, TlsFileError, tls_files
@@ -50,7 +50,7 @@ def server_tls(settings: ScaleSettings) -> ssl.SSLContext:
     """Return the TLS context of the port.
 
     Raises:
-        ListenError: the files cannot be used, or no certificate can be made.
+        AddressError: the files cannot be used, or no certificate can be made.
     """
     names = settings.external_metrics_tls_cert, settings.external_metrics_tls_key
     ca = settings.external_metrics_client_ca
@@ -60,4 +60,41 @@ def server_tls(settings: ScaleSettings) -> ssl.SSLContext:
         host = f"activator-scale.{settings.system_namespace}.svc"
         return tls_context(*self_signed(host), client_ca=Path(ca).read_bytes() if ca else None)
     except (TlsFileError, CertificateError, OSError) as error:
-        raise http_server.ListenError(f"--external-metrics-port: {error}") from error
+        raise http_server.AddressError(f"--external-metrics-port: {error}") from error
+
+
+# -- a certificate for clients that do not verify it, by the program ``openssl``
+#
+# Python makes no certificates, and a package for it would be in each image for this one use.
+
+_DAYS: Final = 3650
+_TIMEOUT: Final = 20.0
+_CONFIG: Final = b"[req]\ndistinguished_name=names\n[names]\n"
+_COMMAND: Final = (
+    *("openssl", "req", "-x509", "-config", "/dev/stdin", "-nodes", "-days", str(_DAYS)),
+    *("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
+    *("-keyout", "/dev/stdout", "-out", "/dev/stdout"),
+)
+_BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
+
+
+def self_signed(host: str) -> tuple[bytes, bytes]:
+    """Return a new certificate and its key, PEM; no file holds them.
+
+    Arguments:
+        host: the name in the certificate.
+
+    Raises:
+        TlsFileError: this machine has no ``openssl``, or it fails.
+    """
+    names = ("-subj", "/CN=activator-scale", "-addext", f"subjectAltName=DNS:{host}")
+    try:
+        ended = subprocess.run(
+            [*_COMMAND, *names], input=_CONFIG, capture_output=True, timeout=_TIMEOUT, check=True
+        )
+    except FileNotFoundError:
+        raise TlsFileError("no program openssl to make a certificate: give files") from None
+    except subprocess.SubprocessError as error:
+        raise TlsFileError(f"openssl made no certificate: {error}") from error
+    key, begin, certificate = ended.stdout.partition(_BEGIN)
+    return begin + certificate, key

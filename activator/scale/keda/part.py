@@ -1,17 +1,23 @@
-"""Publishes decisions to KEDA, and listens for it."""
+"""Publishes decisions to KEDA, and opens its port without grpcio until KEDA connects.
+
+grpcio takes 10 MiB that most clusters never need. The first connection starts the gRPC server at
+the same address. The bytes of that connection are copied to the server, so its client notices
+nothing; later ones go to the server itself.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import final
+from typing import Final, final
 
-from activator.scale.keda.lazy_listener import LazyListener, NotStarted
-from activator.scale.listeners.http_server import address, listen
+from activator.scale.board import Board
+from activator.scale.http_server import AddressError, address, listen
 from activator.scale.part import PartContext
-from activator.scale.publishing.board import Board
 from activator.tls.files import TlsFileError, tls_files
 
 logger = logging.getLogger(__name__)
@@ -47,23 +53,98 @@ class KedaPart(Board):
 
             async def start(host: str, port: int) -> None:
                 # grpcio is imported here, when KEDA needs it.
-                from activator.scale.keda.listener import KedaListener, KedaListenError
-                from activator.scale.keda.server import ExternalScaler
+                from activator.scale.keda.server import ExternalScaler, KedaListener
 
                 scaler = ExternalScaler(self, lambda: context.is_leader() and self.is_open)
                 listener = KedaListener(scaler, files)
-                try:
-                    await listener.start(host, port)
-                except (KedaListenError, TlsFileError) as error:
-                    raise NotStarted(str(error)) from error
+                await listener.start(host, port)
                 servers.push_async_callback(listener.close)
                 self._restarts.append(listener.restart)
                 logger.info("KEDA has connected: serving it on %s", named)
 
-            waiting = context.start(LazyListener(sock, start).run())
+            waiting = context.start(serve_later(sock, start))
             try:
                 yield {"grpc": named}
             finally:
                 waiting.cancel()
                 await asyncio.gather(waiting, return_exceptions=True)
                 sock.close()
+
+
+# -- the port before KEDA connects
+
+_READ: Final = 64 << 10
+#: The own address that leads to a listener on all addresses.
+_LOCAL: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+#: Seconds until a server that could not start is started again.
+RETRY: Final = 1.0
+_Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def serve_later(sock: socket.socket, start: Callable[[str, int], Awaitable[object]]) -> None:
+    """Wait for the first connection, then start the server and join them until the connection ends.
+
+    Arguments:
+        sock: a listening socket, which is closed before the server starts.
+        start: starts the server at a host and a port; if it cannot, it raises AddressError,
+            TlsFileError or OSError.
+    """
+    sock.setblocking(False)
+    try:
+        first, _ = await asyncio.get_running_loop().sock_accept(sock)
+    finally:
+        host, port = sock.getsockname()[:2]
+        # The server binds the same address.
+        sock.close()
+    client = await asyncio.open_connection(sock=first)
+    try:
+        await _started(host, port, start)
+        server = await asyncio.open_connection(_LOCAL.get(host, host), port)
+        try:
+            await _join(client, server)
+        finally:
+            await _close(server[1])
+    except OSError as error:
+        logger.debug("the first connection ended: %s", error)
+    finally:
+        await _close(client[1])
+
+
+async def _started(host: str, port: int, start: Callable[[str, int], Awaitable[object]]) -> None:
+    """Start the server. Try again until it starts: nothing else listens at the address."""
+    before = ""
+    while True:
+        try:
+            await start(host, port)
+            return
+        except (AddressError, TlsFileError, OSError) as error:
+            if str(error) != before:
+                before = str(error)
+                logger.warning("cannot serve KEDA: %s; trying again every %g s", error, RETRY)
+        await asyncio.sleep(RETRY)
+
+
+async def _join(one: _Stream, other: _Stream) -> None:
+    """Copy bytes both ways until one side closes."""
+    copies = [
+        asyncio.ensure_future(_copy(one[0], other[1])),
+        asyncio.ensure_future(_copy(other[0], one[1])),
+    ]
+    try:
+        await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for copy in copies:
+            copy.cancel()
+        await asyncio.gather(*copies, return_exceptions=True)
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(_READ):
+        writer.write(data)
+        await writer.drain()

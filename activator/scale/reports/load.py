@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, final
 
-from activator.kpa.window import LoadWindow
+from activator.kpa.decision import LoadWindow
 
 #: Seconds for which a report counts. An activator reports every second; one missing report must
 #: not look like the end of all requests.
@@ -54,7 +54,7 @@ class Report(NamedTuple):
     requests: float
 
 
-class Activator(NamedTuple):
+class ReportingActivator(NamedTuple):
     """One activator that reports, or did; times are of the caller's clock.
 
     Attributes:
@@ -176,7 +176,7 @@ class Loads:
         self._loads: dict[Name, ServiceLoad] = {}
         # Services that were unknown when their load came; all are in ``_loads``.
         self._unknown: set[Name] = set()
-        self._connections: dict[int, Activator] = {}
+        self._connections: dict[int, ReportingActivator] = {}
         self._lost: dict[str, float] = {}
 
     @property
@@ -189,9 +189,9 @@ class Loads:
         """When the connection of an activator was lost, for those without one, by name."""
         return self._lost
 
-    def reporting(self) -> list[Activator]:
+    def reporting(self) -> list[ReportingActivator]:
         """Return the connected activators, then the lost ones; each sorted by name."""
-        lost = [Activator(name, "", None, None, at) for name, at in self._lost.items()]
+        lost = [ReportingActivator(name, "", None, None, at) for name, at in self._lost.items()]
         connected = self._connections.values()
         return sorted(connected, key=lambda one: (one.name, one.address)) + sorted(lost)
 
@@ -202,7 +202,7 @@ class Loads:
             now: seconds, monotonic.
             address: of the activator, for people.
         """
-        self._connections[connection] = Activator("", address, now, None, None)
+        self._connections[connection] = ReportingActivator("", address, now, None, None)
 
     def disconnected(self, connection: int, now: float) -> None:
         """Record the end of a connection."""
@@ -257,8 +257,8 @@ class Loads:
         load = self.of(name)
         if load is None:
             return NO_LOAD
-        stable, panic = load.window.averages(int(now))
-        return Measure(load.current(now, self.lost), stable, panic, load.last_busy)
+        current = load.current(now, self._lost)
+        return Measure(current, *load.window.averages(int(now)), load.last_busy)
 
     def of(self, service: Name) -> ServiceLoad | None:
         """Return the load of a Service; None if none was reported."""
@@ -275,11 +275,6 @@ class Loads:
         if load is None:
             return 0.0
         return max(load.current(now, self._lost), load.window.peak(int(now), seconds))
-
-    def by_activator(self, service: Name) -> Mapping[str, float]:
-        """Return the last report of each activator about a Service."""
-        load = self._loads.get(service)
-        return {} if load is None else load.by_activator()
 
     def remove(self, service: Name) -> None:
         """Remove a deleted Service."""

@@ -9,7 +9,14 @@ from typing import Final, final
 
 from activator.objects.fields import ObjectKey
 from activator.plain.annotations import Route
-from activator.scale.cluster.api import Api, ApiResponse, ApiUnreachable, Meaning, Start, Writer
+from activator.scale.cluster.api import (
+    Api,
+    ApiResponse,
+    ApiUnreachable,
+    KeyedWriter,
+    Meaning,
+    Start,
+)
 from activator.scale.decisions.plan import Plan, WorkloadPhase
 from activator.scale.decisions.record import Decided
 from activator.scale.part import Part, PartContext
@@ -53,7 +60,9 @@ class SliceWriter:
         self._clock = clock
         self._is_leader = is_leader
         self._changed = changed
-        self._writer = Writer[SliceKey, Write](start, self._carry_out, MOST_REQUESTS, self.poke)
+        self._writer = KeyedWriter[SliceKey, Write](
+            start, self._carry_out, MOST_REQUESTS, self.poke
+        )
         self._timer: asyncio.TimerHandle | None = None
 
     def poke(self) -> None:

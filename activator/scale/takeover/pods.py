@@ -21,8 +21,8 @@ from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.takeover.slices import (
     MOST_ENDPOINTS,
     ActivatorAddress,
-    AddressFamily,
     Listing,
+    SliceFamily,
     SliceKey,
 )
 
@@ -91,7 +91,7 @@ class Pods:
         }
         return {key: kept for key, kept in known.items() if kept.manager in _CONTROLLERS}
 
-    def listing(self, service: ObjectKey, family: AddressFamily, port: str) -> Listing | None:
+    def listing(self, service: ObjectKey, family: SliceFamily, port: str) -> Listing | None:
         """Return the pods of a Service for the slice of its front.
 
         Arguments:
@@ -124,7 +124,7 @@ def _ready(slice_: Field) -> Sequence[Field]:
     return [each for each in every if condition_of(each["conditions"]) is Condition.READY]
 
 
-def usable(slices: Iterable[Field]) -> Mapping[AddressFamily, tuple[ActivatorAddress, ...]]:
+def usable(slices: Iterable[Field]) -> Mapping[SliceFamily, tuple[ActivatorAddress, ...]]:
     """Return the activators of each family, sorted; a family without activators is absent.
 
     Arguments:
@@ -136,8 +136,8 @@ def usable(slices: Iterable[Field]) -> Mapping[AddressFamily, tuple[ActivatorAdd
     Raises:
         ManifestError: a field is wrong.
     """
-    found: dict[AddressFamily, tuple[ActivatorAddress, ...]] = {}
-    for family in AddressFamily:
+    found: dict[SliceFamily, tuple[ActivatorAddress, ...]] = {}
+    for family in SliceFamily:
         here = [each for each in slices if each["addressType"].text() == family.value]
         endpoints = [one for each in here for one in each["endpoints"].items()]
         every = [(condition_of(one["conditions"]), one) for one in endpoints]

@@ -1,4 +1,7 @@
-"""Allots a port of the activators to each Service with route ``takeover``."""
+"""Allots a port of the activators to each Service with route ``takeover``.
+
+The allotment is stored in the Service's slice, so it survives restarts. Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,40 +17,24 @@ from activator.scale.settings import DEFAULT_RANGE
 REST: Final = 15.0
 
 
-class PortClaim(NamedTuple):
-    """A slice's claim to a port. Of two the least wins: the older, then the first by name.
-
-    Attributes:
-        created: ``creationTimestamp`` of the slice, in RFC 3339.
-        service: ``namespace/name`` of the Service.
-    """
+class _Claim(NamedTuple):
+    """A slice's claim to a port. Of two the least wins: the older, then the first by its text."""
 
     created: str
-    service: str
+    text: str
+    name: Name
 
 
 class _Free(NamedTuple):
     """A port that no slice stores: its last Service, and until when only that one may get it."""
 
-    service: str
+    name: Name | None
     until: float
-
-
-class PortsExhausted(Exception):
-    """Every port of the range is allotted; the text says how to get more.
-
-    Attributes:
-        until: when a released port may be allotted again, in seconds; inf if none is released.
-    """
-
-    def __init__(self, text: str, until: float) -> None:
-        super().__init__(text)
-        self.until = until
 
 
 @final
 class Ports:
-    """The allotted ports. Times are seconds, monotonic.
+    """The ports of Services: each has one, has lost one, or lacks one. Times are monotonic seconds.
 
     Arguments:
         numbers: the range to allot from. A stored port outside it stays in use.
@@ -55,134 +42,78 @@ class Ports:
 
     def __init__(self, numbers: range = DEFAULT_RANGE) -> None:
         self._numbers = numbers
-        self._claims: dict[int, set[PortClaim]] = {}
-        self._of: dict[str, tuple[int, PortClaim]] = {}
+        self._claims: dict[int, set[_Claim]] = {}
+        self._of: dict[Name, tuple[int, _Claim]] = {}
         # Ports without a claim, in the order of use: a port that was released last is used last.
-        self._free: dict[int, _Free] = dict.fromkeys(numbers, _Free("", float("-inf")))
-
-    def put(self, claim: PortClaim, port: int, now: float) -> None:
-        """Record the port that a slice has stored."""
-        if port == self._of.get(claim.service, (0,))[0]:
-            self._claims[port].discard(self._of[claim.service][1])
-        else:
-            self.remove(claim.service, now)
-        self._claims.setdefault(port, set()).add(claim)
-        self._of[claim.service] = port, claim
-        self._free.pop(port, None)
-
-    def remove(self, service: str, now: float) -> None:
-        """Release the port of a Service; an unknown Service is no error."""
-        port, claim = self._of.pop(service, (0, None))
-        if claim is not None:
-            self._claims[port].discard(claim)
-            if not self._claims[port]:
-                del self._claims[port]
-                if port in self._numbers:
-                    self._free[port] = _Free(service, now + REST)
-
-    def of(self, service: str) -> int | None:
-        """Return the port of a Service; None if it has none, or if an older slice has it."""
-        port, claim = self._of.get(service, (0, None))
-        return port if claim is not None and min(self._claims[port]) == claim else None
-
-    def claims(self, port: int) -> Sequence[PortClaim]:
-        """Return the claims to a port, the one that wins first."""
-        return sorted(self._claims.get(port, ()))
-
-    def contested(self) -> Sequence[int]:
-        """Return the ports that slices of several Services store."""
-        return [port for port, claims in self._claims.items() if len(claims) > 1]
-
-    def allot(self, service: str, now: float, created: str = "") -> int:
-        """Return the port of a Service; a new one if it has none of its own.
-
-        Arguments:
-            created: as for ``Claim``, of a slice that exists; empty before there is one.
-
-        Raises:
-            PortsExhausted: every port of the range is allotted, or was released a moment ago.
-        """
-        if (known := self.of(service)) is not None:
-            return known
-        port = self._usable(service, now)
-        self.remove(service, now)
-        # Before its slice exists a claim is the youngest of all.
-        self.put(PortClaim(created or "~", service), port, now)
-        return port
-
-    def _usable(self, service: str, now: float) -> int:
-        """Return a port that a Service may get; without a rest that is the first one."""
-        for port, free in self._free.items():
-            if free.until <= now or free.service == service:
-                return port
-        numbers = self._numbers
-        raise PortsExhausted(
-            f"all {len(numbers)} ports from {numbers.start} to {numbers.stop - 1} are allotted; "
-            f"widen --takeover-ports, or use route shared",
-            min((free.until for free in self._free.values()), default=float("inf")),
-        )
-
-
-@final
-class PortShares:
-    """The ports of Services. Times are seconds, monotonic.
-
-    Arguments:
-        ports: allots the numbers.
-    """
-
-    def __init__(self, ports: Ports) -> None:
-        self._ports = ports
+        self._free: dict[int, _Free] = dict.fromkeys(numbers, _Free(None, float("-inf")))
+        # What a user must know, and when a released port may be allotted to a Service without one.
         self._lost: dict[Name, str] = {}
-        self._lacking: dict[Name, PortsExhausted] = {}
+        self._lacking: dict[Name, float] = {}
 
     def of(self, name: Name) -> int | None:
-        """Return the port that is allotted to a Service; None if it has none."""
-        return self._ports.of(_text(name))
+        """Return the port of a Service; None if it has none, or if an older slice has it."""
+        port, claim = self._of.get(name, (0, None))
+        return port if claim is not None and min(self._claims[port]) == claim else None
 
     def put(self, name: Name, created: str, port: int, now: float) -> Sequence[Name]:
         """Record the port that a Service's slice stores.
 
         Arguments:
-            created: as for ``Claim``.
+            created: ``creationTimestamp`` of the slice, in RFC 3339.
 
         Returns:
             The Services that get another port, since an older slice has this one.
         """
-        self._ports.put(PortClaim(created, _text(name)), port, now)
+        self._claim(name, created, port, now)
         return self._note_conflict(port)
 
-    def note_conflicts(self) -> None:
-        """Record the Services that lose a port to the older slice of another one."""
-        for port in self._ports.contested():
-            self._note_conflict(port)
-
-    def allot(self, name: Name, now: float, created: str) -> int | None:
-        """Return the port of a Service, a new one if it has none; None if there is none to allot.
+    def allot(self, name: Name, now: float, created: str = "") -> int | None:
+        """Return the port of a Service, a new one if it has none.
 
         Arguments:
-            created: as for ``Claim``, of a slice that exists; empty before there is one.
+            created: as for ``put``, of a slice that exists; empty before there is one.
+
+        Returns:
+            None if every port of the range is allotted, or was released a moment ago.
         """
-        try:
-            port = self._ports.allot(_text(name), now, created)
-        except PortsExhausted as error:
-            self._lacking[name] = error
-            return None
+        if (known := self.of(name)) is None:
+            usable = (
+                at for at, free in self._free.items() if free.until <= now or free.name == name
+            )
+            if (known := next(usable, None)) is None:
+                until = min((free.until for free in self._free.values()), default=float("inf"))
+                self._lacking[name] = until
+                return None
+            # Before its slice exists a claim is the youngest of all.
+            self._claim(name, created or "~", known, now)
         self._lacking.pop(name, None)
-        return port
+        return known
+
+    def release(self, name: Name, now: float) -> Sequence[Name]:
+        """Release the port of a Service. Return the Services that lack one."""
+        port, claim = self._of.pop(name, (0, None))
+        if claim is not None:
+            self._claims[port].discard(claim)
+            if not self._claims[port]:
+                del self._claims[port]
+                if port in self._numbers:
+                    self._free[port] = _Free(name, now + REST)
+        return list(self._lacking)
 
     def lacks_until(self, name: Name) -> float | None:
         """Return when a Service without a port may get one; None if it lacks none.
 
         The time is inf while no port of the range is released.
         """
-        lacking = self._lacking.get(name)
-        return lacking.until if lacking is not None else None
+        return self._lacking.get(name)
 
-    def release(self, name: Name, now: float) -> Sequence[Name]:
-        """Release the port of a Service. Return the Services that lack one."""
-        self._ports.remove(_text(name), now)
-        return list(self._lacking)
+    # -- findings ----------------------------------------------------------------------------------
+
+    def note_conflicts(self) -> None:
+        """Record the Services that lose a port to the older slice of another one."""
+        for port, claims in list(self._claims.items()):
+            if len(claims) > 1:
+                self._note_conflict(port)
 
     def remove_findings(self, name: Name) -> None:
         """Remove the findings about a Service. Its port stays."""
@@ -200,20 +131,40 @@ class PortShares:
         if name in self._lost:
             found.append(Finding(ScaleReason.PORT_CONFLICT, self._lost[name]))
         if name in self._lacking:
-            found.append(Finding(ScaleReason.PORTS_EXHAUSTED, str(self._lacking[name])))
+            numbers = self._numbers
+            note = (
+                f"all {len(numbers)} ports from {numbers.start} to {numbers.stop - 1} are "
+                f"allotted; widen --takeover-ports, or use route shared"
+            )
+            found.append(Finding(ScaleReason.PORTS_EXHAUSTED, note))
         return found
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _claim(self, name: Name, created: str, port: int, now: float) -> None:
+        known, claim = self._of.get(name, (0, None))
+        if claim is not None and known == port:
+            self._claims[port].discard(claim)
+        else:
+            self.release(name, now)
+        claim = _Claim(created, f"{name.namespace}/{name.name}", name)
+        self._claims.setdefault(port, set()).add(claim)
+        self._of[name] = port, claim
+        self._free.pop(port, None)
+
+    def _usable(self, name: Name, now: float) -> int | None:
+        """Return a port that a Service may get; without a rest that is the first one."""
+        for port, free in self._free.items():
+            if free.until <= now or free.name == name:
+                return port
+        return None
 
     def _note_conflict(self, port: int) -> Sequence[Name]:
         """Record and return the Services that lose a port to the older slice of another one."""
-        winner, *losers = self._ports.claims(port)
-        names = [Name(*loser.service.split("/", 1)) for loser in losers]
-        for name in names:
-            self._lost[name] = (
-                f"the older takeover slice of Service {winner.service} has port {port}, "
+        winner, *losers = sorted(self._claims[port])
+        for loser in losers:
+            self._lost[loser.name] = (
+                f"the older takeover slice of Service {winner.text} has port {port}, "
                 f"so this Service gets another one"
             )
-        return names
-
-
-def _text(name: Name) -> str:
-    return f"{name.namespace}/{name.name}"
+        return [loser.name for loser in losers]

@@ -1,9 +1,14 @@
-"""Keeps what the slices of all Services are, and decides what to write next."""
+"""Keeps what the scaler's slices of all Services are, and decides what to write next.
+
+Pure: events and the time go in, requests come out. A slice exists as long as its Service has route
+``takeover`` or ``front``; it lists the activators while they take its requests. Else it is empty,
+or lists the pods of a ``front``. Only the slices store the allotted ports, so a restart reads them
+back.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from enum import Enum
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple, final
 
@@ -16,196 +21,26 @@ from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.takeover import slices
 from activator.scale.takeover.pods import MIRROR, Kept, Pods, about_front, lonely, lonely_finding
-from activator.scale.takeover.ports import Ports, PortShares
+from activator.scale.takeover.ports import Ports
 from activator.scale.takeover.slices import (
     ActivatorAddress,
-    AddressFamily,
+    Holder,
     Leave,
+    SliceFamily,
     SliceKey,
-    Stored,
+    SliceRecord,
     Write,
-    failure,
     key_of,
+    keys_of,
     name_parts,
-    slice_name,
     slice_object,
     stored,
     write_of,
 )
 
-#: Seconds until a failed write is repeated: the first time, and at most.
-FIRST_RETRY: Final = 0.5
-LAST_RETRY: Final = 60.0
-#: Changes by other components within ``CONTEST`` seconds that make a slice contested.
-MOST_EDITS: Final = 5
-CONTEST: Final = 60.0
-#: Seconds after which an API server certainly does not carry out a request whose response was
-#: lost (``--request-timeout`` of kube-apiserver).
-DOUBT: Final = 60.0
-#: Seconds until a contested slice is written again, by the number of its changes. A Service without
-#: a pod is unreachable that long, so the first pauses are short. One that lasts must cost little.
-CONTESTED_PAUSES: Final = ((15, 10.0), (10, 3.0), (MOST_EDITS, 0.8))
-_MOST_KEPT: Final = CONTESTED_PAUSES[0][0]
-
-
-class Holder(Enum):
-    """What the API server has under the name of the slice.
-
-    ABSENT: nothing. SCALER: a slice of the scaler. FOREIGN: a slice of another component. STALE:
-    one of Kubernetes, which no controller updates.
-    """
-
-    ABSENT = "absent"
-    SCALER = "scaler"
-    FOREIGN = "foreign"
-    STALE = "stale"
-
-
-@final
-class SliceRecord:
-    """One slice.
-
-    Arguments:
-        owner: the Service that the name belongs to.
-        holder: as far as known.
-
-    Attributes:
-        seen: the object; None if it does not exist.
-        listed: since when it has listed each of its addresses.
-        writes: whether a request is under way.
-        not_before: when it may be written again.
-    """
-
-    __slots__ = (
-        "_doubt_until",
-        "_edits",
-        "_failures",
-        "_finding",
-        "family",
-        "holder",
-        "listed",
-        "not_before",
-        "owner",
-        "seen",
-        "writes",
-    )
-
-    def __init__(self, owner: Name, family: AddressFamily, holder: Holder = Holder.ABSENT) -> None:
-        self.owner = owner
-        self.family = family
-        self.holder = holder
-        self.seen: Stored | None = None
-        self.listed: dict[str, float] = {}
-        self.writes = False
-        self.not_before = float("-inf")
-        self._doubt_until = float("-inf")
-        self._failures = 0
-        self._edits: tuple[float, ...] = ()
-        self._finding: Finding | None = None
-
-    def begin(self) -> None:
-        """Begin to write: the changes so far are the ones of the last leader."""
-        self._edits, self.not_before = (), float("-inf")
-
-    def observe(self, seen: Stored, now: float, *, is_own: bool) -> bool:
-        """Record the object.
-
-        Arguments:
-            now: seconds, monotonic.
-            is_own: whether the scaler has made it.
-
-        Returns:
-            False for an older version than the known one: the watch is behind.
-        """
-        before = self.seen
-        if before is not None and _is_older(seen, before):
-            return False
-        if before is None or before.version != seen.version:
-            # A request for an earlier version now fails.
-            self._failures, self.not_before, self._doubt_until = 0, float("-inf"), float("-inf")
-            if before is not None and before.content != seen.content and not self.writes:
-                self._edited(now)
-        self.seen = seen
-        self.holder = Holder.SCALER if is_own else Holder.FOREIGN
-        addresses = seen.addresses if is_own else ()
-        self.listed = {ip: self.listed.get(ip, now) for ip in addresses}
-        return True
-
-    def gone(self, now: float) -> None:
-        """Record that the object does not exist."""
-        if self.holder is Holder.STALE:  # until the watch confirms it
-            self._pause(now)
-            return
-        if self.seen is not None and not self.writes:
-            self._edited(now)
-        self.seen, self.holder, self.listed = None, Holder.ABSENT, {}
-
-    def succeeded(self, sent: int | None, now: float) -> None:
-        """Record the end of a successful write, after the object of the response.
-
-        Arguments:
-            sent: ``Stored.content`` of the object that was sent; None after a deletion.
-        """
-        self._finding = None
-        self._edits = tuple(at for at in self._edits if now - at < CONTEST)
-        if sent is not None and (self.seen is None or self.seen.content != sent):
-            self._edited(now)  # something between has changed it
-            self._pause(now)
-
-    def failed(self, meaning: Meaning, status: int, message: str, now: float) -> None:
-        """Record a failed write; it is repeated after a pause, or when the object changes."""
-        self._finding = failure(meaning, status, message)
-        if meaning is Meaning.UNAVAILABLE:
-            self._doubt_until = now + DOUBT
-        self._pause(now)
-
-    def is_certain(self, now: float) -> bool:
-        """Return whether the object stays as it is known: no request may still change it."""
-        return not self.writes and now >= self._doubt_until
-
-    def findings(self) -> list[Finding]:
-        """Return what a user must know of the slice."""
-        name = slice_name(self.owner.name, self.family)
-        if self.holder is Holder.FOREIGN:
-            note = (
-                f"EndpointSlice {name} belongs to another component, and the Service's route needs "
-                f"the name; delete it, or use route shared"
-            )
-            return [Finding(ScaleReason.SLICE_NAME_TAKEN, note)]
-        found = [self._finding] if self._finding else []
-        if len(self._edits) >= MOST_EDITS:
-            note = (
-                f"another component keeps changing EndpointSlice {name}; find its name with: "
-                f"kubectl get endpointslice {name} -o yaml --show-managed-fields"
-            )
-            found.append(Finding(ScaleReason.SLICE_CONTESTED, note))
-        return found
-
-    def _pause(self, now: float) -> None:
-        pause = min(FIRST_RETRY * 2**self._failures, LAST_RETRY)
-        self._failures = min(self._failures + 1, 10)
-        self.not_before = max(self.not_before, now + pause)
-
-    def _edited(self, now: float) -> None:
-        recent = [at for at in self._edits if now - at < CONTEST]
-        self._edits = (*recent[1 - _MOST_KEPT :], now)
-        for count, pause in CONTESTED_PAUSES:
-            if len(self._edits) >= count:
-                self.not_before = now + pause
-                return
-
-
-def _is_older(seen: Stored, known: Stored) -> bool:
-    """Return whether an object is an older version of the known one.
-
-    Versions of one object can be compared as numbers (KEP-5504); other texts count as newer.
-    """
-    versions = seen.version, known.version
-    if seen.uid != known.uid or not all(text.isascii() and text.isdigit() for text in versions):
-        return False
-    return int(versions[0]) < int(versions[1])
-
-
+#: Seconds for which a slice of an unknown Service stays: the watches pass each other, and a new
+#: leader decides about one Service after the other.
+ORPHAN_STAYS: Final = 10.0
 #: Slices, or Services, that one call gets at most: the comparison of a slice takes about 40 µs.
 MOST: Final = 32
 
@@ -270,16 +105,11 @@ class Agenda:
         return self._later[0][0] if self._later else float("inf")
 
 
-#: Seconds for which a slice of an unknown Service stays: the watches pass each other, and a new
-#: leader decides about one Service after the other.
-ORPHAN_STAYS: Final = 10.0
-
-
 class _Wish(NamedTuple):
     """A Service with route ``takeover`` or ``front``."""
 
     service: PlainService
-    families: tuple[AddressFamily, ...]
+    families: tuple[SliceFamily, ...]
     takes_over: bool
 
 
@@ -293,12 +123,12 @@ class Takeovers:
     """
 
     def __init__(self, ports: Ports | None = None, pods: Pods | None = None) -> None:
-        self._ports = PortShares(ports or Ports())
+        self._ports = ports or Ports()
         self._pods = pods or Pods()
         self._wishes: dict[Name, _Wish] = {}
         self._kept: set[Name] = set()
         self._slices: dict[SliceKey, SliceRecord] = {}
-        self._activators: Mapping[AddressFamily, Sequence[ActivatorAddress]] = {}
+        self._activators: Mapping[SliceFamily, Sequence[ActivatorAddress]] = {}
         self._agenda = Agenda()
         # Slices of unknown Services, and since when; None before the first look.
         self._orphans: dict[SliceKey, float | None] = {}
@@ -338,15 +168,15 @@ class Takeovers:
             takes_over: whether the activators take its requests now.
         """
         name = Name(service.key.namespace, service.key.name)
-        families = tuple(family for family in AddressFamily if family.value in service.families)
+        families = tuple(family for family in SliceFamily if family.value in service.families)
         wish = _Wish(service, families, takes_over)
         self._kept.discard(name)
         if self._wishes.get(name) != wish:
             self._wishes[name] = wish
             for family in families:
                 self._slices.setdefault(key_of(name, family), SliceRecord(name, family))
-            for family in AddressFamily:
-                self._orphans.pop(key_of(name, family), None)
+            for key in keys_of(name):
+                self._orphans.pop(key, None)
             self.touch(name, now)
 
     def remove(self, name: Name, now: float) -> None:
@@ -354,17 +184,15 @@ class Takeovers:
         self._kept.discard(name)
         self._ports.remove_findings(name)
         self._wishes.pop(name, None)
-        for family in AddressFamily:
-            self._orphans.pop(key_of(name, family), None)
+        for key in keys_of(name):
+            self._orphans.pop(key, None)
         self.touch(name, now)
 
     def keep(self, name: Name) -> None:
         """Leave the slices of a Service as they are: its annotations cannot be read."""
         self._kept.add(name)
 
-    def set_activators(
-        self, activators: Mapping[AddressFamily, Sequence[ActivatorAddress]]
-    ) -> None:
+    def set_activators(self, activators: Mapping[SliceFamily, Sequence[ActivatorAddress]]) -> None:
         """Record the activators that can take requests; none of a family changes no slice."""
         if self._activators == activators:
             return
@@ -488,11 +316,11 @@ class Takeovers:
         """Return whether a Service has slices, needs some, or must keep them."""
         if name in self._wishes or name in self._kept:
             return True
-        return any(key_of(name, family) in self._slices for family in AddressFamily)
+        return not self._slices.keys().isdisjoint(keys_of(name))
 
     def lists_activators(self, name: Name) -> bool:
         """Return whether a takeover slice of a Service has endpoints."""
-        records = (self._slices.get(key_of(name, family)) for family in AddressFamily)
+        records = map(self._slices.get, keys_of(name))
         return any(record is not None and record.listed for record in records)
 
     def port_of(self, name: Name) -> int | None:
@@ -571,12 +399,11 @@ class Takeovers:
 
     def touch(self, name: Name, now: float) -> None:
         """Compare the slices of a Service as soon as possible."""
-        for family in AddressFamily:
-            key = key_of(name, family)
+        for key in keys_of(name):
             if (record := self._slices.get(key)) is not None:
                 self._check(key, record, now)
         for key in self._stale(name):
-            record = SliceRecord(name, AddressFamily.IPV4, Holder.STALE)
+            record = SliceRecord(name, SliceFamily.IPV4, Holder.STALE)
             self._check(key, self._slices.setdefault(key, record), now)
 
     def _stale(self, name: Name) -> Mapping[SliceKey, Kept]:
@@ -617,7 +444,7 @@ class Takeovers:
 
     def _release(self, name: Name, now: float) -> None:
         """Release the port of a Service whose slices are gone."""
-        if any(key_of(name, family) in self._slices for family in AddressFamily):
+        if not self._slices.keys().isdisjoint(keys_of(name)):
             return
         for lacking in self._ports.release(name, now):
             self.touch(lacking, now)

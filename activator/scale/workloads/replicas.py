@@ -1,24 +1,31 @@
-"""Changes the replicas of workloads by their scale subresource, and checks the rights to do so."""
+"""Changes the replicas of workloads by their scale subresource, and checks the rights to do so.
+
+Rights and kinds are looked up before the first request needs them. Sources: autoscaling/v1 Scale,
+APIResourceList and SelfSubjectAccessReview in the Kubernetes API reference; the texts and statuses
+were seen on API server 1.36.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from activator.objects.fields import Field, ManifestError, root
-from activator.plain.annotations import ScaleTarget as Wanted
+from activator.plain.annotations import NamedTarget as Wanted
 from activator.scale.cluster.api import (
     MERGE_PATCH,
     Api,
     ApiResponse,
     ApiUnreachable,
+    KeyedWriter,
     Meaning,
     Start,
-    Writer,
 )
 from activator.scale.reasons import ScaleReason
+
+logger = logging.getLogger(__name__)
 
 #: What a role must allow: the scaler reads the subresource before it changes it.
 VERBS: Final = ("get", "patch")
@@ -29,6 +36,17 @@ ATTEMPTS: Final = 5
 AGAIN: Final = 30.0
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+#: What a failed request means for the workload.
+_PROBLEMS: Final = {
+    Meaning.CONFLICT: ScaleReason.CONFLICT,
+    Meaning.ABSENT: ScaleReason.SCALE_TARGET_MISSING,
+    Meaning.UNAVAILABLE: ScaleReason.API_SERVER_UNAVAILABLE,
+    Meaning.FORBIDDEN: ScaleReason.SCALE_FORBIDDEN,
+    Meaning.REFUSED: ScaleReason.SCALE_REFUSED,
+}
+#: The API server refuses a change, though it may allow reads.
+REFUSALS: Final = frozenset({ScaleReason.SCALE_FORBIDDEN, ScaleReason.SCALE_REFUSED})
 
 
 class ScalableKind(NamedTuple):
@@ -92,18 +110,6 @@ class Scale(NamedTuple):
         return json.dumps(wanted, separators=(",", ":")).encode()
 
 
-#: What a failed request means for the workload.
-_PROBLEMS: Final = {
-    Meaning.CONFLICT: ScaleReason.CONFLICT,
-    Meaning.ABSENT: ScaleReason.SCALE_TARGET_MISSING,
-    Meaning.UNAVAILABLE: ScaleReason.API_SERVER_UNAVAILABLE,
-    Meaning.FORBIDDEN: ScaleReason.SCALE_FORBIDDEN,
-    Meaning.REFUSED: ScaleReason.SCALE_REFUSED,
-}
-#: The API server refuses a change, though it may allow reads.
-REFUSALS: Final = frozenset({ScaleReason.SCALE_FORBIDDEN, ScaleReason.SCALE_REFUSED})
-
-
 def missing_rule(resource: ScalableKind, *verbs: str) -> str:
     """Return the RBAC rule that forbidden requests lack, in YAML on one line."""
     listed = ", ".join(f'"{verb}"' for verb in verbs)
@@ -111,9 +117,6 @@ def missing_rule(resource: ScalableKind, *verbs: str) -> str:
         f'{{apiGroups: ["{resource.group}"], resources: ["{resource.plural}/scale"], '
         f"verbs: [{listed}]}}"
     )
-
-
-logger = logging.getLogger(__name__)
 
 
 class ScaleTarget(NamedTuple):
@@ -179,7 +182,7 @@ class Actuator:
     ) -> None:
         self._api = api
         self._report = report
-        self._writer = Writer[ScaleTarget, Wish | None](start, self._carry_out)
+        self._writer = KeyedWriter[ScaleTarget, Wish | None](start, self._carry_out)
 
     def scale(self, target: ScaleTarget, wish: Wish) -> None:
         """Carry out a wish as soon as no request for the target is under way."""
@@ -319,13 +322,12 @@ class Rights:
         changed: Callable[[str], object],
     ) -> None:
         self._api = api
-        self._start = start
         self._clock = clock
         self._changed = changed
         self._kinds: dict[KindOf, ScalableKind] = {}
         self._unknown: dict[KindOf, RightsCheck] = {}
         self._rights: dict[tuple[ScalableKind, str], RightsCheck] = {}
-        self._pending: set[object] = set()
+        self._checks = KeyedWriter[KindOf | tuple[ScalableKind, str], None](start, self._carry_out)
 
     def resource(self, wanted: Wanted) -> ScalableKind | str | None:
         """Return the kind of a target with its plural.
@@ -338,7 +340,7 @@ class Rights:
             return self._kinds[kind]
         known = self._unknown.get(kind)
         if known is None or self._is_old(known):
-            self._once(kind, self._look_up(kind))
+            self._check(kind)
         return None if known is None else known.problem
 
     def problem(self, target: ScaleTarget) -> str:
@@ -361,26 +363,22 @@ class Rights:
         key = resource, namespace
         known = self._rights.get(key)
         if known is None or (known.problem and self._is_old(known)):
-            self._once(key, self._review(resource, namespace))
+            self._check(key)
         return known
 
     def _is_old(self, verdict: RightsCheck) -> bool:
         return self._clock() - verdict.at >= AGAIN
 
-    def _once(self, key: object, work: Coroutine[Any, Any, None]) -> None:
-        if key in self._pending:
-            work.close()
-            return
-        self._pending.add(key)
-        self._start(self._run(key, work))
+    def _check(self, key: KindOf | tuple[ScalableKind, str]) -> None:
+        """Look up a kind or check a right, unless that is under way."""
+        if not self._checks.is_busy(key):
+            self._checks.put(key, None)
 
-    async def _run(self, key: object, work: Coroutine[Any, Any, None]) -> None:
+    async def _carry_out(self, key: KindOf | tuple[ScalableKind, str], _: None) -> None:
         try:
-            await work
+            await (self._look_up(key) if isinstance(key, KindOf) else self._review(*key))
         except ApiUnreachable as error:
             logger.debug("%s: %s", key, error)
-        finally:
-            self._pending.discard(key)
 
     async def _look_up(self, kind: KindOf) -> None:
         response = await self._api.send("GET", f"/apis/{kind.group}/{kind.version}")

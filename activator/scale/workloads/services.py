@@ -1,4 +1,9 @@
-"""Joins each Service that opts in with its workload and its ready pods."""
+"""Joins each Service that opts in with its workload and its ready pods.
+
+Pure: objects go in by the views, and the names of changed Services come out. Workloads are found by
+the annotation, or by the Service's selector; both directions have an index, so that one event costs
+no more with more objects.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +17,20 @@ from activator.discovery.object_warnings import Effect
 from activator.objects.fields import ManifestError, ObjectKey, root
 from activator.plain import service as services
 from activator.plain.annotations import Annotations, Route
-from activator.plain.annotations import ScaleTarget as Wanted
+from activator.plain.annotations import NamedTarget as Wanted
 from activator.plain.matches import Index
 from activator.plain.service import Fronts, PlainService, Selecting
 from activator.plain.slices import SERVICE_LABEL, count_ready, is_takeover
 from activator.plain.workloads import KINDS
-from activator.scale.cluster.watch import ObjectView
+from activator.scale.cluster.watch import KindView
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.workloads.replicas import KNOWN, MOST_REPLICAS, ScaleTarget
+
+#: Candidates that a message names.
+_NAMED: Final = 5
+_Pair = tuple[str, str, str]  # namespace, name and value of a label
+T = TypeVar("T")
 
 
 class _Counted(NamedTuple):
@@ -33,7 +43,7 @@ class _Counted(NamedTuple):
 
 @final
 class ReadyPods:
-    """The ready pods of all Services (objects.ObjectView).
+    """The ready pods of all Services: numbers alone, since a cluster may have 100,000 pods.
 
     Arguments:
         changed: called with each Service whose pods may have changed.
@@ -45,7 +55,11 @@ class ReadyPods:
         self._by_service = Index[Name, ObjectKey]()
 
     def put(self, key: ObjectKey, obj: object) -> None:
-        """See objects.ObjectView."""
+        """Record a new or changed slice.
+
+        Raises:
+            ManifestError: a field is wrong; nothing has changed.
+        """
         slice_ = root(obj, "EndpointSlice")
         metadata = slice_["metadata"]
         name = metadata["labels"].at(SERVICE_LABEL).text()
@@ -70,7 +84,7 @@ class ReadyPods:
         self._changed(owner)
 
     def remove(self, key: ObjectKey) -> None:
-        """See objects.ObjectView."""
+        """Record a deleted slice; an unknown one is no error."""
         owner, _ = self._slices.pop(key, (None, None))
         if owner is not None:
             self._by_service.discard(owner, key)
@@ -90,12 +104,6 @@ class ReadyPods:
             if port in each.ports:
                 found[each.family] = found.get(each.family, 0) + each.ready
         return max(found.values(), default=0)
-
-
-#: Candidates that a message names.
-_NAMED: Final = 5
-
-_Pair = tuple[str, str, str]  # namespace, name and value of a label
 
 
 class Found(NamedTuple):
@@ -118,7 +126,7 @@ class Found(NamedTuple):
 
 @final
 class Workloads:
-    """The Deployments and StatefulSets of a cluster (objects.ObjectView).
+    """The Deployments and StatefulSets of a cluster.
 
     Arguments:
         changed: called with each Service whose workload may have changed.
@@ -136,7 +144,11 @@ class Workloads:
     # -- Deployments and StatefulSets --------------------------------------------------------------
 
     def put(self, key: ObjectKey, obj: object) -> None:
-        """See objects.ObjectView."""
+        """Record a new or changed workload.
+
+        Raises:
+            ManifestError: a field is wrong; nothing has changed.
+        """
         found, replicas = _read(obj, key.kind)
         labels = tuple(_pairs(key.namespace, found))
         if self._labels.get(key) == labels and self._replicas[key] == replicas:
@@ -151,7 +163,7 @@ class Workloads:
         self._notify(key)
 
     def remove(self, key: ObjectKey) -> None:
-        """See objects.ObjectView."""
+        """Record a deleted workload; an unknown one is no error."""
         if key in self._labels:
             self._notify(key)
             self._unindex(key)
@@ -269,9 +281,6 @@ def _pairs(namespace: str, labels: Mapping[str, str]) -> Collection[_Pair]:
     return [(namespace, name, value) for name, value in labels.items()]
 
 
-T = TypeVar("T")
-
-
 class Joined(NamedTuple):
     """A Service with everything that is known of it.
 
@@ -301,7 +310,11 @@ class EnabledServices:
         self.workloads = Workloads(self._part_changed)
 
     def put(self, key: ObjectKey, obj: object) -> None:
-        """An invalid Service is known as well, so that people see the reason."""
+        """Record a new or changed Service; an invalid one too, so that people see the reason.
+
+        Raises:
+            ManifestError: a field is wrong; the last good state, or safe defaults, are in force.
+        """
         self._select(key, _shared(services.parse_pods_service(obj)))
         try:
             found = services.parse(obj)
@@ -353,7 +366,7 @@ class EnabledServices:
             self._renew(name)
 
     def remove(self, key: ObjectKey) -> None:
-        """See objects.ObjectView."""
+        """Record a deleted Service; an unknown one is no error."""
         self._select(key, None)
         self._leave(key)
 
@@ -377,7 +390,7 @@ class EnabledServices:
             ready = self.readiness.ready(pods, service.port.name)
         return Joined(service, self.workloads.find(service), ready)
 
-    def views(self) -> Mapping[str, ObjectView]:
+    def views(self) -> Mapping[str, KindView]:
         """Return the view of each kind."""
         return {
             "Service": self,

@@ -1,10 +1,13 @@
-"""The dashboard's files as a browser gets them: typed, compressed, revalidated and packaged."""
+"""The files of the dashboard: how they are served, the frame of pages, and the reasons."""
 
 from __future__ import annotations
 
 import gzip
+import json
+import re
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 
 import httpx
@@ -12,9 +15,11 @@ import pytest
 
 from activator.admin import assets
 from activator.admin.application import create_app
-from activator.admin.headers import DASHBOARD_HEADERS, SECURITY_HEADERS
-from activator.scale.admin import page
+from activator.admin.assets import compose
+from activator.admin.http_application import DASHBOARD_HEADERS, SECURITY_HEADERS
+from activator.scale.admin import application
 from tests.activator.telemetry.world import World
+from throttler.reason import AT_ZERO, DELETED, DELETED_SERVICE, TABLE, Reason
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "activator" / "admin" / "dashboard"
@@ -104,9 +109,9 @@ async def test_the_page_at_the_root_is_known_again_too():
 
 
 def test_the_tag_follows_the_content():
-    one, other = (assets._asset("a.js", content) for content in (b"1", b"2"))
+    one, other = (assets.asset_of("a.js", content) for content in (b"1", b"2"))
     assert one.tag != other.tag
-    assert one == assets._asset("a.js", b"1")  # the same on every replica and after each start
+    assert one == assets.asset_of("a.js", b"1")  # the same on every replica and after each start
 
 
 def test_an_installed_activator_has_the_same_files(tmp_path):
@@ -121,4 +126,106 @@ def test_an_installed_activator_has_the_same_files(tmp_path):
     packed = built / "lib" / "activator" / "admin" / "dashboard"
     assert {
         path.relative_to(packed).as_posix() for path in packed.rglob("*") if path.is_file()
-    } == {*assets.dashboard(), *page.files(), assets.FRAME} - {assets.REASONS, page.REASONS}
+    } == {*assets.dashboard(), *application.files(), assets.FRAME} - {
+        assets.REASONS,
+        application.REASONS,
+    }
+
+
+FRAME = "<title>{{title}}</title>\n{{styles}}\n{{scripts}}\n<main>\n{{content}}\n</main>\n"
+PARTS = (
+    '<template data-part="title">a page</template>\n'
+    '<template data-part="content">\n  <p>\n  </p>\n</template>\n'
+)
+
+
+def test_the_parts_take_the_places_of_their_names() -> None:
+    files = (
+        "z.js",
+        "theme.js",
+        "s/main.js",
+        "s/b.js",
+        "s/a.css",
+        "z.css",
+        "vendor/v.js",
+        "s/i.html",
+    )
+    assert compose(FRAME, PARTS, "s/i.html", files).splitlines() == [
+        "<title>a page</title>",
+        '<link rel="stylesheet" href="dashboard/z.css">',
+        '<link rel="stylesheet" href="dashboard/s/a.css">',
+        '<script type="module" src="dashboard/s/main.js"></script>',
+        '<link rel="modulepreload" href="dashboard/z.js">',
+        '<link rel="modulepreload" href="dashboard/s/b.js">',
+        *("<main>", "  <p>", "  </p>", "</main>"),
+    ]
+
+
+def test_a_missing_part_is_an_error() -> None:
+    with pytest.raises(KeyError, match="content"):
+        compose(FRAME, PARTS.replace('"content"', '"contents"'), "i.html", ())
+
+
+class Tags(HTMLParser):
+    """Collects the elements that are open, and the identifiers."""
+
+    EMPTY = frozenset({"meta", "link", "img", "input"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+        self.ids += [str(value) for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize(
+    "made", [assets.dashboard()[assets.INDEX], application.files()[application.INDEX]]
+)
+def test_each_page_is_complete(made: assets.Asset) -> None:
+    text = made.plain.decode()
+    assert not re.search(r"\{\{|<template", text)
+    tags = Tags()
+    tags.feed(text)
+    assert tags.open == []
+    assert len(tags.ids) == len(set(tags.ids))
+    assert {"content", "headline", "filter", "toolbar", "skip"} <= set(tags.ids)
+
+
+def test_the_script_has_each_row_and_the_special_advice():
+    texts = dict(
+        re.findall(
+            r"^export const (\w+) = (.*?);$", assets.reason_script(), re.MULTILINE | re.DOTALL
+        )
+    )
+    assert json.loads(texts["AT_ZERO"]) == AT_ZERO
+    assert json.loads(texts["DELETED"]) == {"revision": DELETED, "service": DELETED_SERVICE}
+    rows = json.loads(texts["REASONS"])
+    assert {word: (row["meaning"], row["inFolder"]) for word, row in rows.items()} == {
+        row.reason.value: (
+            {"revision": row.meaning, "service": row.service_meaning or row.meaning},
+            {"revision": row.in_folder, "service": row.service_in_folder or row.in_folder},
+        )
+        for row in TABLE
+    }
+    for row in TABLE:
+        steps = {"advice": row.advice, "commands": list(row.commands)}
+        assert rows[row.reason.value]["revision"] == steps
+
+
+def test_the_steps_for_a_service_have_no_word_of_knative():
+    rows = json.loads(
+        re.findall(r"REASONS = (.*?);$", assets.reason_script(), re.MULTILINE | re.DOTALL)[0]
+    )
+    assert "knative" in json.dumps([row["revision"] for row in rows.values()])
+    rows.pop(Reason.AUTOSCALER_UNREACHABLE.value)  # of a Revision alone
+    text = json.dumps([row["service"] for row in rows.values()])
+    assert not re.search("knative|queue-proxy|podautoscaler|user-container", text)
+    waits = rows[Reason.DRAINING.value]
+    assert waits["service"] == waits["revision"]  # fits both

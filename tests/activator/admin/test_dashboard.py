@@ -13,8 +13,8 @@ import pytest
 
 from activator.admin import assets
 from activator.console.explain import _READINESS as READINESS
-from activator.console.staleness import OLD, not_ready
 from activator.console.status import _OUT as OUT
+from activator.console.status import OLD, not_ready
 from activator.records.cold_starts import ColdStartPhase
 from activator.records.narration import EventKind
 from tests.guards import expect_none

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from activator.admin import event_stream
+from activator.admin import event_feed
 from activator.admin.application import create_app
 from activator.admin.event_feed import EventFeed, EventReader
 from activator.records.narration import EventKind
@@ -94,7 +94,7 @@ async def reading(servers: Servers, query: str = "", last: str = "") -> AsyncIte
 
 def list_pod(servers: Servers, name: str = "hello") -> None:
     """Kubernetes lists one pod; no process listens at its address."""
-    driver = servers._runtime.driver
+    driver = servers.runtime.driver
     revision = RevisionID("default", name)
     driver.set_revision(Revision(revision))
     endpoints = ListedEndpoints(not_ready=frozenset({Endpoint("127.0.0.1:9", "u1")}))
@@ -103,7 +103,7 @@ def list_pod(servers: Servers, name: str = "hello") -> None:
 
 def flood(servers: Servers, count: int) -> None:
     for number in range(count):
-        servers._runtime.driver.events.publish(EventKind.QUEUE_BEGAN, HELLO, {"n": number})
+        servers.runtime.driver.events.publish(EventKind.QUEUE_BEGAN, HELLO, {"n": number})
 
 
 async def test_a_client_gets_events(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ async def test_the_end_of_the_process_ends_the_stream(tmp_path: Path) -> None:
 async def test_a_client_that_reads_nothing_delays_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_stream, "PACE", 0.001)
+    monkeypatch.setattr(event_feed, "PACE", 0.001)
     async with serving(tmp_path) as servers:
         with socket.socket() as deaf:
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -228,8 +228,8 @@ async def test_what_cannot_be_asked_for(query: str, why: str) -> None:
 async def test_silence_is_broken_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_stream, "KEEP_ALIVE", 0.05)
-    monkeypatch.setattr(event_stream, "PACE", 0.01)
+    monkeypatch.setattr(event_feed, "KEEP_ALIVE", 0.05)
+    monkeypatch.setattr(event_feed, "PACE", 0.01)
     # Events that the filter removes count as silence, too.
     async with serving(tmp_path) as servers, reading(servers, "?kind=queue-ended") as client:
         await client.event()

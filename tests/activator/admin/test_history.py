@@ -11,7 +11,7 @@ import pytest
 
 from activator.admin.application import create_app
 from activator.admin.history import BLOCK, STEPS
-from activator.autoscaler.reporter import StatReporter
+from activator.autoscaler.links import StatReporter
 from activator.records.entries import OUTCOMES
 from tests.activator.telemetry.world import World
 from tests.activator.throttlers import throttler_of
@@ -40,14 +40,14 @@ class Past:
 
     def request(self, throttler) -> tuple[Ticket, object]:
         entry = self.world.entry(throttler)
-        self.reporter.load(throttler.revision.id).request_began(self.world.clock.now)
+        self.reporter.loads.load(throttler.revision.id).request_began(self.world.clock.now)
         return self.world.request(throttler), entry
 
     def end(self, request, outcome="served") -> None:
         ticket, entry = request
         now = self.world.clock.now
         entry.counters.outcomes[outcome] += 1
-        self.reporter.load(ticket.config.revision.id).request_ended(now)
+        self.reporter.loads.load(ticket.config.revision.id).request_ended(now)
         self.world.driver.cancel(throttler_of(self.world.driver, ticket), ticket, now)
 
     def serve(self, throttler, at_once=1, outcome="served") -> None:
@@ -180,10 +180,10 @@ async def test_revisions_without_requests_are_neither_listed_nor_kept(past):
     past.serve(past.revision("busy"))
     past.go_by(5)
     assert [one["name"] for one in (await past.asked())["revisions"]] == ["busy"]
-    assert [name.name for name in past.world.history._watched] == ["busy"]
+    assert [name.name for name in past.world.history.watched] == ["busy"]
     past.go_by(5 * STEPS)
     assert (await past.asked())["revisions"] == []
-    assert not past.world.history._watched
+    assert not past.world.history.watched
 
 
 async def test_revisions_are_sorted_and_the_activator_has_the_sums(past):
@@ -231,7 +231,7 @@ async def test_the_last_requests_of_a_deleted_revision_are_shown(past):
     request = past.request(hello)
     past.go_by(5)
     past.world.driver.delete_revision(hello.revision.id)
-    past.reporter.remove(hello.revision.id)
+    past.reporter.loads.remove(hello.revision.id)
     past.go_by(5)
     past.end(request, "upstream-failed")
     past.go_by(10)
@@ -313,7 +313,7 @@ async def test_very_many_are_looked_at_in_turns(past):
     past.go_by(5)
     history = past.world.history
     assert history.now() == (0, 0)
-    assert len(history._left) == count - BLOCK
+    assert len(history.left) == count - BLOCK
     for _ in range(count // BLOCK):
         await asyncio.sleep(0)
     answer = await past.asked()

@@ -1,19 +1,22 @@
-"""The OpenAPI document is valid, and the responses match it."""
+"""The OpenAPI document, and the tables of the reference."""
 
 from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Annotated, TypedDict, cast
 
 import httpx
 import pytest
 from jsonschema import Draft202012Validator
 from starlette.routing import Route
 
-from activator.admin.application import create_app
+from activator.admin import openapi
+from activator.admin.application import ENDPOINTS, create_app, index
 from activator.admin.openapi import document
+from activator.admin.views.fields import says
 from activator.records.cold_starts import ColdStartPhase
 from activator.records.source_status import SourceStatus
 from tests.activator.telemetry.world import World
@@ -143,3 +146,38 @@ async def test_a_word_that_is_not_in_its_closed_set_would_be_noticed(world):
         broken = answer["revisions"][0] | {field: word}
         assert not validator("RevisionView").is_valid(broken)
     assert not validator("RevisionView").is_valid(answer["revisions"][0] | {"new": 1})
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "reference.md").read_text()
+HINT = "python -m activator.admin.openapi prints what belongs there"
+
+
+@pytest.mark.parametrize(("heading", "view"), openapi.TABLES)
+def test_the_reference_has_the_tables(heading: str, view: type) -> None:
+    assert f"\n{openapi.table(heading, view)}\n\n" in PAGE, HINT
+
+
+def test_the_reference_has_the_rules() -> None:
+    assert f"\n{openapi.rules()}\n\n" in PAGE, HINT
+
+
+def test_a_field_is_listed_with_its_closed_set() -> None:
+    class View(TypedDict):
+        plain: Annotated[int, says("how many")]
+        word: Annotated[str | None, says("which", ("a", "b", None))]
+
+    assert openapi.table("field", View).splitlines()[2:] == [
+        "| `plain` | how many |",
+        "| `word` | `a`, `b`: which |",
+    ]
+
+
+def test_every_endpoint_is_listed_with_its_meaning():
+    text = index("pod-1", "1.2.3")
+    assert text.startswith("activator 1.2.3 on pod-1\n\n")
+    rows = dict(line.split("  ", 1) for line in text.splitlines() if line.startswith("/"))
+    assert {path: meaning.strip() for path, meaning in rows.items()} == dict(ENDPOINTS)
+
+
+def test_all_that_the_openapi_document_has_is_listed():
+    assert {path for path, _ in ENDPOINTS} - {"/"} == set(document("1.2.3")["paths"])

@@ -1,4 +1,4 @@
-"""The profiling port: closed unless it is turned on; Go's paths, and one profile at a time."""
+"""The profiling port, and the profiles that it serves."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import re
 import sys
 import threading
+import time
 import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,9 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from activator.admin import profiling, stacks
-from activator.admin.profiling import create_profiling_app
-from activator.admin.stacks import sample
+from activator.admin import profiling
+from activator.admin.profiling import create_profiling_app, sample
 from tests.conftest import on_uvloop
 from tests.process import PATIENCE
 
@@ -115,8 +115,8 @@ async def test_a_heap_profile_shows_lines_and_types(client, monkeypatch) -> None
         start_memory()
         kept.extend(bytes(10_000) for _ in range(99))
 
-    start_memory = stacks.start_memory
-    monkeypatch.setattr(stacks, "start_memory", start_and_allocate)
+    start_memory = tracemalloc.start
+    monkeypatch.setattr(tracemalloc, "start", start_and_allocate)
     text = (await client.get("/debug/pprof/heap?seconds=0.01")).text
     assert re.search(r"\d{6} bytes +\d+ blocks .*test_profiling\.py", text)
     assert " 100000 Kept\n" in text
@@ -191,3 +191,62 @@ def _samples(thread: threading.Thread) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def test_samples_show_where_a_thread_is() -> None:
+    stop, inside = threading.Event(), threading.Event()
+
+    def waits_for_the_test() -> None:
+        inside.set()
+        stop.wait()
+
+    thread = threading.Thread(target=waits_for_the_test, name="a;name")
+    thread.start()
+    inside.wait()
+    try:
+        text = profiling.sample(threading.Event(), 0.05)
+    finally:
+        stop.set()
+        thread.join()
+    (line,) = [line for line in text.splitlines() if "waits_for_the_test" in line]
+    assert re.fullmatch(
+        r"\S.*;test_samples\S*waits_for_the_test \(test_profiling\.py:\d+\);.* 5", line
+    )
+    assert "profiling.py" not in text.replace("test_profiling.py", "")
+
+
+def test_sampling_can_be_ended() -> None:
+    stop = threading.Event()
+    stop.set()
+    started = time.monotonic()
+    profiling.sample(stop, 3600.0)
+    assert time.monotonic() - started < 60.0
+
+
+async def test_every_thread_and_every_task_is_shown() -> None:
+    async def waits_for_ever() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    task = asyncio.ensure_future(waits_for_ever())
+    task.set_name("one-of-mine")
+    await asyncio.sleep(0)
+    text = "".join(profiling.all_stacks())
+    task.cancel()
+    assert "[MainThread]:" in text
+    assert re.search(r"task one-of-mine:\n.*in waits_for_ever\n", text)
+
+
+def test_memory_is_shown_by_line_and_traced_only_on_demand() -> None:
+    tracemalloc.start()
+    kept = [bytes(1000) for _ in range(1000)]
+    text = profiling.stop_memory()
+    assert re.search(r"\d{7} bytes +100\d blocks .*test_profiling\.py:\d+", text)
+    assert not tracemalloc.is_tracing()
+    assert profiling.stop_memory() == ""
+    assert len(kept) == 1000
+
+
+def test_objects_are_counted_by_type() -> None:
+    kept = [Kept() for _ in range(10_000)]
+    assert re.search(r"^ +10000 Kept$", profiling.objects(), re.MULTILINE)
+    assert len(kept) == 10_000

@@ -6,20 +6,11 @@ from typing import Annotated, get_args, get_type_hints, is_typeddict
 
 import msgspec
 
-from activator.admin.views import (
-    activators,
-    cold_starts,
-    fields,
-    history,
-    pods,
-    responses,
-    revisions,
-    source,
-)
+from activator.admin.views import activators, details, fields, revisions
 from tests.guards import expect_none
 from throttler.reason import Reason
 
-MODULES = (activators, cold_starts, history, pods, responses, revisions, source)
+MODULES = (activators, details, revisions)
 VIEWS = {each for module in MODULES for each in vars(module).values() if is_typeddict(each)}
 
 

@@ -15,7 +15,7 @@ from tests.activator.authorization.servers import (
     auth_server,
     authorizing,
 )
-from tests.activator.authorization.test_sub_request import HELLO, Asking, clock
+from tests.activator.authorization.test_server import HELLO, Asking, clock
 from tests.activator.proxy.world import turns, until
 from throttler.request_policies import Authorization, Verdict
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from activator.autoscaler.backlog import Backlog
+from activator.autoscaler.link import Backlog
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.http11 import Request, Response
 
-from activator.autoscaler.dial import Dialer
+from activator.autoscaler.link import AutoscalerLink, LinkTimings
 from tests.conftest import on_uvloop
 from tests.process import PATIENCE
 
@@ -57,7 +57,9 @@ async def test_an_address_that_drops_packets_does_not_use_up_the_dial(
         async with serve(until_closed, "127.0.0.1", 0) as server:
             works = next(iter(server.sockets)).getsockname()
             resolve(monkeypatch, full(sockets), works)
-            connection = await Dialer("ws://autoscaler.test:8080", PATIENCE, 1.0).dial()
+            connection = await AutoscalerLink(
+                "ws://autoscaler.test:8080", timings=LinkTimings(handshake=PATIENCE, close=1.0)
+            ).dial()
             assert connection.remote_address == works
             await connection.close()
 
@@ -71,13 +73,15 @@ async def test_a_name_whose_addresses_all_refuse_is_an_error(
             each.bind(("127.0.0.1", 0))
         resolve(monkeypatch, *(each.getsockname() for each in held))
         with pytest.raises(OSError, match=r"refused|Connect call failed"):
-            await Dialer("ws://autoscaler.test:8080", PATIENCE, 1.0).dial()
+            await AutoscalerLink(
+                "ws://autoscaler.test:8080", timings=LinkTimings(handshake=PATIENCE, close=1.0)
+            ).dial()
 
 
 @pytest.mark.parametrize("url", ["http://a:1", "ws://", "ws://a:port", "autoscaler:8080"])
 async def test_a_wrong_url_is_an_error_with_an_example(url: str) -> None:
     with pytest.raises(ValueError, match=r"give one like ws://autoscaler\.knative-serving"):
-        Dialer(url, 1.0, 1.0)
+        AutoscalerLink(url, timings=LinkTimings(handshake=1.0, close=1.0))
 
 
 async def test_each_dial_sends_the_token_of_the_file(tmp_path: Path) -> None:
@@ -90,7 +94,11 @@ async def test_each_dial_sends_the_token_of_the_file(tmp_path: Path) -> None:
 
     async with serve(until_closed, "127.0.0.1", 0, process_request=admit) as server:
         host, port = next(iter(server.sockets)).getsockname()
-        dialer = Dialer(f"ws://{host}:{port}", PATIENCE, 1.0, str(file))
+        dialer = AutoscalerLink(
+            f"ws://{host}:{port}",
+            timings=LinkTimings(handshake=PATIENCE, close=1.0),
+            token_file=str(file),
+        )
         with pytest.raises(OSError, match=str(file)):
             await dialer.dial()
         file.write_text(" ")
@@ -100,6 +108,8 @@ async def test_each_dial_sends_the_token_of_the_file(tmp_path: Path) -> None:
         with pytest.raises(PermissionError, match=f"401 to the token of {file}"):
             await dialer.dial()
         with pytest.raises(PermissionError, match="401 to no token"):
-            await Dialer(f"ws://{host}:{port}", PATIENCE, 1.0).dial()
+            await AutoscalerLink(
+                f"ws://{host}:{port}", timings=LinkTimings(handshake=PATIENCE, close=1.0)
+            ).dial()
         file.write_text("good old\n")
         await (await dialer.dial()).close()

@@ -16,9 +16,8 @@ from websockets.utils import accept_key
 
 from activator.autoscaler import wire
 from activator.autoscaler.concurrency import Stat
-from activator.autoscaler.dial import BURST_BYTES
-from activator.autoscaler.link import AutoscalerLink, LinkTimings
-from activator.autoscaler.reporter import StatReporter
+from activator.autoscaler.link import BURST_BYTES, AutoscalerLink, LinkTimings
+from activator.autoscaler.links import StatReporter
 from activator.proxy.transport.peer_socket import count_unread
 from tests.conftest import in_virtual_time, on_uvloop
 from tests.ports import hold, port_of
@@ -225,7 +224,7 @@ async def test_a_poke_arrives_decoded(peer):
         await states.expect(True)
         clock = asyncio.get_running_loop().time
         reporter = StatReporter([wire.frame_sink(link.send, "act-0")], clock=clock)
-        reporter.load(A).request_began(clock())
+        reporter.loads.load(A).request_began(clock())
         frame = await soon(peer.frames.get())
         assert wire.decode(frame) == ([Stat(A, 1.0, 1)], {"act-0"})
         await until(lambda: link.frames_sent == 1)
@@ -237,7 +236,7 @@ async def test_reports_follow_the_poke(peer):
         await states.expect(True)
         seconds = itertools.count()
         reporter = StatReporter([wire.frame_sink(link.send, "p")], clock=lambda: next(seconds))
-        load = reporter.load(A)
+        load = reporter.loads.load(A)
         load.request_began(next(seconds))
         load.request_began(next(seconds))
         reporter.report()

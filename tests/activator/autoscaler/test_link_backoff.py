@@ -44,8 +44,8 @@ async def dial(monkeypatch, times, chance, frames_at=(), takes=0.0):
     """Return the dials of a link that gets frames at the loop's times ``frames_at``."""
     dials = Dials(times, takes)
     link = AutoscalerLink("ws://autoscaler:8080")
-    monkeypatch.setattr("activator.autoscaler.dial.connected", no_socket)
-    monkeypatch.setattr("activator.autoscaler.dial._Connect", lambda *_args, **_options: dials())
+    monkeypatch.setattr("activator.autoscaler.link.connected", no_socket)
+    monkeypatch.setattr("activator.autoscaler.link._Connect", lambda *_args, **_options: dials())
     monkeypatch.setattr("activator.autoscaler.link.random.random", lambda: chance)
     loop = asyncio.get_running_loop()
     start = loop.time()
@@ -124,7 +124,7 @@ async def test_time_without_the_autoscaler_counts_from_the_last_connection_that_
         assert link.lost_for() == 0.0
         link._down()
 
-    monkeypatch.setattr(link, "_dial_once", dial_once)
+    monkeypatch.setattr(link, "dial", dial_once)
     monkeypatch.setattr(link, "_serve", serve)
     monkeypatch.setattr("activator.autoscaler.link.random.random", lambda: 0.0)
     run = asyncio.ensure_future(link.run())

@@ -7,7 +7,7 @@ import sys
 from typing import cast
 
 from activator.autoscaler.concurrency import Stat
-from activator.autoscaler.reporter import StatReporter
+from activator.autoscaler.links import StatReporter
 from tests.conftest import VirtualLoop
 from throttler.model import RevisionID
 
@@ -43,15 +43,15 @@ def now():
 async def test_a_poke_arrives_before_enter_returns():
     listener = Listener()
     async with reporting(listener) as reporter:
-        reporter.load(A).request_began(now())
+        reporter.loads.load(A).request_began(now())
         assert listener.heard == [(0.0, [Stat(A, 1.0, 1)])]
 
 
 async def test_a_report_comes_every_second_while_something_is_busy():
     listener = Listener()
     async with reporting(listener) as reporter:
-        reporter.load(A).request_began(now())
-        reporter.load(A).request_began(now())
+        reporter.loads.load(A).request_began(now())
+        reporter.loads.load(A).request_began(now())
         await asyncio.sleep(3.5)
     assert listener.heard[1:] == [
         (1.0, [Stat(A, 1.0, 1)]),
@@ -63,11 +63,11 @@ async def test_a_report_comes_every_second_while_something_is_busy():
 async def test_silence_while_everything_is_idle():
     listener = Listener()
     async with reporting(listener) as reporter:
-        reporter.load(A)
+        reporter.loads.load(A)
         await asyncio.sleep(10.5)
         assert listener.heard == []
-        reporter.load(A).request_began(now())
-        reporter.load(A).request_ended(now())
+        reporter.loads.load(A).request_began(now())
+        reporter.loads.load(A).request_ended(now())
         await asyncio.sleep(10)
     assert [time for time, _ in listener.heard] == [10.5, 11.0, 12.0]
     assert listener.heard[-1][1] == [Stat(A, 0.0, 0)]
@@ -76,8 +76,8 @@ async def test_silence_while_everything_is_idle():
 async def test_one_batch_speaks_of_all_busy_revisions():
     listener = Listener()
     async with reporting(listener) as reporter:
-        reporter.load(A).request_began(now())
-        reporter.load(B).request_began(now())
+        reporter.loads.load(A).request_began(now())
+        reporter.loads.load(B).request_began(now())
         await asyncio.sleep(1)
         await asyncio.sleep(0)
     assert listener.heard[-1] == (1.0, [Stat(A, 0.0, 0), Stat(B, 0.0, 0)])
@@ -86,7 +86,7 @@ async def test_one_batch_speaks_of_all_busy_revisions():
 async def test_a_busy_loop_delays_a_report_but_does_not_pile_them_up():
     listener = Listener()
     async with reporting(listener) as reporter:
-        reporter.load(A).request_began(now())
+        reporter.loads.load(A).request_began(now())
         await asyncio.sleep(0.5)
         cast(
             VirtualLoop, asyncio.get_running_loop()
@@ -102,7 +102,7 @@ async def test_a_failing_listener_harms_neither_the_request_nor_the_others(caplo
         raise RuntimeError("boom")
 
     async with reporting(broken, listener) as reporter:
-        reporter.load(A).request_began(now())
+        reporter.loads.load(A).request_began(now())
         await asyncio.sleep(3.5)
     assert len(listener.heard) == 4
     assert [line.message for line in _lines(caplog)] == [
@@ -119,21 +119,21 @@ async def test_a_listener_that_recovers_and_fails_again_is_news_again(caplog):
             raise fault
 
     async with reporting(moody) as reporter:
-        reporter.load(A).request_began(now())
+        reporter.loads.load(A).request_began(now())
         await asyncio.sleep(2.5)
     assert len(_lines(caplog)) == 2
 
 
 async def test_a_deleted_revision_is_removed():
     async with reporting() as reporter:
-        load = reporter.load(A)
-        reporter.remove(A)
-        assert reporter.load(A) is not load
+        load = reporter.loads.load(A)
+        reporter.loads.remove(A)
+        assert reporter.loads.load(A) is not load
 
 
 def test_counting_needs_neither_websockets_nor_protobuf():
     check = (
-        "import sys, activator.autoscaler.reporter;"
+        "import sys, activator.autoscaler.links;"
         "sys.exit(any(name.split('.')[0] in {'websockets', 'google', 'tenacity'}"
         " for name in sys.modules))"
     )
@@ -142,7 +142,7 @@ def test_counting_needs_neither_websockets_nor_protobuf():
 
 def _lines(caplog):
     """Return the records of the module under test."""
-    return [each for each in caplog.records if each.name == "activator.autoscaler.reporter"]
+    return [each for each in caplog.records if each.name == "activator.autoscaler.links"]
 
 
 async def test_a_revision_whose_requests_another_activator_gets_has_only_the_load_of_its_pods():
@@ -150,8 +150,8 @@ async def test_a_revision_whose_requests_another_activator_gets_has_only_the_loa
     listener = Listener()
     kept, times = {A: 0}, [0.0]
     reporter = StatReporter((listener,), clock=lambda: times[-1], kept=kept.get)
-    reporter.load(A).request_began(0.0)
-    reporter.load(B).request_began(0.0)
+    reporter.loads.load(A).request_began(0.0)
+    reporter.loads.load(B).request_began(0.0)
     assert [stats for _, stats in listener.heard] == [[Stat(A, 0.0, 0)], [Stat(B, 1.0, 1)]]
     kept[B] = 1
     for second in (1.0, 2.0):

@@ -1,4 +1,4 @@
-"""Commands from their arguments to their output, against an admin listener."""
+"""``activator status`` and ``activator explain`` as commands: their output, errors and names."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ import httpx
 import pytest
 import respx
 
-from activator.console.client import NotKnown
-from activator.console.commands import Explain, Status, run
-from activator.console.responses import UnexpectedResponse
+from activator.console.client import NotKnown, UnexpectedResponse, parse
+from activator.console.commands import Explain, Status, key, near, run
 from tests.ports import hold, port_of
 
 ROOT = Path(__file__).parents[3]
@@ -207,7 +206,7 @@ def test_who_knows_no_revisions_at_all_is_no_activator(question):
 def watched(question, monkeypatch, looks) -> str:
     """Return the output of a watch that polls that often."""
     left = iter([False] * (looks - 1))
-    monkeypatch.setattr("activator.console.watch.Event.wait", lambda *_: next(left, True))
+    monkeypatch.setattr("activator.console.screen.Event.wait", lambda *_: next(left, True))
     out = io.StringIO()
     run(URL, question, as_json=False, again=True, out=out)
     return out.getvalue()
@@ -351,3 +350,46 @@ def test_a_watch_survives_a_restart_and_ends_with_ctrl_c(server):
     terminal.until("3 requests wait, no-endpoints")
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.end() == 130
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [("hello", ("default", "hello")), ("shop/hello", ("shop", "hello"))],
+)
+def test_without_a_namespace_it_is_default(words, found):
+    assert key(words) == found
+
+
+def test_a_namespace_that_is_given_apart():
+    assert key("hello", "shop") == key("shop/hello", "shop") == ("shop", "hello")
+    with pytest.raises(ValueError, match="--namespace is 'shop', and the revision is 'a/hello'"):
+        key("a/hello", "shop")
+
+
+@pytest.mark.parametrize("words", ["", "/", "a/", "/a", "a/b/c"])
+def test_other_words_are_no_revision(words):
+    with pytest.raises(ValueError, match="expected NAMESPACE/REVISION or REVISION"):
+        key(words)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offered"),
+    [
+        (("default", "helo-00001"), ["default/hello-00001", "default/hello-00002"]),
+        (("default", "hello"), ["default/hello-00002", "default/hello-00001"]),
+        (("default", "cart-00001"), ["shop/cart-00001"]),
+        (("shop", "crt-00001"), ["shop/cart-00001"]),
+        (("default", "zzz"), []),
+        (("default", "wrong"), []),
+    ],
+)
+def test_names_that_may_have_been_meant(wanted, offered):
+    known = (("default", "hello-00001"), ("default", "hello-00002"), ("shop", "cart-00001"))
+    answer = {"revisions": [{"namespace": ns, "name": name} for ns, name in known]}
+    assert near(parse(json.dumps(answer)), *wanted)[: len(offered) or 1] == offered
+
+
+def test_a_namespace_in_common_makes_no_name_similar():
+    answer = {"revisions": [{"namespace": "default", "name": n} for n in ("web", "slow", "shop")]}
+    assert near(parse(json.dumps(answer)), "default", "nope") == []
+    assert near(parse(json.dumps(answer)), "default", "shpo") == ["default/shop"]

@@ -1,9 +1,11 @@
-"""What ``activator explain`` shows of a revision in each state that users ask about."""
+"""``activator explain``: why requests wait, and the advice."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import re
+import shlex
 from typing import Any
 
 import pytest
@@ -11,8 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from activator.admin.api import detail_view
+from activator.admin.views.fields import WAITING
 from activator.console import explain, scaler
-from activator.console.responses import parse
+from activator.console.client import parse
+from activator.console.explain import meaning, page_of, what_to_do
 from activator.console.screen import Fact, plain
 from activator.plain.annotations import Owner
 from activator.scale import reasons
@@ -20,7 +24,7 @@ from activator.scale.reasons import ScaleReason
 from tests.activator.console.explained import OTHER, POD, shown, view
 from tests.activator.telemetry.world import World
 from throttler.model import AppProtocol, ProbeKind, ProbeSpec, ReadinessRule, RevisionKind
-from throttler.reason import ROWS, Reason
+from throttler.reason import ROWS, TABLE, Reason
 
 COLUMNS = (
     "custom-columns=POD:.metadata.name,IP:.status.podIP,"
@@ -183,10 +187,10 @@ async def test_a_start_for_a_request_in_another_activator_has_no_advice_for_fail
     for pods in ((), (POD,)):
         world.pods(throttler, not_ready=pods)
         answer = parse(json.dumps(detail_view(throttler, world.driver.cold_starts, 0.0)))
-        lines = plain(explain.page(answer, None, scaler.Scaled(starts=True))).splitlines()
+        lines = plain(explain.page(answer, None, scaler.ScalerFacts(starts=True))).splitlines()
         assert lines[0] == "Service default/hello: no request waits, a pod is starting"
         assert "What to do  Nothing yet: a pod is starting." in lines
-        lines = plain(explain.page(answer, None, scaler.Scaled())).splitlines()
+        lines = plain(explain.page(answer, None, scaler.ScalerFacts())).splitlines()
         assert "a new one would" in lines[0]
     world.driver.close()
 
@@ -212,7 +216,7 @@ def test_what_keeps_pods_from_starting_comes_before_a_generic_reason(world):
     port = {"kind": "Service", "namespace": "default", "name": "hello"}
     port |= {"reason": "no-such-port", "warning": "no EndpointSlice has the port"}
     for scaled, warnings, cause in (
-        (scaler.Scaled(forbidden, "scale-forbidden"), [], "scale-forbidden"),
+        (scaler.ScalerFacts(forbidden, "scale-forbidden"), [], "scale-forbidden"),
         (scaler.NOT_SCALED, [port], "no-such-port"),
         (scaler.NOT_SCALED, [port | {"reason": "limited"}], ""),
     ):
@@ -233,7 +237,7 @@ def test_what_keeps_pods_from_starting_comes_before_a_generic_reason(world):
     throttler.cancel(queued, world.clock.now)
     answer = detail_view(throttler, world.driver.cold_starts, world.clock.now)
     page = explain.page(
-        parse(json.dumps(answer)), None, scaler.Scaled(forbidden, "scale-forbidden")
+        parse(json.dumps(answer)), None, scaler.ScalerFacts(forbidden, "scale-forbidden")
     )
     assert plain(page).startswith("Service default/hello: no request waits, scale-forbidden")
 
@@ -474,7 +478,7 @@ def test_every_reason_of_the_scaler_can_be_shown(world, owner):
         why = {"reason": word, "detail": reasons.text(word, "")}
         found = {"findings": [{"reason": word, "note": "Because."}]}
         for more in (why, found, why | found):
-            part = scaler.Scaled(tuple(scaler.facts(parse(json.dumps(scaled | more)))), word)
+            part = scaler.ScalerFacts(tuple(scaler.facts(parse(json.dumps(scaled | more)))), word)
             answer = parse(json.dumps(view(world, service(world), nextReason="no-endpoints")))
             lines = plain(explain.page(answer, None, part)).splitlines()
             assert any(word in line for line in lines)
@@ -508,3 +512,87 @@ def test_any_value_in_any_field_gives_a_page_or_says_what_is_wrong(changes, pod_
     except ValueError:
         return
     assert plain(page).isprintable() or all(line.isprintable() for line in plain(page).split("\n"))
+
+
+@pytest.mark.parametrize("reason", [reason.value for reason in WAITING])
+def test_each_reason_to_wait_is_explained(reason):
+    lines = what_to_do(reason, "shop", "cart-00007")
+    assert meaning(reason).endswith(".")
+    assert page_of(reason) == f"activator reason {reason}"
+    assert lines[-1].startswith("kubectl ")
+    assert "{" not in "".join(lines)
+    if not reason.endswith("scaler-unreachable"):
+        assert "-n shop -l serving.knative.dev/revision=cart-00007" in lines[-1]
+
+
+def test_pods_that_are_not_ready_are_shown_container_by_container():
+    """`kubectl get pods` shows only READY 1/2, not which of the two is ready."""
+    commands = [
+        shlex.split(line)
+        for line in what_to_do("pods-not-ready", "shop", "cart-00007")
+        if line.startswith("kubectl ")
+    ]
+    *select, output, columns = commands[0]
+    assert select == shlex.split(
+        "kubectl get pods -n shop -l serving.knative.dev/revision=cart-00007"
+    )
+    assert output == "-o"
+    named = dict(each.split(":") for each in columns.removeprefix("custom-columns=").split(","))
+    assert named == {
+        "POD": ".metadata.name",
+        "IP": ".status.podIP",
+        "CONTAINER": ".status.containerStatuses[*].name",
+        "READY": ".status.containerStatuses[*].ready",
+    }
+
+
+@pytest.mark.parametrize(
+    ("reason", "commands"),
+    [
+        ("no-endpoints", ["pods --field-selector=status.phase=Pending", "reason=FailedCreate"]),
+        ("pods-not-ready", ["kubectl describe pods -n shop $("]),
+        ("probe-failing", ["kubectl describe pods -n shop $("]),
+        ("bad-answers", ["do kubectl logs -n shop $pod"]),
+    ],
+)
+def test_the_advice_about_a_plain_service_shows_what_its_pods_lack(reason, commands):
+    """The names of pods alone do not say why a pod does not start."""
+    told = "\n".join(what_to_do(reason, "shop", "cart", is_service=True))
+    for command in commands:
+        assert command.replace("pods --field", "pods -n shop --field") in told
+    assert ("kubernetes.io/service-name=cart" in told) == ("$(" in told)
+
+
+def test_the_pods_of_a_front_are_those_of_its_pods_service():
+    told = what_to_do("pods-not-ready", "shop", "cart", pods="cart-pods", is_service=True)
+    assert "kubernetes.io/service-name=cart-pods " in told[-1]
+
+
+def test_the_meaning_for_a_plain_service_names_no_revision() -> None:
+    for row in TABLE:
+        if row.reason is not Reason.AUTOSCALER_UNREACHABLE:  # of a Revision alone
+            assert "revision" not in meaning(row.reason.value, is_service=True)
+
+
+def test_names_cannot_add_to_the_command_that_is_shown():
+    lines = what_to_do("no-endpoints", "a;b", "$(c)")
+    assert "-n 'a;b' -l serving.knative.dev/revision='$(c)'" in lines[-1]
+
+
+@pytest.mark.parametrize("reason", [reason.value for reason in WAITING])
+def test_a_folder_in_place_of_a_cluster_has_no_kubectl(reason):
+    told = " ".join(what_to_do(reason, "shop", "cart-00007", "/srv/{objects}"))
+    assert "kubectl" not in told
+    assert told.endswith("/srv/{objects}") or reason.endswith("scaler-unreachable")
+
+
+@pytest.mark.parametrize("reason", [reason.value for reason in WAITING])
+def test_the_advice_for_a_plain_service_in_a_folder_has_no_object_of_knative(reason):
+    told = " ".join(what_to_do(reason, "shop", "cart", "/srv/objects", is_service=True))
+    assert not re.search("Endpoints |notReadyAddresses|containerConcurrency|kubectl", told)
+    assert told.endswith("/srv/objects") or reason.endswith("scaler-unreachable")
+
+
+def test_a_word_of_a_newer_activator_is_shown_without_advice():
+    assert meaning("never-heard-of") == ""
+    assert what_to_do("never-heard-of", "a", "b") == []

@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import httpx
-import msgspec
 import pytest
 import respx
 
 from activator.console import scaler
-from activator.console.responses import parse
+from activator.console.client import parse
 from activator.console.screen import plain
-from activator.scale.admin import views
 from activator.settings.config import load
+from tests.activator.console.explained import SERVICE
 
 URL = "http://127.0.0.1:18081"
 PATH = f"{URL}/api/v1/services/shop/hello"
-SERVICE: dict[str, Any] = {
-    "target": "Deployment/hello",
-    "owner": "self",
-    "phase": "serving",
-    "replicas": {"present": 1, "wanted": 2, "ready": 0},
-    "reason": None,
-    "detail": None,
-    "sentence": "The load asks for it",
-    "lastChange": None,
-    "findings": [],
-}
 
 
 def shown(**changes) -> list[str]:
@@ -78,12 +65,6 @@ def test_a_start_that_began_a_moment_ago_is_known(phase, before, seconds, starts
     change = {"at": at, "before": before, "after": 2, "sentence": "Why"}
     respx.get(PATH).respond(json=SERVICE | {"phase": phase, "lastChange": change})
     assert scaler.ask(URL, "shop", "hello").starts is starts
-
-
-@pytest.mark.parametrize("name", [field for field in SERVICE if field != "sentence"])
-def test_the_fields_are_those_of_the_scaler(name):
-    camel = {field.encode_name for field in msgspec.structs.fields(views.ServiceView)}
-    assert name in camel
 
 
 @respx.mock

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from activator.discovery.inventory import Inventory
 from activator.knative.system_objects import SystemObjects
 from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID, ServiceRoute
 
@@ -88,6 +89,12 @@ class RecordingSink(SystemObjects):
     def ready(self, revision_id: RevisionID = A) -> list[str]:
         """Return the addresses that are ready by HTTP/1, sorted."""
         return self._ready(self.endpoints.get(revision_id, {}))
+
+
+def replace(inventory: Inventory, kind: str, objects: Iterable[object]) -> None:
+    """Apply the complete list of a kind in one step."""
+    for _ in inventory.replacing(kind, objects):
+        pass
 
 
 def metadata(name: str, uid: str = "", version: str = "", **more: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activator.discovery.dialect import Scope
-from activator.discovery.endpoints import AddressFamily, EndpointsSource
+from activator.discovery.endpoints import EndpointsSource, IpFamily
 from activator.discovery.inventory import Inventory
 from activator.discovery.object_warnings import Rejection
 from tests.activator.discovery.recording import (
@@ -16,6 +16,7 @@ from tests.activator.discovery.recording import (
     RecordingSink,
     private,
     public,
+    replace,
     slice_of,
     truncated,
 )
@@ -54,7 +55,7 @@ class Cluster:
     ) -> None:
         self.sink = RecordingSink()
         self.rejections: list[Rejection] = []
-        family = AddressFamily.IPV6 if ":" in own_ip else AddressFamily.IPV4
+        family = IpFamily.IPV6 if ":" in own_ip else IpFamily.IPV4
         self.inventory = Inventory(
             self.sink,
             self.sink,
@@ -188,7 +189,8 @@ def test_one_list_that_exchanges_all_slices_is_one_change() -> None:
     cluster = Cluster()
     cluster.apply(NEW)
     told = len(cluster.sink.calls)
-    cluster.inventory.replace(
+    replace(
+        cluster.inventory,
         "EndpointSlice",
         [public_slice(OURS, name="b-1"), public_slice(*OTHERS, "10.1.0.4", name="b-2")],
     )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activator.discovery.endpoints import AddressFamily, PrivateEndpoints, PublicEndpoints
+from activator.discovery.endpoints import IpFamily, PrivateEndpoints, PublicEndpoints
 from activator.discovery.endpoints import parse_slice as parse
 from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import A, slice_of
@@ -78,7 +78,7 @@ def test_ipv6_is_bracketed_and_distinguished() -> None:
     parsed = parse(slice_of("fd00::1", addressType="IPv6"))
     assert isinstance(parsed, PrivateEndpoints)
     assert addresses(parsed.endpoints[HTTP1].ready) == ["[fd00::1]:8012"]
-    assert parsed.family is AddressFamily.IPV6
+    assert parsed.family is IpFamily.IPV6
 
 
 def test_the_first_address_is_the_pods() -> None:
@@ -108,7 +108,7 @@ def test_a_public_slice_is_the_ready_addresses_by_protocol() -> None:
     assert parse(obj) == PublicEndpoints(
         A,
         {HTTP1: frozenset({"10.1.0.1", "10.1.0.2"}), H2C: frozenset()},
-        family=AddressFamily.IPV4,
+        family=IpFamily.IPV4,
         original=True,
     )
 

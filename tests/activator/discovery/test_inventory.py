@@ -1,3 +1,5 @@
+"""One dialect's objects; test_inventory.py has the rest through the public face."""
+
 from __future__ import annotations
 
 from collections.abc import Generator
@@ -9,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activator.discovery.dialect import Scope
-from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import DIALECTS, GROUPS, SYSTEM
-from activator.discovery.knative_kinds import KNATIVE, KnativeState
-from activator.discovery.object_warnings import Effect, Rejection
+from activator.discovery.inventory import DialectInventory, Inventory, not_newer
+from activator.discovery.kinds import DIALECTS, GROUPS, SystemDialect
+from activator.discovery.knative_kinds import KnativeDialect
+from activator.discovery.object_warnings import Effect, Rejection, log_rejection
+from activator.discovery.service_kinds import ServicesDialect
 from activator.objects.fields import ObjectKey
 from tests.activator.discovery.recording import (
     A,
@@ -21,12 +24,14 @@ from tests.activator.discovery.recording import (
     config_map,
     private,
     public,
+    replace,
     revision,
     secret,
     slice_of,
     trust_bundle,
 )
 from tests.activator.objects.test_fields import json_values
+from tests.activator.plain.objects import service
 from throttler.model import AppProtocol, ListedEndpoints
 
 
@@ -54,7 +59,7 @@ def test_an_unchanged_object_causes_no_call(inventory: Inventory, sink: Recordin
     for obj in objects:
         obj["metadata"]["annotations"] = {"touched": "yes"}
         inventory.apply(obj)
-        inventory.replace(obj["kind"], [o for o in objects if o["kind"] == obj["kind"]])
+        replace(inventory, obj["kind"], [o for o in objects if o["kind"] == obj["kind"]])
     assert told == 4
     assert len(sink.calls) == told
 
@@ -113,7 +118,7 @@ def test_a_list_removes_what_it_lacks_and_never_empties_what_it_holds(
     inventory.apply(private("10.0.0.1", of="a"))
     inventory.apply(private("10.0.0.2", of="b"))
     sink.calls.clear()
-    inventory.replace("Endpoints", [private("10.0.0.1", "10.0.0.3", of="a")])
+    replace(inventory, "Endpoints", [private("10.0.0.1", "10.0.0.3", of="a")])
     assert sink.calls == [
         ("set_endpoints", A, ["10.0.0.1:8012", "10.0.0.3:8012"]),
         ("set_endpoints", B, []),
@@ -127,7 +132,7 @@ def test_pods_that_move_to_another_object_in_one_list_are_never_away(
     inventory.apply(private("10.0.0.9", of="b", name="y"))
     sink.calls.clear()
     # Old x ends; its place goes to y, which was another revision's.
-    inventory.replace("Endpoints", [private("10.0.0.1", name="y")])
+    replace(inventory, "Endpoints", [private("10.0.0.1", name="y")])
     assert sink.calls == [("set_endpoints", B, [])]
     assert sink.ready() == ["10.0.0.1:8012"]
 
@@ -169,7 +174,7 @@ def test_a_broken_object_keeps_its_last_good_state(
 ) -> None:
     inventory.apply(private("10.0.0.1"))
     reason = inventory.apply(private("nonsense"))
-    inventory.replace("Endpoints", [private("nonsense"), private("10.0.0.2", of="b")])
+    replace(inventory, "Endpoints", [private("nonsense"), private("10.0.0.2", of="b")])
     assert sink.ready() == ["10.0.0.1:8012"]
     assert sink.ready(B) == ["10.0.0.2:8012"]
     assert reason is not None
@@ -193,7 +198,7 @@ def test_an_object_that_was_only_ever_broken_can_be_deleted(inventory: Inventory
 def test_an_object_without_a_name_is_reported_and_stops_nothing(
     inventory: Inventory, sink: RecordingSink, rejections: list[Rejection]
 ) -> None:
-    inventory.replace("Endpoints", [{"metadata": {}}, 5, private("10.0.0.1")])
+    replace(inventory, "Endpoints", [{"metadata": {}}, 5, private("10.0.0.1")])
     assert sink.ready() == ["10.0.0.1:8012"]
     assert [rejection.name for rejection in rejections] == ["?", "?"]
 
@@ -211,7 +216,7 @@ def test_a_list_is_taken_as_it_is_also_after_etcd_was_restored(
     inventory: Inventory, sink: RecordingSink, version: str
 ) -> None:
     inventory.apply(private("10.0.0.2", uid="u", version="10"))
-    inventory.replace("Endpoints", [private("10.0.0.1", uid="u", version=version)])
+    replace(inventory, "Endpoints", [private("10.0.0.1", uid="u", version=version)])
     assert sink.ready() == ["10.0.0.1:8012"]
     inventory.apply(private("10.0.0.3", uid="u", version="11"))  # events follow on the list
     assert sink.ready() == ["10.0.0.3:8012"]
@@ -274,7 +279,8 @@ def test_a_broken_secret_keeps_its_last_good_content(
 def test_trust_bundles_are_reported_together_in_the_order_of_their_names(
     inventory: Inventory, sink: RecordingSink
 ) -> None:
-    inventory.replace(
+    replace(
+        inventory,
         "ConfigMap",
         [trust_bundle("b", "B1", "B2"), config_map("c", k="no"), trust_bundle("a", "A")],
     )
@@ -319,7 +325,7 @@ def test_other_kinds_are_ignored_even_under_a_known_name(
 def test_objects_in_force_are_counted_by_kind(inventory: Inventory) -> None:
     inventory.apply(revision())
     inventory.apply({"kind": "Secret", "metadata": {"name": "s"}})
-    inventory.replace("Endpoints", [private("10.0.0.1"), private("10.0.0.2", of="b")])
+    replace(inventory, "Endpoints", [private("10.0.0.1"), private("10.0.0.2", of="b")])
     inventory.remove("Endpoints", "default", "b-private")
     assert {kind: n for kind, n in inventory.counts.items() if n} == {
         "Revision": 1,
@@ -334,7 +340,7 @@ def test_objects_that_are_rejected_at_present_are_counted_by_kind(inventory: Inv
     inventory.apply(private("10.0.0.1"))
     rejected = {kind: each.rejected for kind, each in inventory.status().items()}
     assert {kind: n for kind, n in rejected.items() if n} == {"Endpoints": 1, "Revision": 1}
-    assert set(rejected) == {*KNATIVE.kinds, *SYSTEM.kinds}
+    assert set(rejected) == {*KnativeDialect.kinds, *SystemDialect.kinds}
 
 
 steps = st.lists(
@@ -365,7 +371,7 @@ def test_after_any_history_the_sink_knows_what_the_objects_add_up_to(
             good.pop(name, None)
             continue
         else:
-            inventory.replace("Endpoints", [obj])
+            replace(inventory, "Endpoints", [obj])
             good = {key: value for key, value in good.items() if key == name}
         if "nonsense" not in ips:
             good[name] = (of, ips)
@@ -373,7 +379,7 @@ def test_after_any_history_the_sink_knows_what_the_objects_add_up_to(
         expected = {ip for of, ips in good.values() if of == revision_id.name for ip in ips}
         told = sink.ready(revision_id) if revision_id in sink.endpoints else []
         assert told == sorted(f"{ip}:8012" for ip in expected)
-    sums = cast(KnativeState, inventory._parts[0].state)._private
+    sums = cast(KnativeDialect, inventory._parts[0].state)._private
     assert not sums._parts.keys() - {A, B}
     assert len(sums._published) == len({of for of, _ in good.values()})
 
@@ -385,7 +391,7 @@ def test_no_value_stops_the_inventory(value: Any, kind: str) -> None:
     inventory.apply(value)
     inventory.apply({"kind": kind, "metadata": value})
     inventory.apply({"kind": kind, "metadata": {"name": "a"}, "data": value, "spec": value})
-    inventory.replace(kind, [value, {"metadata": {"name": "a", "uid": value}}])
+    replace(inventory, kind, [value, {"metadata": {"name": "a", "uid": value}}])
 
 
 def test_the_version_in_force_is_known_for_each_object(inventory: Inventory) -> None:
@@ -395,3 +401,49 @@ def test_the_version_in_force_is_known_for_each_object(inventory: Inventory) -> 
     inventory.remove(key.kind, key.namespace, key.name)
     assert inventory.in_force == []
     assert inventory.version_of(key) is None
+
+
+HELLO = ObjectKey("Service", "shop", "hello")
+
+
+@pytest.mark.parametrize(
+    ("version", "known", "expected"),
+    [
+        *(("7", "7", True), ("6", "7", True), ("8", "7", False), ("10", "9", False)),
+        *(("", "7", False), ("7", "", False), ("a", "b", False), ("b", "b", True)),
+        *(("9" * 5000, "1", False), ("１", "7", False)),
+    ],
+)
+def test_versions(version: str, known: str, expected: bool) -> None:
+    assert not_newer(version, known) is expected
+
+
+def test_a_broken_object_of_a_list_leaves_its_last_good_state() -> None:
+    sink, rejections = RecordingSink(), list[Rejection]()
+    scope = Scope()
+    state = ServicesDialect(sink, sink, scope)
+    part = DialectInventory(state, rejections.append, scope)
+    part.apply("Service", service())
+    for _ in part.replacing("Service", [service({"enabled": "maybe"})]):
+        pass
+    assert [each.effect for each in rejections] == [Effect.KEPT]
+    assert (part.counts["Service"], list(part.in_force)) == (1, [HELLO])
+    part.remove(HELLO, "another uid")
+    assert HELLO in part.in_force
+    part.remove(HELLO, "s1")
+    assert sink.revisions == {}
+
+
+def test_a_rejection_is_logged_with_its_parts(caplog: pytest.LogCaptureFixture) -> None:
+    log_rejection(Rejection("Revision", "ns", "r", "Revision ns/r: spec: wrong", Effect.KEPT))
+    record = caplog.records[0]
+    assert record.__dict__["object_name"] == "r"
+    assert record.__dict__["reason"] == "Revision ns/r: spec: wrong"
+    log_rejection(Rejection("Revision", "ns", "r", "spec: wrong", Effect.UNUSED))
+    log_rejection(Rejection("Revision", "ns", "r", "spec: wrong", Effect.DEFAULTS))
+    assert caplog.messages == [
+        "invalid object: Revision ns/r: spec: wrong; its last good state stays in force",
+        "invalid object: spec: wrong; it is not in use",
+        "invalid object: spec: wrong; it has no last good state, so each wrong annotation has a "
+        "safe default",
+    ]

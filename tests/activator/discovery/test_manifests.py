@@ -18,7 +18,7 @@ from activator.discovery import backoff, manifest_file, manifests
 from activator.discovery.inventory import Inventory
 from activator.discovery.manifest_file import MAX_FILE_BYTES
 from activator.discovery.manifests import FolderTimings, ManifestFolder, ManifestFolderError
-from activator.discovery.service_kinds import SERVICES
+from activator.discovery.service_kinds import ServicesDialect
 from activator.records.source_status import FilesStatus
 from tests.activator.discovery.recording import (
     A,
@@ -403,7 +403,7 @@ async def test_a_broken_file_is_reported_without_the_errors_of_its_objects(
 async def test_a_broken_file_has_only_the_warnings_of_its_last_good_state(
     tmp_path: Path, sink: RecordingSink
 ) -> None:
-    folder = ManifestFolder(tmp_path, Inventory(sink, sink, dialects=(SERVICES,)))
+    folder = ManifestFolder(tmp_path, Inventory(sink, sink, dialects=(ServicesDialect,)))
     path, lonely = tmp_path / "a.json", service_object()
     path.write_text(json.dumps(lonely))
     async with running(folder):
@@ -625,7 +625,7 @@ async def test_a_file_that_changed_under_the_same_date_and_size_is_found(
     unchecked = ManifestFolder(tmp_path, inventory, timings)
     unchecked.load()
     write(tmp_path / "a.yaml", private("10.0.0.2"))
-    await unchecked._scan()
+    await unchecked.scan()
     assert sink.ready() == ["10.0.0.1:8012"]
     folder = ManifestFolder(tmp_path, inventory, timings, self_check_interval=0.02)
     async with asyncio.timeout(PATIENCE), running(folder):
@@ -646,13 +646,13 @@ def test_a_folder_tells_how_long_ago_it_was_looked_at_and_changed(
     folder = ManifestFolder(tmp_path, inventory)
     folder.load()
     now = 130.0
-    asyncio.run(folder._scan())
+    asyncio.run(folder.scan())
     now = 131.0
     assert folder.status(now).files == FilesStatus(str(tmp_path), 1.0, 31.0)
     (tmp_path / "a.yaml").unlink()
     tmp_path.rmdir()
     now = 150.0
-    asyncio.run(folder._scan())  # this one fails: the last state stays, and ages
+    asyncio.run(folder.scan())  # this one fails: the last state stays, and ages
     assert folder.status(now).files == FilesStatus(str(tmp_path), 20.0, 50.0)
 
 

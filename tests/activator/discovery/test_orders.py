@@ -18,7 +18,15 @@ from activator.discovery.inventory import Inventory
 from activator.discovery.object_warnings import Rejection
 from activator.driver import Driver
 from activator.knative.system_objects import SystemObjects
-from tests.activator.discovery.recording import A, private, public, revision, service, slice_of
+from tests.activator.discovery.recording import (
+    A,
+    private,
+    public,
+    replace,
+    revision,
+    service,
+    slice_of,
+)
 from throttler.capacity import ActivatorShare
 from throttler.errors import RevisionNotFound
 from throttler.pod import PodTracker
@@ -104,7 +112,7 @@ def test_a_revision_that_is_created_again_finds_its_pods_without_an_event_of_the
 
 def test_deletion_and_creation_in_one_list_take_the_new_limit(world: World) -> None:
     world.apply(revision(uid="u1", version="5", containerConcurrency=1), private("10.0.0.1"))
-    world.inventory.replace("Revision", [revision(uid="u2", version="9", containerConcurrency=7)])
+    replace(world.inventory, "Revision", [revision(uid="u2", version="9", containerConcurrency=7)])
     found = world.throttler().revision
     assert (found.uid, found.container_concurrency) == ("u2", 7)
     assert world.pods() == ["10.0.0.1:8012"]
@@ -112,7 +120,7 @@ def test_deletion_and_creation_in_one_list_take_the_new_limit(world: World) -> N
 
 def test_a_revision_that_went_unseen_is_gone_after_the_next_list(world: World) -> None:
     world.apply(revision(), private("10.0.0.1"))
-    world.inventory.replace("Revision", [])
+    replace(world.inventory, "Revision", [])
     with pytest.raises(RevisionNotFound):
         world.throttler()
     assert list(world.driver.throttler) == []
@@ -154,7 +162,7 @@ def test_a_wrong_limit_is_a_rejection_and_changes_nothing(world: World, limit: A
 
 
 def test_one_wrong_object_of_a_list_keeps_the_others_good(world: World) -> None:
-    world.inventory.replace("Revision", [revision("b", containerConcurrency=-1), revision()])
+    replace(world.inventory, "Revision", [revision("b", containerConcurrency=-1), revision()])
     world.apply(private("10.0.0.1"))
     assert world.pods() == ["10.0.0.1:8012"]
     assert [throttler.revision.id for throttler in world.driver.throttler] == [A]

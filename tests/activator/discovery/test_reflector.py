@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
+from logging import DEBUG, INFO, WARNING
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,8 @@ from activator.discovery import backoff
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.inventory import Inventory
-from activator.discovery.reflector import RELIST_AFTER_FAILURES, Reflector
-from activator.discovery.wire import WatchedResource
+from activator.discovery.reflector import RELIST_AFTER_FAILURES, Reflector, Versions, WatchFailures
+from activator.discovery.wire import ConnectionLostError, WatchedResource
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event, expired
 from tests.activator.discovery.recording import A, B, RecordingSink, private
 from tests.conftest import both_loops, in_virtual_time
@@ -659,3 +660,55 @@ async def test_a_list_that_is_asked_for_between_two_watches_comes_next(
         await server.asked(*WATCH)
         await one.relist()
         assert server.count("Endpoints", "list") == 2
+
+
+def test_the_first_failure_is_no_warning_and_a_repeated_one_is_one_every_ten_seconds() -> None:
+    failures = WatchFailures()
+    found = [failures.add("refused", now, suspect=False) for now in (0.0, 1.0, 2.0, 10.9, 11.0)]
+    assert found == [INFO, WARNING, DEBUG, DEBUG, WARNING]
+    assert failures.add("reset", 11.1, suspect=False) == WARNING
+    failures.clear()
+    assert (failures.in_a_row, failures.last_error) == (0, "")
+    assert failures.add("refused", 12.0, suspect=False) == INFO
+
+
+def test_only_suspect_failures_in_a_row_make_the_version_suspect() -> None:
+    failures = WatchFailures()
+    for _ in range(RELIST_AFTER_FAILURES):
+        failures.add("refused", 0.0, suspect=False)
+    for _ in range(RELIST_AFTER_FAILURES - 1):
+        failures.add("garbled", 0.0, suspect=True)
+    assert not failures.make_suspect
+    failures.add("garbled", 0.0, suspect=True)
+    assert failures.make_suspect
+    failures.clear()
+    assert not failures.make_suspect
+
+
+def at(version: str) -> Versions:
+    versions = Versions()
+    versions.reached(version)
+    return versions
+
+
+def test_the_first_list_may_come_from_the_cache() -> None:
+    versions = Versions()
+    assert (versions.of_watch, versions.of_list) == ("", "0")
+
+
+def test_a_list_may_not_be_older_than_the_last_version_the_first_time() -> None:
+    versions = at("7")
+    versions.list_next()
+    for version in ("7", "8"):
+        versions.check_age(version)
+    with pytest.raises(ConnectionLostError, match="has version 6, expected 7 or newer"):
+        versions.check_age("6")
+    assert (versions.of_watch, versions.of_list) == ("", "")  # the next one comes from etcd
+
+
+def test_an_expired_watch_lists_again_and_an_expired_list_lists_from_etcd() -> None:
+    versions = at("7")
+    versions.expired()
+    assert (versions.of_watch, versions.of_list) == ("", "7")
+    versions.expired()
+    assert (versions.of_watch, versions.of_list) == ("", "")

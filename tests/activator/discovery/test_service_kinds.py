@@ -16,12 +16,12 @@ from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
 from activator.discovery.kinds import DIALECTS
 from activator.discovery.object_warnings import Effect, Rejection
-from activator.discovery.service_kinds import SERVICES
+from activator.discovery.service_kinds import ServicesDialect
 from activator.driver import Driver
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey
 from activator.plain.hosts import HostClaims
-from tests.activator.discovery.recording import RecordingSink, private, revision
+from tests.activator.discovery.recording import RecordingSink, private, replace, revision
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import (
     container,
@@ -184,7 +184,7 @@ def test_random_events_end_as_a_fresh_start_with_the_last_good_states(seed: int)
         if chance.random() < 0.3:
             rest = [each for each in objects if each.kind == key.kind]
             listed = {each: objects[each] for each in rest if each != key} | {key: obj}
-            world.inventory.replace(key.kind, listed.values())
+            replace(world.inventory, key.kind, listed.values())
         else:
             world.apply(obj)
         problem = world.inventory.problem(key)
@@ -285,7 +285,7 @@ def test_a_broken_object_keeps_its_last_good_state_and_stops_no_other(
     world.apply(service({"container_concurrency": "3"}), *OBJECTS[1:])
     before = world.all()
     world.apply(obj, obj)
-    world.inventory.replace(obj["kind"], [obj, *([other] if obj["kind"] == "Service" else [])])
+    replace(world.inventory, obj["kind"], [obj, *([other] if obj["kind"] == "Service" else [])])
     [rejection] = world.rejections
     assert rejection.effect is Effect.KEPT
     assert where in rejection.reason
@@ -317,7 +317,7 @@ def test_a_wrong_policy_of_the_first_state_has_its_default(world: World, is_list
     wrong = service({**WRONG_POLICIES, "hosts": "a.com", "container_concurrency": "3"})
     world.apply(*OBJECTS[1:])
     if is_listed:
-        world.inventory.replace("Service", [wrong])
+        replace(world.inventory, "Service", [wrong])
     else:
         world.apply(wrong)
     found = world.throttler().revision
@@ -387,14 +387,14 @@ def test_a_fault_that_both_dialects_find_is_reported_once(world: World) -> None:
     obj["metadata"]["labels"] = "none"
     world.apply(obj)
     assert len(world.rejections) == 1
-    world.inventory.replace("EndpointSlice", [{"metadata": {"name": 5}}])
+    replace(world.inventory, "EndpointSlice", [{"metadata": {"name": 5}}])
     assert len(world.rejections) == 2
 
 
-@given(json_values, st.sampled_from(list(SERVICES.kinds)))
+@given(json_values, st.sampled_from(list(ServicesDialect.kinds)))
 def test_no_value_of_a_field_stops_the_dialect(value: Any, kind: str) -> None:
     sink = RecordingSink()
-    inventory = Inventory(sink, sink, lambda rejection: None, dialects=[SERVICES])
+    inventory = Inventory(sink, sink, lambda rejection: None, dialects=[ServicesDialect])
     for obj in OBJECTS:
         if obj["kind"] == kind:
             for field in obj:
@@ -436,7 +436,7 @@ def test_a_misspelt_opt_in_is_named(folder: bool) -> None:
     for names, hint in (({"enable": "true"}, ", only activator.dev/enable"), ({"hosts": "a"}, "")):
         obj = service({name.replace("_", "-"): value for name, value in names.items()})
         del obj["metadata"]["annotations"]["activator.dev/enabled"]
-        warning = SERVICES.kinds["Service"].warning(obj, None, scope)
+        warning = ServicesDialect.kinds["Service"].warning(obj, None, scope)
         wanted = f'not used, since it has no annotation activator.dev/enabled: "true"{hint}'
         assert warning == (wanted if folder or hint else "")
 
@@ -464,7 +464,7 @@ def test_a_broken_slice_is_a_problem_of_the_service_that_its_label_names() -> No
 
 def test_an_event_of_one_service_concerns_that_one_among_many() -> None:
     sink = RecordingSink()
-    inventory = Inventory(sink, sink, dialects=[SERVICES])
+    inventory = Inventory(sink, sink, dialects=[ServicesDialect])
     labels = {"app.kubernetes.io/part-of": "shop"}
     for number in range(200):
         name = f"s{number}"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from activator.discovery.dialect import Scope
-from activator.discovery.service_kinds import SERVICES, ServicesState
+from activator.discovery.service_kinds import ServicesDialect
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey, identify
 from activator.plain import slices, workloads
@@ -53,7 +53,7 @@ class World:
         self.activators: dict[RevisionID, Mapping[AppProtocol, frozenset[str]]] = {}
         self.calls: list[str] = []
         scope = Scope(own=own, activators=("system", "activator-service"))
-        self.services = ServicesState(self, SystemObjects({}, {}, lambda pems: None), scope)
+        self.services = ServicesDialect(self, SystemObjects({}, {}, lambda pems: None), scope)
         self._objects: dict[ObjectKey, Any] = {}
 
     def set_revision(self, revision: Revision) -> None:
@@ -92,7 +92,7 @@ class World:
             self._put(obj["kind"], obj, None)
 
     def _put(self, kind: str, named: Any, obj: Any) -> None:
-        key, row = identify(named, kind), SERVICES.kinds[kind]
+        key, row = identify(named, kind), ServicesDialect.kinds[kind]
         new = obj and row.parse(key, obj, Scope())
         old, self._objects[key] = self._objects.get(key), new
         row.put(self.services, key, old, new)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
 
-from activator.discovery.kubernetes import KubernetesWatch
-from activator.discovery.manifests import ManifestFolder
-from activator.discovery.source import Source
+from activator.discovery.api_server import ClusterConfigError
+from activator.discovery.kubernetes import ClusterVersionError, KubernetesWatch
+from activator.discovery.manifests import ManifestFolder, ManifestFolderError
+from activator.discovery.source import Sink, Source, SourceError
 from activator.discovery.sources import Wiring, make_source
+from activator.driver import Driver
 from activator.settings.config import Settings, load
 from tests.activator.discovery.recording import RecordingSink
 
@@ -52,3 +55,16 @@ async def test_each_source_has_every_method_of_the_interface(command: str, tmp_p
     assert all(callable(getattr(source, name)) for name in methods)
     source.hurry()
     await source.close()
+
+
+@pytest.mark.parametrize("error", [ClusterConfigError, ClusterVersionError, ManifestFolderError])
+def test_each_error_of_a_start_is_one_of_a_source(error: type[Exception]) -> None:
+    assert issubclass(error, SourceError)
+
+
+def test_each_call_has_its_taker() -> None:
+    calls = [name for name in vars(Sink) if name.startswith(("set_", "delete_"))]
+    assert calls
+    for name in calls:
+        expected = inspect.signature(getattr(Sink, name)).parameters
+        assert len(inspect.signature(getattr(Driver, name)).parameters) == len(expected)

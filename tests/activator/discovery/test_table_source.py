@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from activator.console import explain
-from activator.console.responses import parse
+from activator.console.client import parse
 from activator.runtime import Runtime, StartError
 from activator.servers import Servers
 from activator.settings.config import load

@@ -7,11 +7,20 @@ from math import ceil
 
 import pytest
 
-from activator.kpa.decision import SENTENCES, Autoscaler, Decision, Mode, Observation, Why
-from activator.kpa.rules import MAX_SCALE_DOWN_RATE, Rules
-from activator.kpa.window import STABLE, LoadWindow
+from activator.kpa.decision import (
+    MAX_SCALE_DOWN_RATE,
+    SENTENCES,
+    STABLE,
+    Autoscaler,
+    LoadWindow,
+    Mode,
+    Observation,
+    ScaleDecision,
+    ScaleRules,
+    Why,
+)
 
-TEN = Rules(target=10)
+TEN = ScaleRules(target=10)
 
 
 def seen(
@@ -43,29 +52,37 @@ def seen(
         pytest.param(TEN, seen(60, 20, ready=1), 6, Why.LOAD, id="in panic the larger one"),
         pytest.param(TEN, seen(10, ready=10), 5, Why.SCALE_DOWN_RATE, id="half at a time"),
         pytest.param(TEN, seen(10, ready=3), 1, Why.LOAD, id="3 may become 1"),
-        pytest.param(Rules(1), seen(5000), 1000, Why.SCALE_UP_RATE, id="1000 times as many"),
+        pytest.param(ScaleRules(1), seen(5000), 1000, Why.SCALE_UP_RATE, id="1000 times as many"),
         pytest.param(
-            *(Rules(1), seen(5000, ready=0, replicas=1), 10, Why.SCALE_UP_RATE),
+            *(ScaleRules(1), seen(5000, ready=0, replicas=1), 10, Why.SCALE_UP_RATE),
             id="10 times initial-scale until a pod is ready",
         ),
         pytest.param(
-            *(Rules(1, initial_scale=30), seen(5000, ready=0, replicas=30), 300),
+            *(ScaleRules(1, initial_scale=30), seen(5000, ready=0, replicas=30), 300),
             *(Why.SCALE_UP_RATE,),
             id="10 times a larger initial-scale",
         ),
         pytest.param(
-            *(Rules(1), seen(5000, ready=0, replicas=40), 40, Why.SCALE_UP_RATE),
+            *(ScaleRules(1), seen(5000, ready=0, replicas=40), 40, Why.SCALE_UP_RATE),
             id="pods that are not ready stay",
         ),
         pytest.param(TEN, seen(10, current=75, ready=8), 8, Why.RUNNING, id="running requests"),
         pytest.param(TEN, seen(0, ready=1), 1, Why.NOT_IDLE, id="not idle yet"),
         pytest.param(TEN, seen(1, ready=0), 1, Why.COLD_START, id="cold start"),
-        pytest.param(Rules(10, initial_scale=3), seen(1, ready=0), 3, Why.COLD_START, id="by 3"),
+        pytest.param(
+            ScaleRules(10, initial_scale=3), seen(1, ready=0), 3, Why.COLD_START, id="by 3"
+        ),
         pytest.param(TEN, seen(90, ready=0), 1, Why.COLD_START, id="the load counts after it"),
-        pytest.param(Rules(10, initial_scale=0), seen(1, ready=0), 1, Why.COLD_START, id="by 1"),
-        pytest.param(Rules(10, min_scale=2), seen(10, ready=2), 2, Why.MIN_SCALE, id="at least 2"),
-        pytest.param(Rules(10, min_scale=2), seen(0, ready=0), 2, Why.MIN_SCALE, id="unasked"),
-        pytest.param(Rules(10, max_scale=4), seen(90, ready=4), 4, Why.MAX_SCALE, id="at most 4"),
+        pytest.param(
+            ScaleRules(10, initial_scale=0), seen(1, ready=0), 1, Why.COLD_START, id="by 1"
+        ),
+        pytest.param(
+            ScaleRules(10, min_scale=2), seen(10, ready=2), 2, Why.MIN_SCALE, id="at least 2"
+        ),
+        pytest.param(ScaleRules(10, min_scale=2), seen(0, ready=0), 2, Why.MIN_SCALE, id="unasked"),
+        pytest.param(
+            ScaleRules(10, max_scale=4), seen(90, ready=4), 4, Why.MAX_SCALE, id="at most 4"
+        ),
         pytest.param(TEN, seen(0, ready=0), 0, Why.IDLE, id="asleep"),
         pytest.param(
             TEN, seen(30, current=0, ready=0), 0, Why.IDLE, id="no request waits: stays asleep"
@@ -75,7 +92,7 @@ def seen(
         ),
     ],
 )
-def test_the_rules(rules: Rules, observed: Observation, replicas: int, why: Why) -> None:
+def test_the_rules(rules: ScaleRules, observed: Observation, replicas: int, why: Why) -> None:
     decision = Autoscaler(0).decide(rules, observed, 1)
     assert (decision.replicas, decision.why) == (replicas, why)
 
@@ -89,31 +106,33 @@ def test_every_rule_has_a_sentence() -> None:
 )
 def test_rules_that_contradict_themselves_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"target must be|is below min_scale"):
-        Rules(**wrong)  # type: ignore[arg-type]  # a table of whole and other numbers
+        ScaleRules(**wrong)  # type: ignore[arg-type]  # a table of whole and other numbers
 
 
 def test_no_pod_goes_for_a_minute_after_a_burst() -> None:
     scaler = Autoscaler(0)
-    assert scaler.decide(TEN, seen(10, 60), 100) == Decision(6, Mode.PANIC, Why.PANIC_LOAD)
+    assert scaler.decide(TEN, seen(10, 60), 100) == ScaleDecision(6, Mode.PANIC, Why.PANIC_LOAD)
     after = seen(10, 5, ready=6)
-    assert scaler.decide(TEN, after, 100 + STABLE) == Decision(6, Mode.PANIC, Why.PANIC_HOLD)
-    assert scaler.decide(TEN, after, 101 + STABLE) == Decision(3, Mode.STABLE, Why.SCALE_DOWN_RATE)
+    assert scaler.decide(TEN, after, 100 + STABLE) == ScaleDecision(6, Mode.PANIC, Why.PANIC_HOLD)
+    assert scaler.decide(TEN, after, 101 + STABLE) == ScaleDecision(
+        3, Mode.STABLE, Why.SCALE_DOWN_RATE
+    )
 
 
 def test_the_initial_scale_stays_for_a_stable_window_after_all_pods_were_ready() -> None:
-    scaler, rules = Autoscaler(0), Rules(10, initial_scale=3)
+    scaler, rules = Autoscaler(0), ScaleRules(10, initial_scale=3)
     assert scaler.decide(rules, seen(1, ready=0), 10).replicas == 3
     for now, ready in ((10.1, 0), (20, 1), (90, 2), (100, 3), (101, 2), (99 + STABLE, 3)):
         decision = scaler.decide(rules, seen(1, ready=ready, replicas=3), now)
-        assert decision == Decision(3, Mode.STABLE, Why.INITIAL_SCALE), now
+        assert decision == ScaleDecision(3, Mode.STABLE, Why.INITIAL_SCALE), now
     assert scaler.decide(rules, seen(40, ready=3), 99.5 + STABLE).replicas == 4
-    assert scaler.decide(rules, seen(1, ready=3), 100 + STABLE) == Decision(
+    assert scaler.decide(rules, seen(1, ready=3), 100 + STABLE) == ScaleDecision(
         1, Mode.STABLE, Why.LOAD
     )
 
 
 def test_the_initial_scale_never_adds_pods_and_ends_with_idleness_or_max_scale() -> None:
-    scaler, rules = Autoscaler(0), Rules(10, initial_scale=3, max_scale=2, idle=20)
+    scaler, rules = Autoscaler(0), ScaleRules(10, initial_scale=3, max_scale=2, idle=20)
     assert scaler.decide(rules, seen(1, ready=0), 10).replicas == 2
     assert scaler.decide(rules, seen(1, ready=1, replicas=1), 11).replicas == 1
     assert scaler.decide(rules, seen(1, ready=2), 12).why is Why.INITIAL_SCALE
@@ -127,7 +146,7 @@ def test_a_burst_that_lasts_extends_the_minute() -> None:
     scaler.decide(TEN, seen(10, 60), 100)
     scaler.decide(TEN, seen(10, 160, ready=6), 150)
     held = scaler.decide(TEN, seen(10, 5, ready=16), 150 + STABLE)
-    assert held == Decision(16, Mode.PANIC, Why.PANIC_HOLD)
+    assert held == ScaleDecision(16, Mode.PANIC, Why.PANIC_HOLD)
 
 
 def test_a_start_without_history_removes_no_pod_for_a_minute() -> None:
@@ -138,10 +157,10 @@ def test_a_start_without_history_removes_no_pod_for_a_minute() -> None:
 
 @pytest.mark.parametrize("idle", [5.0, 60.0, 300.0])
 def test_scale_to_zero_counts_from_the_last_request_whatever_the_windows_say(idle: float) -> None:
-    scaler, rules = Autoscaler(0), Rules(10, idle=idle)
+    scaler, rules = Autoscaler(0), ScaleRules(10, idle=idle)
     scaler.decide(rules, seen(80, 80, ready=8), 100)
     assert scaler.decide(rules, seen(60, current=0, ready=8), 100 + idle - 1).replicas > 0
-    assert scaler.decide(rules, seen(60, current=0, ready=8), 100 + idle) == Decision(
+    assert scaler.decide(rules, seen(60, current=0, ready=8), 100 + idle) == ScaleDecision(
         0, Mode.STABLE, Why.IDLE
     )
 
@@ -155,7 +174,7 @@ def test_a_start_counts_as_a_request_for_scale_to_zero() -> None:
 def test_changed_rules_count_at_once() -> None:
     scaler = Autoscaler(0)
     assert scaler.decide(TEN, seen(50, ready=5), 1).replicas == 5
-    assert scaler.decide(Rules(5), seen(50, ready=5), 2).replicas == 10
+    assert scaler.decide(ScaleRules(5), seen(50, ready=5), 2).replicas == 10
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -163,7 +182,7 @@ def test_changed_rules_count_at_once() -> None:
 def test_any_walk_keeps_the_promises(seed: int) -> None:
     """Random load, rules and pods that come late: each decision keeps the rules."""
     chance = random.Random(seed)
-    rules = Rules(
+    rules = ScaleRules(
         chance.choice((1.0, 7.5, 100.0)),
         min_scale := chance.choice((0, 0, 2)),
         chance.choice((0, 0, min_scale + 3)),

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from activator.kpa.window import PANIC, STABLE, LoadWindow
+from activator.kpa.decision import PANIC, STABLE, LoadWindow
 
 
 def test_a_new_window_has_no_load() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activator.kpa.rules import Rules
+from activator.kpa.decision import ScaleRules
 from activator.objects.fields import Field, ManifestError, Problems, root
 from activator.objects.policies import without_readers
 from activator.plain import annotations as plain
@@ -18,10 +18,10 @@ from activator.plain.annotations import (
     TABLE,
     Annotations,
     ChosenProbe,
+    NamedTarget,
     Owner,
     ReadinessPolicy,
     Route,
-    ScaleTarget,
 )
 from throttler.model import ProbeKind
 
@@ -45,16 +45,16 @@ def parse(metadata: Field) -> Annotations:
 
 def test_everything_but_enabled_has_a_default() -> None:
     assert parse(metadata(enabled="true")) == Annotations()
-    assert Annotations().scale == Rules(100, 0, 0, 1, 300)
+    assert Annotations().scale == ScaleRules(100, 0, 0, 1, 300)
 
 
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
-        ({"target": "deployment/hello"}, {"target": ScaleTarget("", "", "deployment", "hello")}),
+        ({"target": "deployment/hello"}, {"target": NamedTarget("", "", "deployment", "hello")}),
         (
             {"target": "argoproj.io/v1alpha1/Rollout/hello"},
-            {"target": ScaleTarget("argoproj.io", "v1alpha1", "Rollout", "hello")},
+            {"target": NamedTarget("argoproj.io", "v1alpha1", "Rollout", "hello")},
         ),
         ({"hosts": "A.com, *.b.com.,a.com"}, {"hosts": ("a.com", "*.b.com")}),
         ({"hosts": " , "}, {}),
@@ -62,11 +62,11 @@ def test_everything_but_enabled_has_a_default() -> None:
         ({"port": "8080"}, {"port": "8080"}),
         (
             {"container_concurrency": "7"},
-            {"container_concurrency": 7, "scale": Rules(target=7)},
+            {"container_concurrency": 7, "scale": ScaleRules(target=7)},
         ),
         (
             {"container_concurrency": "7", "target_concurrency": "0.5"},
-            {"container_concurrency": 7, "scale": Rules(target=0.5)},
+            {"container_concurrency": 7, "scale": ScaleRules(target=0.5)},
         ),
         ({"timeout_seconds": "0"}, {"timeout": 0.0}),
         ({"response_start_timeout_seconds": "5"}, {"response_start_timeout": 5.0}),
@@ -81,10 +81,10 @@ def test_everything_but_enabled_has_a_default() -> None:
         ({"owner": "keda"}, {"owner": Owner.KEDA}),
         (
             {"min_scale": "2", "max_scale": "9", "initial_scale": "3", "idle_seconds": "10"},
-            {"scale": Rules(100, 2, 9, 3, 10)},
+            {"scale": ScaleRules(100, 2, 9, 3, 10)},
         ),
-        ({"min_scale": "2"}, {"scale": Rules(min_scale=2)}),
-        ({"max_scale": " 2 "}, {"scale": Rules(max_scale=2)}),
+        ({"min_scale": "2"}, {"scale": ScaleRules(min_scale=2)}),
+        ({"max_scale": " 2 "}, {"scale": ScaleRules(max_scale=2)}),
         ({"max_scale": ""}, {}),
     ],
 )

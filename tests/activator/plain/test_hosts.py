@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from random import Random
 
 import pytest
 
@@ -96,3 +97,37 @@ def test_any_changes_leave_the_table_of_a_new_one(seed: int) -> None:
         asked = [*names, "x.c.b.a.com", "com"]
         assert [table.find(host) for host in asked] == [fresh.find(host) for host in asked]
         assert all(table.conflicts(each) == fresh.conflicts(each) for each in model)
+
+
+ELDER, YOUNGER = HostClaim("2026-01", "shop/old"), HostClaim("2026-02", "shop/young")
+
+
+def test_the_older_slice_has_the_port() -> None:
+    ports: HostClaims[str] = HostClaims()
+    ports.put(YOUNGER, ["10000"], "young")
+    assert ports.winner("10000") == "young"
+    ports.put(ELDER, ["10000"], "old")
+    assert (ports.winner("10000"), set(ports.claimants("10000"))) == ("old", {"young", "old"})
+    assert (ports.conflicts(ELDER), ports.conflicts(YOUNGER)) == ({}, {"10000": "shop/old"})
+    ports.put(ELDER, ["10001"], "old")
+    assert (ports.winner("10000"), ports.winner("10001")) == ("young", "old")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_each_port_has_one_service_whatever_happens(seed: int) -> None:
+    chance = Random(seed)
+    ports: HostClaims[str] = HostClaims()
+    claims: dict[str, tuple[HostClaim, str]] = {}
+    for _ in range(100):
+        name, port = chance.choice("abcd"), chance.choice("012")
+        if name in claims:
+            ports.remove(claims[name][0])
+        claims[name] = HostClaim(chance.choice("12"), name), port
+        if port != "0":
+            ports.put(claims[name][0], [port], name)
+        for port in "12":
+            rivals = [claim for claim, claimed in claims.values() if claimed == port]
+            assert ports.winner(port) == (min(rivals).name if rivals else None)
+    for claim, _ in claims.values():
+        ports.remove(claim)
+    assert not any(vars(ports).values())  # nothing is left

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from activator.objects.fields import ObjectKey
-from activator.plain.annotations import ScaleTarget
-from activator.plain.matches import Matches, known_target
-from activator.plain.workloads import Workload, matches
+from activator.plain.annotations import NamedTarget
+from activator.plain.matches import Index, Matches, known_target
+from activator.plain.workloads import PlainWorkload, matches
 
 LABELS: tuple[dict[str, str], ...] = (
     {"app": "a"},
@@ -21,22 +21,22 @@ LABELS: tuple[dict[str, str], ...] = (
 )
 
 
-def workload(name: str, labels: Any, namespace: str = "shop") -> Workload:
-    return Workload(ObjectKey("Deployment", namespace, name), "", 0, labels, ())
+def workload(name: str, labels: Any, namespace: str = "shop") -> PlainWorkload:
+    return PlainWorkload(ObjectKey("Deployment", namespace, name), "", 0, labels, ())
 
 
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        (ScaleTarget("", "", "deployment", "w"), ObjectKey("Deployment", "shop", "w")),
-        (ScaleTarget("apps", "v1", "StatefulSet", "w"), ObjectKey("StatefulSet", "shop", "w")),
-        (ScaleTarget("argoproj.io", "v1alpha1", "Rollout", "w"), None),
-        (ScaleTarget("example.org", "v1", "Deployment", "w"), None),
-        (ScaleTarget("", "", "Job", "w"), None),
+        (NamedTarget("", "", "deployment", "w"), ObjectKey("Deployment", "shop", "w")),
+        (NamedTarget("apps", "v1", "StatefulSet", "w"), ObjectKey("StatefulSet", "shop", "w")),
+        (NamedTarget("argoproj.io", "v1alpha1", "Rollout", "w"), None),
+        (NamedTarget("example.org", "v1", "Deployment", "w"), None),
+        (NamedTarget("", "", "Job", "w"), None),
     ],
 )
 def test_the_target_that_an_annotation_names(
-    target: ScaleTarget, expected: ObjectKey | None
+    target: NamedTarget, expected: ObjectKey | None
 ) -> None:
     assert known_target(target, "shop") == expected
 
@@ -46,9 +46,9 @@ def test_any_order_of_changes_finds_what_a_search_of_all_finds(seed: int) -> Non
     chance = Random(seed)
     index: Matches[str] = Matches()
     services: dict[str, tuple[str, Any, ObjectKey | None]] = {}
-    workloads: dict[ObjectKey, Workload] = {}
+    workloads: dict[ObjectKey, PlainWorkload] = {}
 
-    def expected(name: str) -> list[Workload]:
+    def expected(name: str) -> list[PlainWorkload]:
         namespace, selector, target = services[name]
         if target is not None:
             return [workloads[target]] if target in workloads else []
@@ -100,3 +100,26 @@ def test_a_label_that_all_share_does_not_make_a_change_concern_all() -> None:
     assert list(index.put(changed.key, changed)) == [7]
     assert index.find(7) == [changed]
     assert max(map(len, index._selecting.values())) < 3
+
+
+def test_a_key_has_no_value_one_or_several() -> None:
+    index = Index[str, int]()
+    assert list(index.get("a")) == []
+    index.add("a", 1)
+    index.add("a", 1)
+    assert list(index.get("a")) == [1]
+    index.add("a", 2)
+    index.add("b", 3)
+    assert list(index.get("a")) == [1, 2]
+    assert list(index.get("b")) == [3]
+
+
+def test_values_are_removed_one_by_one() -> None:
+    index = Index[str, int]()
+    for value in (1, 2, 3):
+        index.add("a", value)
+    for value, left in ((2, [1, 3]), (9, [1, 3]), (1, [3]), (1, [3]), (3, []), (3, [])):
+        index.discard("a", value)
+        assert list(index.get("a")) == left
+    index.add("a", 0)
+    assert list(index.get("a")) == [0]

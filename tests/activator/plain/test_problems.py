@@ -6,7 +6,7 @@ from activator.objects.fields import ObjectKey
 from activator.plain import problems
 from activator.plain.service import BufferedPort, parse
 from activator.plain.slices import Slice
-from activator.plain.workloads import Workload
+from activator.plain.workloads import PlainWorkload
 from tests.activator.plain.objects import service
 from throttler.model import AppProtocol
 
@@ -14,7 +14,9 @@ from throttler.model import AppProtocol
 def test_a_sentence_lists_a_few_of_many_candidates() -> None:
     found = parse(service())
     assert found is not None
-    every = [Workload(ObjectKey("Deployment", "shop", f"w{n}"), "", 1, {}, ()) for n in range(9)]
+    every = [
+        PlainWorkload(ObjectKey("Deployment", "shop", f"w{n}"), "", 1, {}, ()) for n in range(9)
+    ]
     [problem] = problems.of_target(found, every)
     names = "Deployment/w0, Deployment/w1, Deployment/w2 and 6 more"
     assert problem.text.startswith(f"the selector matches {names}; choose one")

@@ -9,20 +9,14 @@ import pytest
 from hypothesis import given
 
 from activator.objects.fields import ManifestError, ObjectKey
-from activator.plain.workloads import (
-    ContainerProbe,
-    PodContainer,
-    Workload,
-    matches,
-    parse,
-)
+from activator.plain.workloads import ContainerProbe, PlainWorkload, PodContainer, matches, parse
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import container, deployment
 from throttler.model import ProbeKind
 
 
 def test_a_deployment() -> None:
-    assert parse(deployment(), "Deployment") == Workload(
+    assert parse(deployment(), "Deployment") == PlainWorkload(
         ObjectKey("Deployment", "shop", "hello"),
         "d1",
         0,

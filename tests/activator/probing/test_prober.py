@@ -1,16 +1,27 @@
-"""When the prober probes each pod; no pod waits for another."""
+"""When each pod is probed, and in which order."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 from itertools import pairwise
+from math import inf
 
 import pytest
 
 from activator.knative.words import QUEUE_PROXY
-from activator.probing.prober import BURST, MAX_RATE
+from activator.probing.prober import (
+    BURST,
+    MAX_RATE,
+    MAX_TIMEOUT,
+    MIN_TIMEOUT_BUSY,
+    ROUND_TRIPS,
+    SHARE,
+    ProbeQueue,
+    Schedule,
+)
 from tests.activator.probing.world import APP, Response, World, until
+from tests.activator.telemetry.world import World as TelemetryWorld
 from throttler.model import (
     AppProtocol,
     Endpoint,
@@ -32,6 +43,8 @@ from throttler.pod import (
     DELAY_WANTED_VERY_LONG,
     PodState,
     PodTracker,
+    delay_after_not_ready,
+    delay_after_tls,
 )
 from throttler.ticket import ASSIGNED, QUEUED
 
@@ -909,9 +922,7 @@ async def test_a_health_page_that_drops_connections_is_no_cheaper() -> None:
     await until(0.01)
     for _ in range(5):
         asked = len(world.pods[A].asked)
-        (schedule,) = world.prober._schedules.values()
-        assert schedule.probe is not None
-        schedule.probe.on_lost("the pod closed the connection", False)
+        world.pods[A].probes[-1].on_lost("the pod closed the connection", False)
         while len(world.pods[A].asked) == asked:
             await until(world.clock() + 0.001)
     assert min(gaps(world.pods[A].at)) > 0.0499
@@ -970,3 +981,128 @@ async def test_a_page_has_as_long_as_kubelet_gives_it_each_time() -> None:
     assert world.tracker(A).state is PodState.HEALTHY
     assert world.prober.failures == {}
     assert len(world.pods[A].at) > 3
+
+
+@pytest.fixture
+def pod() -> PodTracker:
+    world = TelemetryWorld()
+    (pod,) = world.healthy(world.revision(), "10.0.0.1:8012")
+    return pod
+
+
+def made(pod: PodTracker, timeout: float = 0.3) -> Schedule:
+    return Schedule(pod, timeout, lambda schedule, now: None)
+
+
+def test_the_time_out_follows_the_round_trips_within_its_limits(pod: PodTracker) -> None:
+    schedule = made(pod)
+    assert (schedule.timeout, schedule.due) == (0.3, inf)
+    schedule.ended("", 0.2)
+    assert schedule.timeout == ROUND_TRIPS * 0.2
+    for now in (0.0, 100.0):
+        schedule.ended("", now)
+        assert 0.3 <= schedule.timeout <= MAX_TIMEOUT
+    assert schedule.timeout == MAX_TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("kind", "timeout"), [("timeout", 0.6), ("connect-timeout", 0.6), ("connect-failed", 0.3)]
+)
+def test_a_late_response_doubles_the_time_out(pod: PodTracker, kind: str, timeout: float) -> None:
+    schedule = made(pod)
+    schedule.ended(kind, 0.0)
+    assert schedule.timeout == timeout
+    for _ in range(9):
+        schedule.ended("timeout", 0.0)
+    assert schedule.timeout == MAX_TIMEOUT
+
+
+def test_a_busy_healthy_pod_has_more_time(pod: PodTracker) -> None:
+    schedule = made(pod)
+    assert schedule.next_timeout == 0.3
+    pod.in_flight = 1
+    assert schedule.next_timeout == MIN_TIMEOUT_BUSY
+
+
+def test_failures_of_one_kind_in_a_row_leave_the_pod_alone_for_longer(pod: PodTracker) -> None:
+    schedule = made(pod)
+    for count in (1, 2, 3):
+        schedule.ended("tls-failed", 10.0)
+        assert schedule.quiet_until == 10 + delay_after_tls(count)
+    schedule.ended("bad-status", 10.0)
+    least = pod.config.revision.probe.least_interval
+    assert schedule.tls_failures == 0
+    assert schedule.quiet_until == 10 + delay_after_not_ready(1, 10.0, least)
+    schedule.ended("", 10.0)
+    assert schedule.not_ready == 0
+
+
+def turns(queue: ProbeQueue[str], most: int = 10**6) -> list[str]:
+    """Take turns until the queue is empty."""
+    found: list[str] = []
+    while (key := queue.first()) is not None and len(found) < most:
+        queue.take()
+        found.append(key)
+    return found
+
+
+def test_order_is_waiting_requests_then_fewest_failures_then_age() -> None:
+    queue = ProbeQueue[str]()
+    for failures in (4, 0, 1):
+        for name in "xy":
+            queue.put(f"idle {failures}{name}", wanted=False, failures=failures)
+    queue.put("wanted 4", wanted=True, failures=4)
+    queue.put("wanted 0", wanted=True, failures=0)
+    expected = ["wanted 0", "wanted 4"]
+    expected += [f"idle {failures}{name}" for failures in (0, 1, 4) for name in "xy"]
+    assert turns(queue) == expected
+    assert len(queue) == 0
+
+
+def test_who_waits_is_put_first_and_may_lose_that_again() -> None:
+    queue = ProbeQueue[str]()
+    for name in "abc":
+        assert queue.put(name, wanted=False, failures=0)
+    assert queue.put("c", wanted=True, failures=0)
+    assert queue.first() == "c"
+    assert queue.put("c", wanted=False, failures=0)
+    assert turns(queue) == ["a", "b", "c"]
+
+
+def test_to_be_put_where_one_stands_costs_no_turn() -> None:
+    queue = ProbeQueue[str]()
+    for name in "aba":
+        queue.put(name, wanted=True, failures=2)
+    assert not queue.put("a", wanted=True, failures=3)  # failures count by their magnitude
+    assert turns(queue) == ["a", "b"]
+
+
+def test_any_number_of_failures_has_a_rank() -> None:
+    queue = ProbeQueue[str]()
+    for failures in (2**80, 2**20, 2**14):
+        queue.put(str(failures), wanted=True, failures=failures)
+    assert turns(queue) == [str(2**14), str(2**80), str(2**20)]
+
+
+def test_pods_without_waiting_requests_have_a_share() -> None:
+    queue = ProbeQueue[str]()
+    for number in range(100):
+        queue.put(f"w{number}", wanted=True, failures=0)
+        queue.put(f"i{number}", wanted=False, failures=0)
+    taken = turns(queue, most=4 * SHARE)
+    assert [key for key in taken if key[0] == "i"] == ["i0", "i1", "i2", "i3"]
+    assert taken[0] == "w0"
+
+
+def test_a_discarded_key_is_gone() -> None:
+    queue = ProbeQueue[str]()
+    queue.discard("nobody")
+    for name in "ab":
+        queue.put(name, wanted=True, failures=0)
+    queue.discard("a")
+    assert "a" not in queue
+    assert (len(queue), queue.first()) == (1, "b")
+    queue.clear()
+    assert queue.first() is None
+    queue.take()
+    assert len(queue) == 0

@@ -57,7 +57,8 @@ class FakePod:
         untrusted: whether its TLS certificate is another pod's.
         round_trip: seconds, of a connection and of a response each.
         probe_lines: the pod that the probe names.
-        idle: connections that are kept; at: when probes came, asked: with which bytes.
+        idle: connections that are kept.
+        at: when probes came; asked: with which bytes; probes: the probes that sent them.
     """
 
     probe_lines = b"Host: 127.0.0.1:8012\r\n"
@@ -71,6 +72,7 @@ class FakePod:
         self.idle: list[FakeConnection] = []
         self.at: list[float] = []
         self.asked: list[bytes] = []
+        self.probes: list[Probe] = []
         self.dialed = 0
         self.abandoned = 0
 
@@ -124,6 +126,7 @@ class FakeConnection:
 
     def send(self, owner: Probe, data: bytes) -> None:
         self._pod.asked.append(data)
+        self._pod.probes.append(owner)
         if self._pod.response is not None:
             loop = asyncio.get_running_loop()
             self._responding = loop.call_later(self._pod.round_trip, self._say, owner)

@@ -34,9 +34,8 @@ def _restored():
     level, handlers = root.level, list(root.handlers)
     yield
     root.setLevel(level)
+    logs.release()
     root.handlers[:] = handlers
-    logs._installed = logs._configured = None
-    logging.captureWarnings(False)
 
 
 def configured(log_format="json", level="info", stream=None) -> io.StringIO:
@@ -210,8 +209,8 @@ def test_a_format_that_was_asked_for_wins_over_the_operators_encoding():
     assert only_line(stream)["message"] == "still JSON"
 
 
-def test_another_programs_log_is_left_alone(monkeypatch):
-    monkeypatch.setattr(logs, "_configured", None)
+def test_another_programs_log_is_left_alone():
+    logs.release()
     before = list(logging.getLogger().handlers)
     logs.reshape(LineShape(), "json")
     assert logging.getLogger().handlers == before

@@ -52,7 +52,7 @@ class Reader:
                 while not (line := re.search(f".*{re.escape(text)}.*\n".encode(), self.found)):
                     await readable.wait()
                     readable.clear()
-                    self._take()
+                    self.take()
             return line[0].decode()
         finally:
             loop.remove_reader(self.descriptor)
@@ -60,11 +60,11 @@ class Reader:
     def read_rest(self) -> str:
         """Return all that was written, once the process has ended."""
         with suppress(BlockingIOError, OSError):
-            while self._take():
+            while self.take():
                 pass
         return self.found.decode()
 
-    def _take(self) -> bytes:
+    def take(self) -> bytes:
         data = os.read(self.descriptor, 1 << 20)
         self.found += data
         return data
@@ -221,8 +221,8 @@ async def test_traffic_continues_without_a_reader_and_the_loss_is_reported(tmp_p
 
 async def _drain(reader: Reader) -> None:
     """Read in the background from now on."""
-    reader._take()
-    asyncio.get_running_loop().add_reader(reader.descriptor, reader._take)
+    reader.take()
+    asyncio.get_running_loop().add_reader(reader.descriptor, reader.take)
 
 
 async def _agrees(running: Blocked, sink: str) -> bool:

@@ -256,10 +256,11 @@ async def test_certificates_and_authorities_change_while_requests_run(world):
 @pytest.mark.parametrize("kind", [trustme.KeyType.RSA, trustme.KeyType.ECDSA])
 async def test_a_certificate_of_another_kind_of_key_replaces_the_first(world, kind):
     for key_type in (kind, *trustme.KeyType):
-        world.tls.set_secret(secret(world.ca, key_type=key_type))
+        made = secret(world.ca, key_type=key_type)
+        world.tls.set_secret(made)
         client = await world.client()
         shown = client.transport.get_extra_info("ssl_object").getpeercert(True)
-        der = ssl.PEM_cert_to_DER_cert(world.tls._secret["tls.crt"].decode())
+        der = ssl.PEM_cert_to_DER_cert(made["tls.crt"].decode())
         assert shown == der
         client.abort()
 

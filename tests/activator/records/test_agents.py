@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.records.agents import MOST_NAMES, MOST_REQUESTS, WINDOW, Agents, name_of
+from activator.records.agents import MOST_NAMES, WINDOW, Agents, name_of
 
 
 def visited(*visits: tuple[bytes, float, float], until: float = WINDOW) -> Agents:
@@ -61,10 +61,9 @@ def test_a_revision_in_use_names_none_and_its_sample_ends() -> None:
 
 def test_invented_names_take_bounded_memory() -> None:
     agents = Agents()
-    for number in range(MOST_REQUESTS):
-        agents.record(b"%d/1" % number, 0.5 * number)
-    assert len(agents._now) == MOST_NAMES
-    assert len(agents._last) <= 2 * MOST_NAMES
+    for number in range(7 * 40):  # each name more than once a minute
+        agents.record(b"%d/1" % (number % 40), number)
+    assert [name for name, _ in agents.keep_awake(280.0)] == sorted(map(str, range(MOST_NAMES)))
 
 
 def test_requests_beside_others_pause_the_sample() -> None:

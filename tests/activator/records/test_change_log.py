@@ -47,9 +47,8 @@ def written() -> Iterator[io.StringIO]:
     logs.configure("json", "info", of_activator("activator-x"), stream)
     yield stream
     root.setLevel(level)
+    logs.release()
     root.handlers[:] = handlers
-    logs._installed = logs._configured = None
-    logging.captureWarnings(False)
 
 
 class World:

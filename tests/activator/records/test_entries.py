@@ -86,7 +86,7 @@ def test_hosts_know_no_case_and_may_end_with_a_dot() -> None:
     assert world.entries.find_host(HOST.upper()) is entry
     assert world.entries.find_host(HOST + b".") is entry
     assert world.entries.find_host(HOST.title() + b".:8012") is entry
-    assert not world.entries._by_host
+    assert world.entries.kept_hosts == 0
 
 
 def test_hosts_with_ports_are_understood_and_not_kept() -> None:
@@ -95,7 +95,7 @@ def test_hosts_with_ports_are_understood_and_not_kept() -> None:
     entry = world.entries.find(b"default", b"app")
     for port in range(1000, 1100):
         assert world.entries.find_host(b"%b:%d" % (HOST, port)) is entry
-    assert not world.entries._by_host
+    assert world.entries.kept_hosts == 0
 
 
 def test_cluster_domain_is_the_one_that_is_set() -> None:
@@ -199,7 +199,7 @@ def test_invented_hosts_below_a_wildcard_take_no_memory() -> None:
     world.serve("*.example.com")
     for number in range(100):
         assert world.host(b"%d.example.com" % number) == SERVICE
-    assert not world.entries._by_host
+    assert world.entries.kept_hosts == 0
 
 
 def test_hosts_are_followed_live_and_the_older_service_has_them() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from activator.scale import app
-from activator.scale.listeners.http_server import ListenError
+from activator.scale.http_server import AddressError
 from activator.scale.settings import ScaleSettings, load
 from tests.activator.scale.world import NAMESPACE, Cluster, cluster, until
 
@@ -44,7 +44,7 @@ async def test_a_signal_releases_the_lease_and_ends_with_status_0(
 
 async def test_a_port_in_use_is_one_clear_error(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube:
-        with pytest.raises(ListenError, match=f"port {kube.server.port} .--stat-port"):
+        with pytest.raises(AddressError, match=f"port {kube.server.port} .--stat-port"):
             await app.run(settings(kube, stat_port=str(kube.server.port)))
 
 

@@ -19,7 +19,7 @@ from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS
 from activator.lab.control_plane.server import PlaneServer
 from activator.lab.control_plane.status import PlaneResponse
 from activator.scale import scaler as scalers
-from activator.scale.election.leader import LABEL
+from activator.scale.election import LABEL
 from activator.scale.keda.part import KedaPart
 from activator.scale.part import Part, PartContext
 from activator.scale.scaler import PARTS, ScalerProcess

@@ -13,6 +13,7 @@ from activator.settings.tls_parameters import (
     CURVES,
     MAX_VERSION,
     MIN_VERSION,
+    OPENSSL_CURVES,
     TlsParameterError,
     TlsParameters,
 )
@@ -76,7 +77,7 @@ def test_a_client_without_the_curve_is_refused() -> None:
 
 
 def test_a_curve_that_openssl_does_not_know_is_passed_over(monkeypatch) -> None:
-    monkeypatch.setitem(TlsParameters._apply_curves.__globals__["_CURVES"], "X25519MLKEM768", "no")
+    monkeypatch.setitem(OPENSSL_CURVES, "X25519MLKEM768", "no")
     (note,) = TlsParameters(curves=("X25519MLKEM768", "CurveP256")).apply(client_of())
     assert note == "of the curves CurveP256 alone is used"
     with pytest.raises(TlsParameterError, match="knows no curve of X25519MLKEM768"):

@@ -47,7 +47,7 @@ async def test_settings_name_the_collector_the_sender_and_the_share():
     assert collector.paths == ["/own"]
     resource = attributes(message.resource_spans[0].resource)
     assert (resource["service.name"], resource["k8s.pod.name"]) == ("edge", "activator-7")
-    assert otel.traces.exported == 1
+    assert otel.traces.counters.exported == 1
 
 
 @pytest.mark.parametrize("enabled", [True, False])

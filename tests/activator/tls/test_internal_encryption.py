@@ -121,17 +121,17 @@ def test_a_secret_that_becomes_wrong_or_goes_leaves_the_last_certificate(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     tls = started(root(CA))
-    current = tls.server._current
+    current = tls.server.current
     with caplog.at_level(logging.WARNING):
         tls.set_secret({**pair(), "tls.key": b"nonsense", "ca.crt": root(CA).encode()})
         assert "the last certificate stays in force: the key is no PEM" in caplog.text
         caplog.clear()
         tls.set_secret({})
         assert "was deleted; its last certificates stay in use" in caplog.text
-    assert tls.server._current is current
+    assert tls.server.current is current
     assert (tls.roots, tls.withdrawn) == (1, 0)
     tls.set_secret({**pair(), "ca.crt": root(CA).encode()})
-    assert tls.server._current is not current
+    assert tls.server.current is not current
 
 
 class SecurePod(Pod):

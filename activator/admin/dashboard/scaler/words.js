@@ -2,7 +2,7 @@
 /** The sentences of the scaler's page. Pure. */
 
 import { counted, seconds } from "../format.js";
-// @ts-ignore: activator/scale/admin/advice.py makes this module
+// @ts-ignore: activator/scale/admin/application.py makes this module
 import { REASONS } from "./reasons.js";
 
 /** @typedef {{meaning: string, quiet: boolean, advice: string, commands: string[]}} Advice */
@@ -10,7 +10,7 @@ import { REASONS } from "./reasons.js";
 /** @typedef {{reason: string, note: string}} Finding */
 /** @typedef {{at: string, before: number, after: number, why: string, sentence: string}} Change */
 /**
- * @typedef {object} Service as in activator/scale/admin/views.py
+ * @typedef {object} Service as in activator/scale/admin/status.py
  * @property {string} namespace
  * @property {string} name
  * @property {string | null} target
@@ -30,7 +30,7 @@ import { REASONS } from "./reasons.js";
 /** @typedef {{services: number, phases: Record<string, number>, problems: number, load: number}} Summary */
 /** @typedef {{name: string, address: string, connected: boolean, connectedSeconds: number | null, lastReportSeconds: number | null, lostSeconds: number | null}} Activator */
 /**
- * @typedef {object} Scaler as in activator/scale/admin/state_views.py
+ * @typedef {object} Scaler as in activator/scale/admin/status.py
  * @property {Leader} leader
  * @property {string} namespace
  * @property {string} version

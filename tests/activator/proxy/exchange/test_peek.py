@@ -1,9 +1,11 @@
-"""Peeks: the requests by which a waiting page finds out whether a pod would serve its user now."""
+"""Peeks of waiting pages, and how far the start of a revision is."""
 
 from __future__ import annotations
 
 import pytest
 
+from activator.proxy.exchange.peek import phase_of, start_of
+from activator.proxy.message.waiting_page import StartPhase
 from tests.activator.authorization.servers import (
     ALLOW,
     FORBIDDEN,
@@ -11,9 +13,9 @@ from tests.activator.authorization.servers import (
     auth_server,
     authorizing,
 )
-from tests.activator.proxy.exchange.test_waiting_client import NAVIGATION, PAGE, field, policies
+from tests.activator.proxy.exchange.test_wait import NAVIGATION, PAGE, field, policies
 from tests.activator.proxy.http2.peers import Http2World
-from tests.activator.proxy.world import World, ok, request, until
+from tests.activator.proxy.world import World, answer_whole, ok, request, until
 from tests.conftest import in_virtual_time
 from throttler.model import Policies
 from throttler.request_policies import (
@@ -173,3 +175,26 @@ async def test_the_pages_of_a_start_that_fails_end_at_the_time_out(world: World)
     assert (await world.ask(request(fields=NAVIGATION))).status == 503, "a new start"
     await world.clock_moves(76)
     assert world.driver.cold_starts.failed(world.revision()) == 2
+
+
+async def test_the_phase_follows_the_start(world: World) -> None:
+    world.healthy = lambda pod: False
+    world.revise(container_concurrency=1, service="shop")
+    throttler = world.revision()
+    assert phase_of(throttler) is StartPhase.ASKED
+    pod = await world.pod()
+    world.list(pod)
+    assert phase_of(throttler) is StartPhase.LISTED
+    (tracker,) = throttler.pods()
+    world.driver.probe_failed(tracker, tracker.epoch, "refused")
+    assert phase_of(throttler) is StartPhase.PROBED
+    start = start_of(world.driver, throttler, world.now())
+    assert (start.name, start.namespace, start.reason.value) == ("shop", "ns", "probe-failing")
+    world.driver.probe_passed(tracker, tracker.epoch)
+    pod.on_data = lambda connection: None
+    client = await world.client()
+    client.send(request())
+    await until(lambda: pod.requests)
+    assert phase_of(throttler) is StartPhase.BUSY
+    answer_whole(pod.connections[0])
+    assert (await client.answer()).status == 200

@@ -9,7 +9,7 @@ import pytest
 
 from activator.proxy.exchange.retry import MAX_REFUSALS, MAX_REPEATS, Failure
 from activator.proxy.http2.frames import ErrorCode
-from tests.activator.proxy.exchange.test_attempts import states
+from tests.activator.proxy.exchange.test_retry import states
 from tests.activator.proxy.http2.peers import (
     Http2Pod,
     Http2World,

@@ -19,7 +19,7 @@ from activator.proxy.pods.dial import connect
 from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.pool import PoolLimits
 from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
-from tests.activator.proxy.pods.test_pools import Dialer, probes_of
+from tests.activator.proxy.pods.test_pool import Dialer, probes_of
 from tests.activator.proxy.world import until
 from tests.conftest import both_loops, in_virtual_time
 from throttler.outliers import PANIC_PAUSE

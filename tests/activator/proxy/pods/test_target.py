@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.activator.proxy.pods.test_dial import Bench
-from tests.activator.proxy.pods.test_pools import pool_of, probes_of
+from tests.activator.proxy.pods.test_pool import pool_of, probes_of
 from tests.activator.proxy.world import request
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from activator.objects.fields import ObjectKey
 from activator.scale.decisions.engine import (
-    AGAIN,
     LOOK,
     MOST,
     NEW_LEADER,
@@ -19,7 +18,7 @@ from activator.scale.decisions.engine import (
     Sharing,
 )
 from activator.scale.decisions.plan import Observed, WorkloadPhase
-from activator.scale.decisions.record import Decided, Facts, Record
+from activator.scale.decisions.record import AGAIN, Decided, Facts, Record
 from activator.scale.part import Part, Parts
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Name, Report

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from activator.kpa.decision import Why
-from activator.kpa.rules import Rules
+from activator.kpa.decision import ScaleRules, Why
 from activator.plain.annotations import Annotations, Owner, Route
 from activator.scale.decisions.plan import (
     ACTIVATION_LEASE,
@@ -59,7 +58,7 @@ def seen(
 
 
 def asks(owner: Owner, **scale: Any) -> Annotations:
-    return Annotations(owner=owner, scale=Rules(**scale))
+    return Annotations(owner=owner, scale=ScaleRules(**scale))
 
 
 # -- cold start -----------------------------------------------------------------------------------
@@ -221,7 +220,7 @@ def test_the_activators_stay_if_each_request_needs_them(more: Any, stay: bool) -
 
 
 def test_the_activators_take_over_before_the_last_pod_goes() -> None:
-    asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
+    asked = Annotations(route=Route.TAKEOVER, scale=ScaleRules(idle=20))
     planner = Planner(0, ready=1)
     assert not planner.decide(asked, seen(0, 1), 19).takes_over
     plan = planner.decide(asked, seen(0, 1), 20)
@@ -240,11 +239,11 @@ def test_the_activators_take_over_before_the_last_pod_goes() -> None:
 @pytest.mark.parametrize(
     ("more", "wait"),
     [
-        ({"scale": Rules(idle=300)}, OBSERVATION),
-        ({"scale": Rules(idle=0)}, PROPAGATION),
-        ({"scale": Rules(idle=300), "route": Route.FRONT}, OBSERVATION),
+        ({"scale": ScaleRules(idle=300)}, OBSERVATION),
+        ({"scale": ScaleRules(idle=0)}, PROPAGATION),
+        ({"scale": ScaleRules(idle=300), "route": Route.FRONT}, OBSERVATION),
         (
-            {"scale": Rules(idle=300), "route": Route.FRONT, "container_concurrency": 1},
+            {"scale": ScaleRules(idle=300), "route": Route.FRONT, "container_concurrency": 1},
             PROPAGATION,
         ),
     ],
@@ -258,7 +257,7 @@ def test_how_long_the_activators_watch_for_requests(more: Any, wait: float) -> N
 
 
 def test_the_pods_stay_until_the_slice_is_in_place() -> None:
-    asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
+    asked = Annotations(route=Route.TAKEOVER, scale=ScaleRules(idle=20))
     planner = Planner(0, ready=1)
     plan = planner.decide(asked, seen(0, 1, slice_since=None), 20)
     assert (plan.replicas, plan.takes_over, plan.hold) == (None, True, ScaleReason.TAKING_OVER)
@@ -282,7 +281,7 @@ def test_the_pods_stay_until_the_slice_is_in_place() -> None:
     "more", [{"other_owner": "HPA hello"}, {"frozen": ScaleReason.STALE_STATE}]
 )
 def test_the_activators_do_not_take_over_from_pods_that_stay(more: Any) -> None:
-    asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
+    asked = Annotations(route=Route.TAKEOVER, scale=ScaleRules(idle=20))
     planner = Planner(0, ready=1)
     for now in (20, 40, 400):
         plan = planner.decide(asked, seen(0, 1, **more), now)
@@ -297,7 +296,7 @@ def test_the_activators_do_not_take_over_from_pods_that_stay(more: Any) -> None:
 
 
 def test_a_pod_that_is_not_ready_stays_until_the_slice_is_in_place() -> None:
-    asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
+    asked = Annotations(route=Route.TAKEOVER, scale=ScaleRules(idle=20))
     planner = Planner(0)
     for now, hold in ((20, ScaleReason.TAKING_OVER), (40, ScaleReason.TAKEOVER_NOT_IN_PLACE)):
         plan = planner.decide(asked, seen(0, 1, 0, slice_since=None), now)
@@ -322,7 +321,7 @@ def test_only_the_oldest_service_of_a_workload_adds_pods_that_run() -> None:
 
 
 def test_pods_that_end_do_not_count_as_ready() -> None:
-    asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
+    asked = Annotations(route=Route.TAKEOVER, scale=ScaleRules(idle=20))
     planner = Planner(0, ready=1)
     assert planner.decide(asked, seen(0, 0, 1), 50).takes_over
     # A request comes before Kubernetes has ended the pod.
@@ -337,7 +336,7 @@ def test_pods_that_end_do_not_count_as_ready() -> None:
 
 
 def test_a_pod_that_does_not_end_counts_as_ready_again() -> None:
-    asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
+    asked = Annotations(route=Route.TAKEOVER, scale=ScaleRules(idle=20))
     planner = Planner(0, ready=1)
     assert planner.decide(asked, seen(0, 0, 1), 50).takes_over
     for now in (51, 50 + PODS_END, 51 + PODS_END):
@@ -348,7 +347,7 @@ def test_a_pod_that_does_not_end_counts_as_ready_again() -> None:
 
 
 def test_the_shared_route_needs_no_slice() -> None:
-    asked = Annotations(scale=Rules(idle=20))
+    asked = Annotations(scale=ScaleRules(idle=20))
     assert Planner(0, ready=1).decide(asked, seen(0, 1, slice_since=None), 20).replicas == 0
 
 
@@ -370,7 +369,7 @@ def test_a_workload_that_its_owner_self_ends_is_not_active_whatever_the_lease_sa
 
 
 def test_a_request_while_closing_keeps_the_pods_and_restarts_the_idle_time() -> None:
-    asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
+    asked = Annotations(route=Route.TAKEOVER, scale=ScaleRules(idle=20))
     planner = Planner(0, ready=1)
     planner.decide(asked, seen(0, 1), 20)
     plan = planner.decide(asked, seen(0, 1, busy=25), 25)
@@ -384,7 +383,7 @@ def test_a_request_while_closing_keeps_the_pods_and_restarts_the_idle_time() -> 
 def test_another_owner_ends_the_last_pod_only_after_the_activators_saw_no_request(
     owner: Owner, route: Route
 ) -> None:
-    asked = Annotations(owner=owner, route=route, scale=Rules(idle=100))
+    asked = Annotations(owner=owner, route=route, scale=ScaleRules(idle=100))
     planner = Planner(0)
     assert planner.decide(asked, seen(1, 0, busy=1), 1).replicas == 1
     assert planner.decide(asked, seen(1, 1, 0, busy=2), 2).active
@@ -424,7 +423,7 @@ def test_any_walk_keeps_the_promises(route: Route, seed: int) -> None:
     asked = Annotations(
         route=route,
         container_concurrency=chance.choice((0, 0, 5)),
-        scale=Rules(10, chance.choice((0, 0, 1)), 0, 1, chance.choice((2.0, 20.0, 90.0))),
+        scale=ScaleRules(10, chance.choice((0, 0, 1)), 0, 1, chance.choice((2.0, 20.0, 90.0))),
     )
     planner, replicas, ready, load, busy = Planner(0), 0, 0, 0.0, 0.0
     slice_since: float | None = None

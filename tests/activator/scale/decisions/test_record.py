@@ -43,7 +43,7 @@ def test_counters_begin_empty() -> None:
 def test_new_facts_keep_the_replicas_that_no_watch_follows() -> None:
     known = record(replicas=3, is_watched=False)
     known.not_before = 9.0
-    known.renew(facts(replicas=None, is_watched=False))
+    known.renew(facts(replicas=None, is_watched=False), 5.0)
     assert (known.facts.replicas, known.not_before) == (3, 9.0)
 
 
@@ -52,7 +52,7 @@ def test_another_workload_begins_without_the_failures_of_the_last_one() -> None:
     known.note(Result(None, ScaleReason.SCALE_FORBIDDEN), 9.0)
     known.look_at = 9.0
     other = ScaleTarget(KNOWN["deployment"], "shop", "other")
-    known.renew(facts(target=other, replicas=None, is_watched=False))
+    known.renew(facts(target=other, replicas=None, is_watched=False), 5.0)
     assert (known.facts.replicas, known.failed, known.not_before) == (None, None, float("-inf"))
     assert known.look_at < 0
 

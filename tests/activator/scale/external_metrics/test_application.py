@@ -1,16 +1,19 @@
-"""The paths of external.metrics.k8s.io, as the API server's aggregator and HPAs request them."""
+"""The API group external.metrics.k8s.io: its objects, its selectors and its errors."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from activator.scale.external_metrics import objects
-from activator.scale.external_metrics.application import create_app
-from activator.scale.publishing.board import Board
+from activator.scale.board import Board, Published
+from activator.scale.external_metrics import application
+from activator.scale.external_metrics.application import create_app, matches, parse_selector
 from activator.scale.reports.load import Loads, Name, Report
 
 VERSION = "/apis/external.metrics.k8s.io/v1beta1"
@@ -44,9 +47,9 @@ class World:
 async def test_discovery() -> None:
     world = World()
     for path, expected in (
-        ("/apis", objects.group_list()),
-        ("/apis/external.metrics.k8s.io", objects.group_object()),
-        (VERSION, objects.resource_list()),
+        ("/apis", application.DISCOVERY["/apis"]),
+        ("/apis/external.metrics.k8s.io", application.DISCOVERY["/apis/external.metrics.k8s.io"]),
+        (VERSION, application.DISCOVERY[VERSION]),
     ):
         world.leads = not world.leads  # followers serve it as well
         assert await world.get(path) == (200, expected)
@@ -139,3 +142,132 @@ async def test_errors_are_status_objects(
     assert status == code
     assert (found["kind"], found["code"], found["reason"]) == ("Status", code, reason)
     assert found["message"]
+
+
+WALL = datetime(2026, 1, 2, 4, 5, 6, 789, timezone(timedelta(hours=1)))
+
+
+def text(obj: application.Object) -> str:
+    return json.dumps(obj, separators=(",", ":"))
+
+
+def test_the_objects_of_discovery() -> None:
+    versions = (
+        '"versions":[{"groupVersion":"external.metrics.k8s.io/v1beta1","version":"v1beta1"}],'
+        '"preferredVersion":{"groupVersion":"external.metrics.k8s.io/v1beta1",'
+        '"version":"v1beta1"}}'
+    )
+    assert text(application.DISCOVERY["/apis/external.metrics.k8s.io"]) == (
+        '{"kind":"APIGroup","apiVersion":"v1","name":"external.metrics.k8s.io",' + versions
+    )
+    assert text(application.DISCOVERY["/apis"]) == (
+        '{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"external.metrics.k8s.io",'
+        + versions
+        + "]}"
+    )
+    assert text(application.DISCOVERY["/apis/external.metrics.k8s.io/v1beta1"]) == (
+        '{"kind":"APIResourceList","apiVersion":"v1",'
+        '"groupVersion":"external.metrics.k8s.io/v1beta1",'
+        '"resources":[{"name":"activator_requests","singularName":"","namespaced":true,'
+        '"kind":"ExternalMetricValueList","verbs":["get"]}]}'
+    )
+
+
+def test_values() -> None:
+    hello = Name("shop", "hello"), Published(True, 2.25, 100)
+    assert text(application.value_list([hello], WALL)) == (
+        '{"kind":"ExternalMetricValueList","apiVersion":"external.metrics.k8s.io/v1beta1",'
+        '"metadata":{},"items":[{"metricName":"activator_requests",'
+        '"metricLabels":{"service":"hello"},"timestamp":"2026-01-02T03:05:06Z","value":"2250m"}]}'
+    )
+    assert application.value_list([], WALL)["items"] == []
+
+
+@pytest.mark.parametrize(("active", "value"), [(True, "1"), (False, "0")])
+def test_an_active_service_is_never_at_zero(active: bool, value: str) -> None:
+    found = application.value_list([(Name("shop", "hello"), Published(active, 0, 100))], WALL)
+    assert found["items"][0]["value"] == value
+
+
+@pytest.mark.parametrize(
+    ("value", "quantity"),
+    [
+        (0, "0"),
+        (1, "1"),
+        (0.5, "500m"),
+        (0.0004, "0"),
+        (0.0006, "1m"),
+        (1.9999, "2"),
+        (12.345, "12345m"),
+        (1_000_000, "1000000"),
+    ],
+)
+def test_a_quantity(value: float, quantity: str) -> None:
+    assert application.quantity(value) == quantity
+
+
+def test_an_error() -> None:
+    assert bytes(application.error(404, "NotFound", "no").body).decode() == (
+        '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no",'
+        '"reason":"NotFound","code":404}'
+    )
+
+
+HELLO = {"service": "hello", "a.b/c": "x"}
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("", True),
+        ("  ", True),
+        ("service=hello", True),
+        ("service==hello", True),
+        (" service = hello ", True),
+        ("service=other", False),
+        ("service=", False),
+        ("none=", False),
+        ("service!=other", True),
+        ("service!=hello", False),
+        ("none!=hello", True),
+        ("service in (hello)", True),
+        ("service in ( other , hello )", True),
+        ("service in (other)", False),
+        ("service notin (other,more)", True),
+        ("service notin (other,hello)", False),
+        ("none notin (hello)", True),
+        ("service", True),
+        ("none", False),
+        ("!none", True),
+        ("! service", False),
+        ("service=hello,a.b/c=x", True),
+        ("service=hello, a.b/c in (x,y), !none", True),
+        ("service=hello,a.b/c=y", False),
+        ("in=hello", False),
+        ("service,in", False),
+    ],
+)
+def test_a_selector(text: str, holds: bool) -> None:
+    assert matches(parse_selector(text), HELLO) is holds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(",", "=x", "!", "service=hello,", "service=hello a=b", "service in", "service in (a"),
+        *("service in hello", "service=a b", "(a)", "service>5", "é", "service=hello,,a=b"),
+    ],
+)
+def test_a_text_that_is_no_selector(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no requirement|expected a comma"):
+        parse_selector(text)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_selector_or_an_error(text: str) -> None:
+    try:
+        found = parse_selector(text)
+    except ValueError:
+        return
+    matches(found, HELLO)

@@ -1,8 +1,9 @@
-"""The port for HPAs of the whole program: off by default, over TLS, before the first patch."""
+"""The part that serves HPAs, and its own certificate."""
 
 from __future__ import annotations
 
 import ssl
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,14 @@ import httpx
 import pytest
 
 from activator.scale.external_metrics import part as external_metrics_part
-from activator.scale.listeners.http_server import ListenError
+from activator.scale.external_metrics.part import self_signed
+from activator.scale.http_server import AddressError
+from activator.tls.files import TlsFileError, context
 from tests.activator.scale.keda.test_listener import CA, write
 from tests.activator.scale.keda.test_part import until_leader
 from tests.activator.scale.world import cluster, scaler
 from tests.conftest import on_uvloop
+from tests.handshakes import handshake
 
 METRIC = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/activator_requests"
 PARTS = [external_metrics_part.make]
@@ -92,6 +96,35 @@ async def test_certificates_of_files(tmp_path: Path) -> None:
 )
 async def test_unusable_files_name_the_setting(tmp_path: Path, wrong: dict[str, str]) -> None:
     async with cluster(tmp_path) as kube:
-        with pytest.raises(ListenError, match=r"--external-metrics-port: .*missing"):
+        with pytest.raises(AddressError, match=r"--external-metrics-port: .*missing"):
             async with scaler(kube, parts=PARTS, external_metrics_port="0", **wrong):
                 pass
+
+
+def test_the_certificate_is_valid_for_its_name() -> None:
+    certificate, key = self_signed("scale.example")
+    client = ssl.create_default_context(cadata=certificate.decode())
+    assert handshake(client, context(certificate, key), "scale.example").getpeercert()
+
+
+def test_each_certificate_has_a_key_of_its_own() -> None:
+    assert self_signed("a.example")[1] != self_signed("a.example")[1]
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (FileNotFoundError(), "no program openssl"),
+        (subprocess.CalledProcessError(1, "openssl"), "openssl made no certificate"),
+        (subprocess.TimeoutExpired("openssl", 20), "openssl made no certificate"),
+    ],
+)
+def test_a_failure_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, text: str
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(subprocess, "run", fail)
+    with pytest.raises(TlsFileError, match=text):
+        self_signed("a.example")

@@ -11,10 +11,10 @@ import grpc
 import pytest
 import trustme
 
+from activator.scale.board import Board
+from activator.scale.http_server import AddressError
 from activator.scale.keda import externalscaler_pb2 as wire
-from activator.scale.keda.listener import KedaListener, KedaListenError
-from activator.scale.keda.server import ExternalScaler
-from activator.scale.publishing.board import Board
+from activator.scale.keda.server import ExternalScaler, KedaListener
 from activator.scale.reports.load import Loads, Name
 from activator.tls.files import TlsFileError, TlsFiles
 
@@ -138,7 +138,7 @@ def test_a_port_in_use_is_an_error_that_names_it() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             listener = KedaListener(ExternalScaler(Board(Loads(), lambda: 0.0), lambda: True))
-            with pytest.raises(KedaListenError, match=f"cannot listen on 127.0.0.1:{port}"):
+            with pytest.raises(AddressError, match=f"cannot listen on 127.0.0.1:{port}"):
                 await listener.start("127.0.0.1", port)
             await listener.close()
 

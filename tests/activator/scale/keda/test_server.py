@@ -9,10 +9,9 @@ from typing import Any
 import grpc
 import pytest
 
+from activator.scale.board import Board
 from activator.scale.keda import externalscaler_pb2 as wire
-from activator.scale.keda.listener import KedaListener
-from activator.scale.keda.server import ExternalScaler
-from activator.scale.publishing.board import Board
+from activator.scale.keda.server import ExternalScaler, KedaListener
 from activator.scale.reports.load import Loads, Name, Report
 
 HELLO = Name("shop", "hello")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from activator.scale.reports.load import (
@@ -11,10 +13,10 @@ from activator.scale.reports.load import (
     MOST_UNKNOWN,
     REPORT_COUNTS,
     UNKNOWN_STAYS,
-    Activator,
     Loads,
     Name,
     Report,
+    ReportingActivator,
 )
 
 HELLO, OTHER = Name("shop", "hello"), Name("shop", "other")
@@ -22,6 +24,12 @@ HELLO, OTHER = Name("shop", "hello"), Name("shop", "other")
 
 def report(concurrency: float, requests: float = 0) -> list[Report]:
     return [Report(HELLO, concurrency, requests)]
+
+
+def by_activator(loads: Loads) -> Mapping[str, float]:
+    known = loads.of(HELLO)
+    assert known is not None
+    return known.by_activator()
 
 
 def test_a_service_without_reports_has_no_load() -> None:
@@ -154,11 +162,11 @@ def test_who_reports_is_known_with_its_times() -> None:
     loads.connected(2, 11, "10.0.0.8")
     loads.record(2, "b", report(1), 12)
     assert loads.reporting() == [
-        Activator("", "10.0.0.7", 10, None, None),
-        Activator("b", "10.0.0.8", 11, 12, None),
+        ReportingActivator("", "10.0.0.7", 10, None, None),
+        ReportingActivator("b", "10.0.0.8", 11, 12, None),
     ]
     loads.disconnected(2, 13)
-    assert loads.reporting()[1] == Activator("b", "", None, None, 13)
+    assert loads.reporting()[1] == ReportingActivator("b", "", None, None, 13)
 
 
 def test_loads_of_unknown_services_are_bounded_and_harm_no_known_one() -> None:
@@ -191,7 +199,7 @@ def test_a_connection_has_one_name_whatever_it_reports() -> None:
     loads.connected(1)
     for number in range(10):
         loads.record(1, f"pod-{number}", report(4), 10 + number)
-    assert loads.by_activator(HELLO) == {"pod-0": 4}
+    assert by_activator(loads) == {"pod-0": 4}
 
 
 def test_activators_that_come_and_go_are_bounded() -> None:
@@ -200,7 +208,7 @@ def test_activators_that_come_and_go_are_bounded() -> None:
         loads.connected(number)
         loads.record(number, f"pod-{number}", report(1), 10)
         loads.disconnected(number, 10)
-    assert len(loads.by_activator(HELLO)) == MOST_ACTIVATORS
+    assert len(by_activator(loads)) == MOST_ACTIVATORS
 
 
 @pytest.mark.parametrize(

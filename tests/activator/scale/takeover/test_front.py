@@ -13,8 +13,8 @@ from activator.plain.service import parse as parse_service
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.takeover.pods import Pods
-from activator.scale.takeover.slices import ActivatorAddress, AddressFamily
-from activator.scale.takeover.takeovers import FIRST_RETRY, Takeovers
+from activator.scale.takeover.slices import FIRST_RETRY, ActivatorAddress, SliceFamily
+from activator.scale.takeover.takeovers import Takeovers
 from tests.activator.plain.objects import endpoint, front, named, service, slice_of
 from tests.activator.scale.takeover.slice_api import SliceApi
 from tests.activator.scale.world import Cluster, cluster, elapse, leader, until
@@ -35,7 +35,7 @@ class World:
         self.pods = Pods()
         self.takeovers = Takeovers(pods=self.pods)
         self.now = 100.0
-        self.takeovers.set_activators({AddressFamily.IPV4: (A,)})
+        self.takeovers.set_activators({SliceFamily.IPV4: (A,)})
         self.takeovers.start()
 
     def put(self, *, takes_over: bool = False, **spec: Any) -> None:
@@ -154,7 +154,7 @@ def test_the_slice_follows_the_activators_also_while_one_slice_cannot_list_the_p
     world = World()
     world.put()
     world.settle()
-    world.takeovers.set_activators({AddressFamily.IPV4: (ActivatorAddress("10.1.0.2", ""),)})
+    world.takeovers.set_activators({SliceFamily.IPV4: (ActivatorAddress("10.1.0.2", ""),)})
     world.settle()
     assert world.listed == [("10.1.0.2", 10_000)]
     world.takeovers.remove(HELLO, world.now)
@@ -194,7 +194,7 @@ def test_slices_of_kubernetes_stay_until_the_one_of_the_scaler_has_endpoints() -
     world.put(takes_over=True)
     assert world.settle() == ["POST shop/endpointslices"]
     assert "stale-slices" in world.reasons()
-    world.takeovers.set_activators({AddressFamily.IPV4: (A,)})
+    world.takeovers.set_activators({SliceFamily.IPV4: (A,)})
     assert world.settle() == [
         "PATCH endpointslices/hello-activator",
         "DELETE endpointslices/old",

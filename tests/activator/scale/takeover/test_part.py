@@ -13,7 +13,7 @@ from activator.process.tasks import Tasks
 from activator.scale.cluster.api import ApiUnreachable
 from activator.scale.reports.load import Name
 from activator.scale.takeover.part import MOST_REQUESTS, SliceWriter
-from activator.scale.takeover.slices import AddressFamily
+from activator.scale.takeover.slices import SliceFamily
 from activator.scale.takeover.takeovers import Takeovers
 from tests.activator.scale.fake_api import status
 from tests.activator.scale.takeover.slice_api import SliceApi
@@ -28,7 +28,7 @@ class World:
         self.api = SliceApi()
         self.tasks = Tasks()
         self.takeovers = Takeovers()
-        self.takeovers.set_activators({AddressFamily.IPV4: (A,)})
+        self.takeovers.set_activators({SliceFamily.IPV4: (A,)})
         for n in range(services):
             self.takeovers.put(parsed(f"s{n}"), 0.0, takes_over=True)
         self.changed: list[Name] = []

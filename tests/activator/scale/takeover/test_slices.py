@@ -14,8 +14,8 @@ from activator.scale.reports.load import Name
 from activator.scale.takeover.slices import (
     MOST_ENDPOINTS,
     ActivatorAddress,
-    AddressFamily,
     Leave,
+    SliceFamily,
     Stored,
     key_of,
     name_parts,
@@ -35,7 +35,7 @@ def made(*activators: ActivatorAddress, name: str = "http", labels: Any = None) 
     obj["metadata"]["labels"] = labels
     found = parse_service(obj)
     assert found is not None
-    return slice_object(found, AddressFamily.IPV4, 10_007, activators)
+    return slice_object(found, SliceFamily.IPV4, 10_007, activators)
 
 
 def test_the_slice_of_a_service_that_sleeps() -> None:
@@ -84,15 +84,15 @@ def test_a_slice_has_no_more_endpoints_than_the_api_server_takes() -> None:
 
 
 def test_each_family_has_a_slice_of_its_own_and_no_name_is_too_long() -> None:
-    names = {slice_name("x" * 300, family) for family in AddressFamily}
+    names = {slice_name("x" * 300, family) for family in SliceFamily}
     assert len(names) == 2
     assert all(len(name) <= 253 for name in names)
 
 
 @pytest.mark.parametrize("name", ["hello", "a-activator", "b-activator-ipv6", "x-ipv6"])
-@pytest.mark.parametrize("family", AddressFamily)
+@pytest.mark.parametrize("family", SliceFamily)
 def test_the_name_of_a_slice_names_its_service_and_its_family(
-    name: str, family: AddressFamily
+    name: str, family: SliceFamily
 ) -> None:
     assert name_parts(slice_name(name, family)) == (name, family)
 
@@ -128,13 +128,13 @@ def test_the_dialect_leaves_the_slice_alone() -> None:
     assert parse_slice(made(A)) is None
 
 
-KEY = key_of(Name("shop", "hello"), AddressFamily.IPV4)
+KEY = key_of(Name("shop", "hello"), SliceFamily.IPV4)
 
 
 def wanted(*activators: ActivatorAddress) -> Any:
     found = parse_service(service({"route": "takeover"}))
     assert found is not None
-    return slice_object(found, AddressFamily.IPV4, 10_007, activators)
+    return slice_object(found, SliceFamily.IPV4, 10_007, activators)
 
 
 def seen(obj: Any) -> Stored:

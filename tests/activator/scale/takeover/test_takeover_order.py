@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from activator.kpa.rules import Rules
+from activator.kpa.decision import ScaleRules
 from activator.objects.fields import ObjectKey
 from activator.plain.annotations import Annotations, Route
 from activator.plain.service import parse as parse_service
@@ -23,7 +23,7 @@ from activator.scale.decisions.plan import PROPAGATION, Observed, Planner
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.takeover.pods import Pods
-from activator.scale.takeover.slices import ActivatorAddress, AddressFamily, Write
+from activator.scale.takeover.slices import ActivatorAddress, SliceFamily, Write
 from activator.scale.takeover.takeovers import Takeovers
 from tests.activator.plain.objects import endpoint, service, slice_of
 from tests.activator.scale.takeover.slice_api import SliceApi
@@ -93,7 +93,7 @@ class World:
         idle = self.chance.choice((1.0, 5.0, 20.0))
         route = Route.FRONT if self.is_front else Route.TAKEOVER
         self.asks = Annotations(
-            route=route, container_concurrency=limit, scale=Rules(10, idle=idle)
+            route=route, container_concurrency=limit, scale=ScaleRules(10, idle=idle)
         )
         found = parse_service(service({"route": route.value, "pods_service": "hello-pods"}))
         assert found is not None
@@ -164,9 +164,9 @@ class World:
 
     # -- what happens ------------------------------------------------------------------------------
 
-    def present(self) -> dict[AddressFamily, tuple[ActivatorAddress, ...]]:
+    def present(self) -> dict[SliceFamily, tuple[ActivatorAddress, ...]]:
         found = tuple(each for each, (_, listed) in self.activators.items() if listed)
-        return {AddressFamily.IPV4: found} if found else {}
+        return {SliceFamily.IPV4: found} if found else {}
 
     def excuse(self, seconds: float = 3.0 + ENDS) -> None:
         """Allow an empty Service for a while: a failure has taken its endpoints.
@@ -189,8 +189,8 @@ class World:
             self.excuse()
         if chance.random() < 0.01:  # an activator is added
             self.activators[chance.choice(ACTIVATORS)] = (float("inf"), True)
-        if chance.random() < 0.01 and len(self.present().get(AddressFamily.IPV4, ())) > 1:
-            leaving = chance.choice(self.present()[AddressFamily.IPV4])
+        if chance.random() < 0.01 and len(self.present().get(SliceFamily.IPV4, ())) > 1:
+            leaving = chance.choice(self.present()[SliceFamily.IPV4])
             self.activators[leaving] = (self.now + DRAIN, False)
         self.activators = {
             each: (until, listed)

@@ -14,16 +14,17 @@ from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.takeover.pods import Pods
 from activator.scale.takeover.ports import REST, Ports
-from activator.scale.takeover.slices import ActivatorAddress, AddressFamily, Write
-from activator.scale.takeover.takeovers import (
+from activator.scale.takeover.slices import (
     CONTESTED_PAUSES,
     DOUBT,
     FIRST_RETRY,
     LAST_RETRY,
     MOST_EDITS,
-    ORPHAN_STAYS,
-    Takeovers,
+    ActivatorAddress,
+    SliceFamily,
+    Write,
 )
+from activator.scale.takeover.takeovers import ORPHAN_STAYS, Takeovers
 from tests.activator.plain.objects import endpoint, service, slice_of
 from tests.activator.scale.takeover.slice_api import SliceApi
 
@@ -54,7 +55,7 @@ class World:
         self.api = api or SliceApi()
         self.takeovers = Takeovers(ports, pod_nodes)
         self.now = 100.0
-        self.takeovers.set_activators({AddressFamily.IPV4: (A,)})
+        self.takeovers.set_activators({SliceFamily.IPV4: (A,)})
         for obj in self.api.slices.values():
             self.takeovers.observe(obj, self.now)
         self.api.events.clear()
@@ -162,18 +163,18 @@ def test_what_is_right_is_not_written_again() -> None:
     world = World().started().put(True)
     world.settle()
     assert world.put(True).write() == []
-    world.takeovers.set_activators({AddressFamily.IPV4: (A,)})
+    world.takeovers.set_activators({SliceFamily.IPV4: (A,)})
     assert world.write() == []
 
 
 def test_the_slice_follows_the_activators_while_they_take_over() -> None:
     world = World().started().put(True)
     world.settle()
-    world.takeovers.set_activators({AddressFamily.IPV4: (A, B)})
+    world.takeovers.set_activators({SliceFamily.IPV4: (A, B)})
     assert world.settle() == ["PATCH"]
     assert world.addresses == ["10.1.0.1", "10.1.0.2"]
     world.put(False).settle()
-    world.takeovers.set_activators({AddressFamily.IPV4: (B,)})
+    world.takeovers.set_activators({SliceFamily.IPV4: (B,)})
     assert world.write() == []
 
 
@@ -195,7 +196,7 @@ def test_a_service_of_two_families_has_two_slices_with_one_port() -> None:
     assert world.in_place_since() is None
     assert world.reasons() == [ScaleReason.NO_ACTIVATORS]
     world.now += 5
-    world.takeovers.set_activators({AddressFamily.IPV4: (A,), AddressFamily.IPV6: (A6,)})
+    world.takeovers.set_activators({SliceFamily.IPV4: (A,), SliceFamily.IPV6: (A6,)})
     assert world.settle() == ["PATCH"]
     assert world.in_place_since() == 105
     second = world.api.slices["shop", "hello-activator-ipv6"]
@@ -323,7 +324,7 @@ def test_a_leader_that_stops_leaves_the_slices_and_may_lead_again() -> None:
     world.settle()
     write = None
     for stops in range(3):
-        world.takeovers.set_activators({AddressFamily.IPV4: (A, B) if stops % 2 else (A, C)})
+        world.takeovers.set_activators({SliceFamily.IPV4: (A, B) if stops % 2 else (A, C)})
         write = world.due()
         assert write is not None
         world.takeovers.stop(world.now)
@@ -646,10 +647,10 @@ def test_with_policy_local_each_node_of_a_pod_needs_an_activator() -> None:
     world.put(True)
     assert world.in_place_since() == 100
     world.put(True, internalTrafficPolicy="Local")
-    world.takeovers.set_activators({AddressFamily.IPV4: (A, ActivatorAddress("10.1.0.9", "n2"))})
+    world.takeovers.set_activators({SliceFamily.IPV4: (A, ActivatorAddress("10.1.0.9", "n2"))})
     assert world.settle() == ["PATCH"]
     assert world.in_place_since() == 100
-    world.takeovers.set_activators({AddressFamily.IPV4: (A,)})
+    world.takeovers.set_activators({SliceFamily.IPV4: (A,)})
     assert world.in_place_since() is None
     nodes.remove(key)
     assert world.in_place_since() == 100

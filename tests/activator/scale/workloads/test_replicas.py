@@ -12,7 +12,7 @@ import pytest
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS, ApiKind
 from activator.objects.fields import ManifestError
-from activator.plain.annotations import ScaleTarget as Wanted
+from activator.plain.annotations import NamedTarget as Wanted
 from activator.plain.workloads import SHORT_KINDS
 from activator.process.tasks import Tasks
 from activator.scale.cluster.api import ApiResponse, ApiUnreachable

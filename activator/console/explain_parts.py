@@ -1,0 +1,222 @@
+"""Make the parts of ``activator explain`` about pods, cold starts, and policies of annotations.
+
+Each may raise ValueError: the response does not follow the API; the text names the field.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from activator.console.client import Json
+from activator.console.screen import Fact, Part, Table
+
+POD_COLUMNS: Final = (
+    *("address", "kubernetes", "probe", "status", "probed", "state", "since"),
+    *("decision", "decided by", "in flight", "last error"),
+)
+COLD_START_COLUMNS: Final = ("cold start", "outcome", "seconds", "requests", "pod", "phases")
+
+#: Maximum of silent pods on the page.
+LISTED_SILENT: Final = 5
+
+
+def parts(one: Json) -> Iterator[Part]:
+    """Yield the table of pods with the rules that decided, and the table of cold starts."""
+    if pods := [*one.nodes("pods"), *filter(None, (one.node("clusterIP"),))]:
+        rows = tuple(map(_pod_row, pods))
+        styles = tuple(map(_style, pods))
+        yield Table(POD_COLUMNS, rows, frozenset({"status", "probed", "since"}), styles)
+        yield tuple(_rules(pods))
+    if cold_starts := one.nodes("coldStarts", required=False):
+        rows = tuple(map(_cold_start_row, cold_starts))
+        yield Table(COLD_START_COLUMNS, rows, frozenset({"seconds", "requests"}))
+
+
+def listed(texts: Sequence[str], most: int) -> str:
+    """Return the first texts of a list, at most ``most``, and how many more there are."""
+    more = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def silent(one: Json) -> tuple[str, ...]:
+    """Return the pods that begin no response, the longest silence first."""
+    pods = [pod for pod in one.nodes("pods") if "silentSeconds" in pod]
+    pods.sort(key=lambda pod: -pod.number("silentSeconds"))
+    lines = [_silence(pod) for pod in pods[:LISTED_SILENT]]
+    more = len(pods) - len(lines)
+    return (*lines, f"and {more} more pod{'s' * (more > 1)}") if more else tuple(lines)
+
+
+def _silence(pod: Json) -> str:
+    count, seconds = pod.whole("inFlight"), pod.number("silentSeconds")
+    requests = "1 request" if count == 1 else f"{count} requests"
+    return f"{pod.text('address')} has had {requests} and begun no response for {seconds:.1f}s"
+
+
+def _pod_row(pod: Json) -> tuple[str, ...]:
+    limit = str(pod.whole("limit")) if "limit" in pod else "inf"
+    return (
+        pod.text("address"),
+        pod.text("kubernetes", default="-"),
+        pod.text("probe", default="-"),
+        str(pod.whole("probeStatus")) if "probeStatus" in pod else "-",
+        _ago(pod, "lastProbeSecondsAgo"),
+        pod.text("state", default="-"),
+        _ago(pod, "stateSecondsAgo"),
+        pod.text("decision", default="-"),
+        pod.text("decidedBy", default="-"),
+        f"{pod.whole('inFlight')}/{limit}",
+        pod.text("lastError", default="-"),
+    )
+
+
+def _ago(of: Json, name: str) -> str:
+    return f"{of.number(name):.1f}s" if name in of else "-"
+
+
+def _rules(pods: Sequence[Json]) -> Iterator[Fact]:
+    """Yield each rule that decided about these pods, once, with its sentence."""
+    sentences = Counter(
+        (pod.text("decidedBy"), pod.text("explanation"))
+        for pod in pods
+        if "decidedBy" in pod and "explanation" in pod
+    )
+    for (rule, sentence), count in sentences.items():
+        yield Fact(rule, (f"({count}) {sentence}" if count < len(pods) else sentence,))
+
+
+def _style(pod: Json) -> str:
+    return {"use": "green", "wait": "yellow"}.get(pod.text("decision", default=""), "")
+
+
+def _cold_start_row(cold_start: Json) -> tuple[str, ...]:
+    phases = cold_start.node("phases")
+    reached = phases.numbers() if phases is not None else ()
+    return (
+        cold_start.text("began", default="-"),
+        cold_start.text("outcome", default="under-way"),
+        f"{cold_start.number('seconds'):.3f}" if "seconds" in cold_start else "-",
+        str(cold_start.whole("requests")) if "requests" in cold_start else "-",
+        cold_start.text("pod", default="-"),
+        " ".join(f"{phase}+{seconds:.3f}" for phase, seconds in reached),
+    )
+
+
+#: Pods whose adaptive limit is listed, at most.
+LISTED_LIMITS: Final = 5
+
+#: The texts of the wake rules that are lists, by their field.
+_WAKE_RULES: Final = {
+    "methods": "only by the methods",
+    "notUserAgents": "not by the User-Agents",
+    "notPaths": "not by the paths, and those below,",
+}
+
+
+def policies(one: Json) -> Iterator[Fact]:
+    """Yield a fact for each policy in force."""
+    if "loadBalancing" in one:
+        yield Fact("Balancing", (_balancing(one),))
+    if (sticky := one.node("sticky")) is not None:
+        yield Fact("Sticky", (_sticky(sticky),))
+    if one.text("adaptiveConcurrency", default="off") != "off":
+        yield Fact("Adaptive", (_adaptive(one),))
+    if (order := one.node("queueOrder")) is not None:
+        yield Fact("Order", tuple(_order(order)))
+    yield from _waking(one)
+    if (waiting := one.node("whileWaiting")) is not None:
+        yield Fact("Waiting", tuple(_waiting(waiting)))
+    if profile := one.text("profile", default=""):
+        yield Fact("Profile", (profile,))
+    if wait := one.number("waitSeconds", default=0.0):
+        yield Fact("Wait", (f"at most {wait:g} s for a pod; the time-out counts from then",))
+
+
+def _balancing(one: Json) -> str:
+    """Return the policy, and its key if it has one."""
+    key = one.text("hashKey", default="")
+    return one.text("loadBalancing") + (f", hash key {key}" if key else "")
+
+
+def _sticky(sticky: Json) -> str:
+    """Return the key of sticky requests, and their results."""
+    results = ("kept", "hashed", "overflowed", "waited")
+    counts = ", ".join(f"{sticky.whole(each)} {each}" for each in results)
+    return f"by {sticky.text('key')}, overflow {sticky.text('overflow')}: {counts}"
+
+
+def _waiting(waiting: Json) -> Iterator[str]:
+    """Yield what waiting clients get, how many get it, and the lease."""
+    modes = waiting.texts("modes")
+    after = f"; a page after {waiting.number('pageAfterSeconds'):g}s" if "page" in modes else ""
+    if template := waiting.text("pageTemplate", default=""):
+        after += f" by the template {template}"
+    if "heartbeat" in modes:
+        after += f"; heartbeats each {waiting.number('heartbeatSeconds'):g}s"
+    yield ", else ".join(modes) + after
+    if (counts := waiting.node("queuedByMode")) is not None:
+        yield ", ".join(f"{int(count)} {mode}" for mode, count in counts.numbers())
+    if left := waiting.number("leaseSeconds"):
+        yield f"open pages or refused clients count as one request for {left:.1f}s"
+
+
+def _adaptive(one: Json) -> str:
+    """Return the mode of adaptive concurrency, and the limits of pods."""
+    limits = [
+        f"{pod.text('address')} {pod.whole('adaptiveLimit')}"
+        for pod in one.nodes("pods")
+        if "adaptiveLimit" in pod
+    ]
+    mode = one.text("adaptiveConcurrency")
+    means = "a pod's limit" if mode == "on" else "limits that are not applied"
+    return f"{mode}, {means}: {listed(limits, LISTED_LIMITS)}" if limits else mode
+
+
+def _order(order: Json) -> Iterator[str]:
+    """Yield how the queue orders requests, and which of them wait."""
+    if priority := order.text("priority", default=""):
+        selected = (
+            " unless Activator-Priority selects another" if order.flag("trustsHeader") else ""
+        )
+        yield f"by class: {priority}{selected}"
+    if (classes := order.node("queuedByClass")) is not None:
+        yield ", ".join(f"{classes.whole(name)} {name}" for name in ("high", "normal", "low"))
+    if fair_by := order.text("fairBy", default=""):
+        flows = order.whole("flows")
+        yield f"fair by {fair_by}: {flows} flow{'' if flows == 1 else 's'}"
+        for flow in order.nodes("largestFlows"):
+            yield f"{flow.whole('queued')} of {flow.text('flow')}"
+
+
+def _waking(one: Json) -> Iterator[Fact]:
+    """Yield which requests may start a pod, and which clients keep the revision awake."""
+    if (rules := one.node("wakeRules")) is not None:
+        yield Fact("Wake rules", tuple(_wake_rules(rules)))
+    if (server := one.node("authorization")) is not None:
+        asked = "each request" if server.flag("always") else "requests that would wait"
+        cached = server.number("cacheSeconds")
+        kept = f", cached for {cached:g} s" if cached else ""
+        # A wrong value leaves no server to ask.
+        wrong = ": 503, since an annotation activator.dev/auth-* has a wrong value"
+        url = server.text("url")
+        yield Fact("Authorization", (f"{asked}, by {url}{kept}" if url else f"{asked}{wrong}",))
+    if agents := one.nodes("keptAwakeBy", required=False):
+        yield Fact("Kept awake by", tuple(map(_agent, agents)))
+
+
+def _wake_rules(rules: Json) -> Iterator[str]:
+    """Yield one line for each rule."""
+    for name, text in _WAKE_RULES.items():
+        if values := rules.texts(name):
+            yield f"{text} {', '.join(values)}"
+    if header := rules.text("requiredHeader", default=""):
+        yield f"only with the header {header}"
+    yield f"other requests get {rules.whole('asleepStatus')} while no pod is usable"
+
+
+def _agent(agent: Json) -> str:
+    """Return a client, and how many requests a minute it sends."""
+    count = agent.whole("requestsPerMinute")
+    return f"{agent.text('agent')}, {count} request{'' if count == 1 else 's'} a minute"

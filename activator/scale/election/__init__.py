@@ -1,1 +1,0 @@
-"""The election of the leader among the scalers, by a Lease."""

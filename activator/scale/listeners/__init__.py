@@ -1,1 +1,0 @@
-"""Listeners of the scaler over HTTP, and their certificates from files."""

@@ -1,1 +1,0 @@
-"""The state of each Service, for the components that scale it: KEDA, and HPAs."""
