@@ -35,7 +35,7 @@ from activator.proxy.http2.connection import (
     OPEN,
     ConnectionSide,
     Http2Connection,
-    RateBudget,
+    Stream,
 )
 from activator.proxy.http2.fields import (
     RequestFields,
@@ -45,7 +45,7 @@ from activator.proxy.http2.fields import (
     read_trailers,
 )
 from activator.proxy.http2.frame_reader import Http2Setting
-from activator.proxy.http2.frames import STREAM_WINDOW, ConnectionFault, ErrorCode, Stream
+from activator.proxy.http2.frames import STREAM_WINDOW, ConnectionFault, ErrorCode, RateBudget
 from activator.proxy.http2.hpack import line, name_prefix, string
 from activator.proxy.http2.section import Recurring
 from activator.proxy.message import grpc, own_responses

@@ -18,10 +18,16 @@ from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.exchange.translation import as_block
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import CLOSE_SECONDS, ENDING, ConnectionSide, Http2Connection
+from activator.proxy.http2.connection import (
+    CLOSE_SECONDS,
+    ENDING,
+    ConnectionSide,
+    Http2Connection,
+    Stream,
+)
 from activator.proxy.http2.fields import ResponseFields, read_response, read_trailers
 from activator.proxy.http2.frame_reader import Http2Setting
-from activator.proxy.http2.frames import ConnectionFault, ErrorCode, Stream
+from activator.proxy.http2.frames import ConnectionFault, ErrorCode
 from activator.proxy.http2.hpack import MAX_EXPANSION, line, list_size
 from activator.proxy.http2.section import (
     Recurring,
