@@ -8,6 +8,7 @@ clock, and knows neither metric names nor HTTP, except a status.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
@@ -84,7 +85,9 @@ class HttpCounters:
             self._short += 1
             self._short_seconds += seconds
         else:
-            self._duration.observe(seconds)
+            duration = self._duration
+            duration.counts[bisect_left(duration.bounds, seconds)] += 1
+            duration.total += seconds
         if request_size != self._last_request:
             self._request_size.observe(self._last_request, self._last_request_count)
             self._last_request, self._last_request_count = request_size, 0

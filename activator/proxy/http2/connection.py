@@ -785,6 +785,14 @@ class Http2Connection:
         if ended:
             self._sent_all(stream)
 
+    # -- its streams ----------------------------------------------------------------------------
+
+    def add_stream(self, number: int, *, ended: bool) -> Stream:
+        """Return a new stream that the peer has opened, and whose side it has ``ended`` or not."""
+        stream = self.streams[number] = Stream(self.queue, number, None)
+        stream.peer_closed = ended
+        return stream
+
     # -- the ends of streams --------------------------------------------------------------------
 
     def _sent_all(self, stream: Stream) -> None:
