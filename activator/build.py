@@ -80,7 +80,6 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.proxy.exchange.permission",
     "activator.proxy.exchange.placement",
     "activator.proxy.exchange.pod_side",
-    "activator.proxy.exchange.request_body",
     "activator.proxy.exchange.request_copies",
     "activator.proxy.exchange.retry",
     "activator.proxy.exchange.services",

@@ -279,15 +279,15 @@ class Decoder:
     """The decoder of one direction of a connection.
 
     Attributes:
-        generation: changes with each change of the dynamic table. While it is the same, equal
-            blocks have equal fields.
+        memos: cleared with each change of the dynamic table. Between two changes, equal blocks have
+            equal fields.
     """
 
-    __slots__ = ("_limit", "_max_list", "_room", "_table", "_used", "generation")
+    __slots__ = ("_limit", "_max_list", "_room", "_table", "_used", "memos")
 
     def __init__(self, max_list: int = MAX_LIST_BYTES) -> None:
         """Arguments: max_list: most bytes of a header list, with FIELD_OVERHEAD per field."""
-        self.generation = 0
+        self.memos: tuple[dict[bytes, Any], ...] = ()
         self._max_list = max_list
         self._limit = DEFAULT_TABLE_SIZE
         self._room = DEFAULT_TABLE_SIZE
@@ -384,8 +384,12 @@ class Decoder:
                 fields.append(NeverIndexed((name, value)))
         if changed:
             self._used = used
-            self.generation += 1
+            self._clear_memos()
         return fields
+
+    def _clear_memos(self) -> None:
+        for memo in self.memos:
+            memo.clear()
 
     def _resize(self, block: bytes, at: int, size: int, before: list[Any]) -> int:
         """Apply a dynamic table size update (section 6.3); return the position after it."""
@@ -395,7 +399,7 @@ class Decoder:
             size, at = _integer(block, at, 0x1F)
         if size > self._limit:
             raise ValueError("a table larger than the limit")
-        self.generation += 1
+        self._clear_memos()
         self._room = size
         while self._used > size:
             name, value = self._table.pop()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from activator.proxy.exchange.request_body import NO_BODY, RequestBody
+from activator.proxy.exchange.exchange import NO_BODY, RequestBody
 from activator.proxy.exchange.retry import (
     MAX_REFUSALS,
     MAX_REPEATS,
