@@ -328,7 +328,7 @@ class Runtime:
     async def _start_discovery(self) -> Source:
         wiring = Wiring(self.settings, self.driver, self.system_objects, self.driver.requests_wait)
         source = self._source = self._make_source(wiring)
-        self.driver.on_waiting = source.hurry
+        self.driver.hurry_discovery = source.hurry
         try:
             await source.start()
         except SourceError as error:

@@ -1,4 +1,9 @@
-"""The backends of a revision: its pods, which of them fail, and the ClusterIP of its Service."""
+"""The backends of a revision: its pods, which of them fail, and the ClusterIP of its Service.
+
+Takes the endpoints that Kubernetes lists, the results of probes and responses, and the reach.
+Decides which backends are usable. Knows no requests, no queue and no clock (``now`` is an
+argument). Knative's counterpart: revisionWatcher in pkg/activator/net/revision_backends.go.
+"""
 
 from __future__ import annotations
 
@@ -270,13 +275,6 @@ class ServiceBackend:
             tracker.apply(PodEvent.IDLE, now)
             changes.gone.append(tracker)
 
-
-# The backends of a revision: its pods, and the ClusterIP of its Service while no pod is
-# reachable.
-#
-# Takes the endpoints that Kubernetes lists, the results of probes and responses, and the reach.
-# Decides which backends are usable. Knows no requests, no queue and no clock (``now`` is an
-# argument). Knative's counterpart: revisionWatcher in pkg/activator/net/revision_backends.go.
 
 #: By address, then by uid, since two pods may share an address for a while. So all activators
 #: agree.

@@ -1,4 +1,8 @@
-"""The record of one pod: its life as a table, its evidence, its requests, and its limit."""
+"""The record of one pod: its life as a table, its evidence, its requests, and its limit.
+
+Only its revision's throttler changes it. Knative's counterpart: podTracker in
+pkg/activator/net/throttler.go.
+"""
 
 from __future__ import annotations
 
@@ -453,11 +457,6 @@ class Ejection:
         self.count = 0
         self.recovered_at = -inf
 
-
-# The record of one pod: its state, its results of probes and responses, its requests, its limit.
-#
-# Only its revision's throttler changes it. Knative's counterpart: podTracker in
-# pkg/activator/net/throttler.go.
 
 NO_PROBE: Final = ReadinessRule.NO_PROBE
 _PROBING, _HEALTHY = PodState.PROBING, PodState.HEALTHY

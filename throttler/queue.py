@@ -1,4 +1,7 @@
-"""The queued requests of a revision: which may be queued, until when, and which gets a pod next."""
+"""The queued requests of a revision: which may be queued, until when, and which gets a pod next.
+
+Joins the bounded queue with the deadlines, the forecast and slow start. Knows no clock.
+"""
 
 from __future__ import annotations
 
@@ -386,11 +389,6 @@ class Deadlines:
 
     def __len__(self) -> int:
         return len(self._heap)
-
-
-# The queued requests of one revision: which may be queued, until when, and which gets a pod next.
-#
-# Joins the bounded queue with the deadlines, the forecast and slow start. Knows no clock.
 
 
 @final

@@ -1,4 +1,10 @@
-"""The queue of a revision with classes or flows: strict between classes, fair between flows."""
+"""The queue of a revision with classes or flows: strict between classes, fair between flows.
+
+The highest class with a request goes first. A request rises with age, so none starves. Inside a
+class, the flows take turns (``throttler.flows``). Each operation costs O(1), except that the heap
+of ages costs O(log n) at worst. Knows no pods and no clock. Knative has no counterpart. Kubernetes
+has API Priority and Fairness, which gives each level seats of its own instead of ageing.
+"""
 
 from __future__ import annotations
 
@@ -295,14 +301,6 @@ class ClassQueue:
         """Return the oldest request that its pod failed, or None."""
         return self._requeued[0] if self._requeued else None
 
-
-# The queue of a revision with classes or flows: strict between classes, fair between flows.
-#
-# The highest class with a request goes first. A request rises with age, so none starves. Inside a
-# class, the flows take turns (``throttler.flows``). Each operation costs O(1), except that the
-# heap of ages costs O(log n) at worst. Knows no pods and no clock. Knative has no counterpart.
-# Kubernetes has API Priority and Fairness, which gives each level seats of its own instead of
-# ageing.
 
 #: At most so many requests rise in one step, so that no step takes long.
 MOST_RISES: Final = 32

@@ -1,4 +1,7 @@
-"""The policies of requests: classes, limits of queues, who may wake a revision, waiting clients."""
+"""The policies of requests: classes, limits of queues, who may wake a revision, waiting clients.
+
+Plain records without rules; the proxy follows them. Knative has no counterpart.
+"""
 
 from __future__ import annotations
 
@@ -122,10 +125,6 @@ def _reserve(limit: int, would_use: int) -> int:
     reserve = limit // RESERVED
     return reserve if would_use > max(reserve // RESERVED_FOR, 1) else 0
 
-
-# The policies of a request that has no pod: who may wake the revision, and the waiting client.
-#
-# Plain records without rules; the proxy follows them. Knative has no counterpart.
 
 #: Seconds of waiting after which a browser gets the waiting page.
 PAGE_AFTER = 1.0

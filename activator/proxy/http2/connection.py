@@ -1,4 +1,8 @@
-"""One HTTP/2 connection, of a client or to a pod: its protocol object, states and streams."""
+"""One HTTP/2 connection, of a client or to a pod: its protocol object, states and streams.
+
+``SendQueue`` holds the payload that streams have to send. The connection writes all frames of one
+turn of the loop at once. Its side (``ConnectionSide``) handles the meaning of frames.
+"""
 
 # ruff: noqa: B027 # methods without a body are for the other kind of connection
 from __future__ import annotations
@@ -550,12 +554,6 @@ class Stream:
             self.allowed += room
             self.owed -= room
 
-
-# One HTTP/2 connection, of a client or to a pod: the loop's protocol object, frames and states.
-#
-# ``SendQueue`` holds the payload that streams have to send. The connection writes all
-# frames of one turn of the loop at once. Its side (``ConnectionSide``) handles the meaning
-# of frames.
 
 #: Acknowledgements of PING and SETTINGS that a peer may leave unread (CVE-2019-9512).
 _MAX_UNREAD_ACKS: Final = 1000

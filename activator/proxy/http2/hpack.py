@@ -1,4 +1,12 @@
-"""Header compression for HTTP/2 (RFC 7541): decodes all forms, encodes the simplest."""
+"""Header compression for HTTP/2 (RFC 7541): decodes all forms, encodes the simplest.
+
+Most header blocks from an ingress never repeat: ids, paths and traces are new in each request. So
+the decoder makes one pass over the block, without a call for an indexed field. zlib decodes its
+strings (``huffman``). This module remembers no blocks and no strings.
+
+The encoder uses no dynamic table. So a line has the same bytes on every connection, and callers may
+keep it.
+"""
 
 from __future__ import annotations
 
@@ -238,15 +246,6 @@ def _step(bits: str, symbols: dict[str, int], rows: dict[str, _Row]) -> tuple[_R
             begun = ""
     return rows[begun], completed
 
-
-# Header compression for HTTP/2 (RFC 7541): decodes all forms, encodes the simplest.
-#
-# Most header blocks from an ingress never repeat: ids, paths and traces are new in each request.
-# So the decoder makes one pass over the block, without a call for an indexed field. zlib decodes
-# its strings (``huffman``). This module remembers no blocks and no strings.
-#
-# The encoder uses no dynamic table. So a line has the same bytes on every connection, and callers
-# may keep it.
 
 #: SETTINGS_HEADER_TABLE_SIZE by default (RFC 9113 section 6.5.2). Encoders use no more, even if
 #: offered more (Go, nghttp2, Envoy). It limits the memory of a connection's table.
