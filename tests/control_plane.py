@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlencode
 
+from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable
 from activator.discovery.wire import ConnectionLostError
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.reads import PlaneWatch
 from activator.lab.control_plane.status import PlaneResponse
-from activator.scale.cluster.api import Api, ApiResponse, ApiUnreachable
 
 
-class InProcessClient(Api):
+class InProcessClient(ApiServer):
     """Sends the requests of the scaler (scale.cluster) and of discovery (discovery.wire.Cluster).
 
     Attributes:

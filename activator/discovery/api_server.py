@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 import logging
 import os
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from activator import __version__
@@ -22,7 +24,6 @@ from activator.discovery.wire import (
     HTTP_TOO_MANY_REQUESTS,
     HTTP_UNAUTHORIZED,
     ConnectionLostError,
-    WholeResponse,
 )
 from activator.process.sockets import SocketKind, find_dead
 
@@ -264,6 +265,82 @@ _HEADERS: Final = {"Accept": "application/json", "User-Agent": f"activator/{__ve
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
+#: The Content-Type of a PATCH: a JSON merge patch (RFC 7396).
+MERGE_PATCH: Final = "application/merge-patch+json"
+JSON: Final = "application/json"
+
+
+class ApiUnreachable(Exception):
+    """No response: no connection, or it broke, or it took too long."""
+
+
+class Meaning(Enum):
+    """What the response to a request means for the object.
+
+    DONE: the API server has what was sent. CONFLICT: another component has changed the object.
+    ABSENT: it does not exist. UNAVAILABLE: try again later; with 401 the API server does not accept
+    the token at the moment. FORBIDDEN, REFUSED: it stays so until a person changes something.
+    """
+
+    DONE = "done"
+    CONFLICT = "conflict"
+    ABSENT = "absent"
+    UNAVAILABLE = "unavailable"
+    FORBIDDEN = "forbidden"
+    REFUSED = "refused"
+
+
+def meaning_of(status: int) -> Meaning:
+    """Return what the status of a response means; 0 if there was no response."""
+    if 200 <= status < 300:
+        return Meaning.DONE
+    if status in (0, 401, 429) or status >= 500:
+        return Meaning.UNAVAILABLE
+    known = {403: Meaning.FORBIDDEN, 404: Meaning.ABSENT, 409: Meaning.CONFLICT}
+    return known.get(status, Meaning.REFUSED)
+
+
+class ApiRequest(NamedTuple):
+    """A request: the arguments of ``ApiServer.send``."""
+
+    method: str
+    path: str
+    body: bytes
+    content_type: str = JSON
+
+
+class ApiResponse(NamedTuple):
+    """A whole response."""
+
+    status: int
+    body: bytes
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the request succeeded."""
+        return 200 <= self.status < 300
+
+    @property
+    def meaning(self) -> Meaning:
+        """What it means for the object."""
+        return meaning_of(self.status)
+
+    def decoded(self) -> object:
+        """Return the body as decoded from JSON; None if it is no JSON."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+
+    def message(self) -> str:
+        """Return the text for people of a response that is not ok."""
+        status = self.decoded()
+        text = status.get("message") if isinstance(status, dict) else None
+        if isinstance(text, str) and text:
+            return text[:1000]
+        return self.body[:200].decode("utf-8", "replace").strip()
+
+
 class ApiServer:
     """Sends requests to an API server, with credentials.
 
@@ -328,8 +405,8 @@ class ApiServer:
             yield response
 
     async def send(
-        self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
-    ) -> WholeResponse:
+        self, method: str, path: str, body: bytes = b"", content_type: str = JSON
+    ) -> ApiResponse:
         """Send one request, and return the whole response, also of an error.
 
         A request that the server has refused unread is sent again: after 401 with new credentials,
@@ -343,9 +420,8 @@ class ApiServer:
             content_type: of the body.
 
         Raises:
-            ConnectionLostError: there is no response within ``Timings.request`` seconds. The server
-                may have carried out the request.
-            ClusterConfigError: there is no usable configuration.
+            ApiUnreachable: there is no response within ``Timings.request`` seconds, or no usable
+                configuration. The server may have carried out the request.
         """
         try:
             async with asyncio.timeout(self._timings.request) as limit:
@@ -360,13 +436,15 @@ class ApiServer:
                     response, retry_after = await self._send_once(method, path, body, content_type)
                 return response
         except TimeoutError:
-            raise ConnectionLostError(
+            raise ApiUnreachable(
                 f"no response to {method} {path} within {self._timings.request:g} s"
             ) from None
+        except (ConnectionLostError, ClusterConfigError) as error:
+            raise ApiUnreachable(str(error)) from error
 
     async def _send_once(
         self, method: str, path: str, body: bytes, content_type: str
-    ) -> tuple[WholeResponse, float]:
+    ) -> tuple[ApiResponse, float]:
         """Return the response, and the seconds to wait, as the server requests."""
         import aiohttp
 
@@ -376,7 +454,7 @@ class ApiServer:
             content = await response.read(_MOST_BODY + 1)
             if len(content) > _MOST_BODY:
                 raise ConnectionLostError(f"the response has more than {_MOST_BODY} bytes")
-            return WholeResponse(response.status, content), response.retry_after
+            return ApiResponse(response.status, content), response.retry_after
 
     @asynccontextmanager
     async def _request(

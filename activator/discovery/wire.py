@@ -53,13 +53,6 @@ class GarbledError(Exception):
     """The bytes are no list and no event. The caller must use no part of them."""
 
 
-class WholeResponse(NamedTuple):
-    """A response with its whole body."""
-
-    status: int
-    body: bytes
-
-
 class ListMetadata(msgspec.Struct):
     """The metadata of a list: its version, and the token for its next page."""
 

@@ -17,8 +17,9 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final, NamedTuple, final
 
+from activator.discovery.api_server import MERGE_PATCH, ApiResponse, ApiServer, ApiUnreachable
 from activator.objects.fields import ManifestError, root
-from activator.scale.cluster.api import MERGE_PATCH, Api, ApiResponse, ApiUnreachable, micro_time
+from activator.scale.cluster.api import micro_time
 
 logger = logging.getLogger(__name__)
 
@@ -217,7 +218,7 @@ class Candidate:
 
     def __init__(
         self,
-        api: Api,
+        api: ApiServer,
         place: LeasePlace,
         identity: str,
         on_change: Callable[[bool], object],

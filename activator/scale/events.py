@@ -14,19 +14,17 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Final, NamedTuple, final
 
-from activator.plain.service import word_of
-from activator.scale import reasons
-from activator.scale.cluster.api import (
+from activator.discovery.api_server import (
     JSON,
     MERGE_PATCH,
-    Api,
     ApiRequest,
+    ApiServer,
     ApiUnreachable,
-    KeyedWriter,
     Meaning,
-    Start,
-    micro_time,
 )
+from activator.plain.service import word_of
+from activator.scale import reasons
+from activator.scale.cluster.api import KeyedWriter, Start, micro_time
 from activator.scale.decisions.record import Decided
 from activator.scale.part import Part, PartContext
 from activator.scale.reasons import ScaleReason
@@ -267,7 +265,7 @@ class EventWriter:
 
     def __init__(
         self,
-        api: Api,
+        api: ApiServer,
         start: Start,
         instance: str,
         clock: Callable[[], float],

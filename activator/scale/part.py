@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import NamedTuple, final
 
-from activator.scale.cluster.api import Api, Start
+from activator.discovery.api_server import ApiServer
+from activator.scale.cluster.api import Start
 from activator.scale.cluster.watch import KindView
 from activator.scale.decisions.record import Decided, Facts, Record
 from activator.scale.reasons import Finding
@@ -35,7 +36,7 @@ class PartContext(NamedTuple):
     """
 
     settings: ScaleSettings
-    api: Api
+    api: ApiServer
     services: EnabledServices
     loads: Loads
     record: Callable[[Name], Record | None]

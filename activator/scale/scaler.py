@@ -21,7 +21,6 @@ from activator.process.tasks import Tasks
 from activator.scale import http_server
 from activator.scale.admin import application
 from activator.scale.admin.status import ScalerStatus
-from activator.scale.cluster.api import Api
 from activator.scale.cluster.watch import ClusterObjects, ClusterWatch
 from activator.scale.decisions.engine import TICK, Engine, Pending
 from activator.scale.election import Candidate, LeasePlace, new_identity
@@ -90,12 +89,12 @@ class ScalerProcess:
         lease_timings = replace(timings, request=LEASE_REQUEST)
         self._lease_server = ApiServer(settings.kubeconfig or None, lease_timings, environ)
         self._candidate = Candidate(
-            Api(self._lease_server),
+            self._lease_server,
             LeasePlace(settings.system_namespace, settings.lease_name, settings.pod_name),
             new_identity(settings.pod_name),
             self._on_lead,
         )
-        api, services = Api(self._server), EnabledServices(self._pending.add)
+        api, services = self._server, EnabledServices(self._pending.add)
         self._loads = Loads(services.__contains__)
         context = PartContext(
             settings=settings,

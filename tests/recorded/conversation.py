@@ -12,11 +12,10 @@ from typing import Any, Final, cast
 from unittest.mock import patch
 
 from activator.discovery import wire
-from activator.discovery.api_server import ApiServer
+from activator.discovery.api_server import MERGE_PATCH, ApiRequest, ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.wire import ServerResponseError, WatchedResource, pages
 from activator.scale import election
-from activator.scale.cluster.api import MERGE_PATCH, ApiRequest
 from activator.scale.election import Election
 from activator.scale.events import EventBook, Notice, Subject
 from activator.scale.takeover import slices

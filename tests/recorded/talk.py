@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlencode
 
 import httpx
 
-from activator.scale.cluster.api import MERGE_PATCH
+from activator.discovery.api_server import MERGE_PATCH
 
 Object = dict[str, Any]
 JSON: Final = "application/json"

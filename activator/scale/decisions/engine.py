@@ -16,8 +16,9 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVarTuple, final
 
+from activator.discovery.api_server import ApiServer
 from activator.plain.annotations import Annotations
-from activator.scale.cluster.api import Api, Start
+from activator.scale.cluster.api import Start
 from activator.scale.decisions.plan import NEVER, WITH_SLICES, Observed, Plan
 from activator.scale.decisions.record import (
     AGAIN,
@@ -235,7 +236,7 @@ class Engine:
         parts: Parts,
         *,
         rights: Rights,
-        api: Api,
+        api: ApiServer,
         start: Start,
         frozen: Callable[[float], ScaleReason | None],
         wall: Callable[[], datetime] = _WALL,

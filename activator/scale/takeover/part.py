@@ -7,16 +7,10 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, final
 
+from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable, Meaning
 from activator.objects.fields import ObjectKey
 from activator.plain.annotations import Route
-from activator.scale.cluster.api import (
-    Api,
-    ApiResponse,
-    ApiUnreachable,
-    KeyedWriter,
-    Meaning,
-    Start,
-)
+from activator.scale.cluster.api import KeyedWriter, Start
 from activator.scale.decisions.plan import Plan, WorkloadPhase
 from activator.scale.decisions.record import Decided
 from activator.scale.part import Part, PartContext
@@ -48,7 +42,7 @@ class SliceWriter:
 
     def __init__(
         self,
-        api: Api,
+        api: ApiServer,
         takeovers: Takeovers,
         start: Start,
         clock: Callable[[], float],

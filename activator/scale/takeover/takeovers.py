@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple, final
 
+from activator.discovery.api_server import Meaning
 from activator.objects.fields import Field, ManifestError, root
 from activator.plain.allotments import PORT_ANNOTATION
 from activator.plain.service import PlainService
 from activator.plain.slices import is_takeover
-from activator.scale.cluster.api import Meaning
 from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.takeover import slices

@@ -12,17 +12,16 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from activator.discovery.api_server import (
+    MERGE_PATCH,
+    ApiResponse,
+    ApiServer,
+    ApiUnreachable,
+    Meaning,
+)
 from activator.objects.fields import Field, ManifestError, root
 from activator.plain.annotations import NamedTarget as Wanted
-from activator.scale.cluster.api import (
-    MERGE_PATCH,
-    Api,
-    ApiResponse,
-    ApiUnreachable,
-    KeyedWriter,
-    Meaning,
-    Start,
-)
+from activator.scale.cluster.api import KeyedWriter, Start
 from activator.scale.reasons import ScaleReason
 
 logger = logging.getLogger(__name__)
@@ -178,7 +177,7 @@ class Actuator:
     """
 
     def __init__(
-        self, api: Api, start: Start, report: Callable[[ScaleTarget, Result], None]
+        self, api: ApiServer, start: Start, report: Callable[[ScaleTarget, Result], None]
     ) -> None:
         self._api = api
         self._report = report
@@ -316,7 +315,7 @@ class Rights:
 
     def __init__(
         self,
-        api: Api,
+        api: ApiServer,
         start: Start,
         clock: Callable[[], float],
         changed: Callable[[str], object],

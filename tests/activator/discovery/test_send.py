@@ -12,9 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from activator import __version__
-from activator.discovery.api_server import ApiServer
+from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable, Meaning
 from activator.discovery.backoff import Timings
-from activator.discovery.wire import ConnectionLostError
 from tests.activator.discovery.fake_api_server import FakeApiServer
 from tests.conftest import both_loops
 
@@ -122,6 +121,7 @@ async def test_an_error_comes_back_once_with_its_status_and_its_body(
     async with connected(tmp_path, server) as api:
         got = await api.send("PATCH", PATH, b"{}")
     assert (got.status, json.loads(got.body)) == (status, {"message": "why"})
+    assert got.message() == "why"
     assert len(server.sent) == 1
 
 
@@ -169,7 +169,7 @@ async def test_a_broken_connection_does_not_send_a_change_twice(
     server = Scripted(response(200), None, response(200))
     async with connected(tmp_path, server) as api:
         await api.send("GET", PATH)
-        with pytest.raises(ConnectionLostError):
+        with pytest.raises(ApiUnreachable):
             await api.send(method, PATH, b"{}")
     assert len(server.sent) == 2
 
@@ -188,14 +188,14 @@ async def test_a_reused_connection_that_broke_does_not_fail_an_idempotent_reques
 async def test_a_silent_server_is_an_error_that_names_the_request(tmp_path: Path) -> None:
     server = Scripted(b"")
     async with connected(tmp_path, server, Timings(request=0.2)) as api:
-        with pytest.raises(ConnectionLostError, match=f"no response to PATCH {PATH} within 0.2 s"):
+        with pytest.raises(ApiUnreachable, match=f"no response to PATCH {PATH} within 0.2 s"):
             await api.send("PATCH", PATH, b"{}")
 
 
 async def test_a_response_that_ends_early_is_an_error(tmp_path: Path) -> None:
     server = Scripted(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nConnection: close\r\n\r\n{}")
     async with connected(tmp_path, server, Timings(request=0.2)) as api:
-        with pytest.raises(ConnectionLostError):
+        with pytest.raises(ApiUnreachable):
             await api.send("PATCH", PATH, b"{}")
 
 
@@ -203,9 +203,35 @@ async def test_a_server_that_is_away_is_an_error(tmp_path: Path) -> None:
     fake = FakeApiServer()
     fake.port = 1
     away = ApiServer(fake.kubeconfig(tmp_path), Timings(), {})
-    with pytest.raises(ConnectionLostError):
+    with pytest.raises(ApiUnreachable):
         await away.send("GET", "/version")
     await away.close()
+
+
+async def test_an_unusable_configuration_is_no_response(tmp_path: Path) -> None:
+    with pytest.raises(ApiUnreachable, match="which does not exist"):
+        await ApiServer(str(tmp_path / "none"), Timings(), {}).send("GET", "/version")
+
+
+@pytest.mark.parametrize(
+    ("status", "meaning"),
+    [
+        (200, Meaning.DONE),
+        (201, Meaning.DONE),
+        (409, Meaning.CONFLICT),
+        (403, Meaning.FORBIDDEN),
+        (404, Meaning.ABSENT),
+        (0, Meaning.UNAVAILABLE),
+        (401, Meaning.UNAVAILABLE),
+        (429, Meaning.UNAVAILABLE),
+        (500, Meaning.UNAVAILABLE),
+        (503, Meaning.UNAVAILABLE),
+        (400, Meaning.REFUSED),
+        (422, Meaning.REFUSED),
+    ],
+)
+def test_what_a_response_means_for_the_object(status: int, meaning: Meaning) -> None:
+    assert ApiResponse(status, b"").meaning is meaning
 
 
 async def test_requests_name_the_program_which_managed_fields_show(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from activator.scale.cluster.api import Api, ApiResponse, ApiUnreachable
+from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable
 from tests.activator.scale.world import elapse
 
 #: Requests at one moment of virtual time; more of them are a loop, in which time does not pass.
@@ -40,7 +40,7 @@ class Script(deque[Step]):
         return None
 
 
-class FakeApi(Api):
+class FakeApi(ApiServer):
     """Scales objects that exist.
 
     Attributes:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable
 from activator.process.tasks import Tasks
-from activator.scale.cluster.api import Api, ApiResponse, ApiUnreachable
 from activator.scale.events import (
     BURST,
     LOOK,
@@ -214,7 +214,7 @@ def test_names_within_the_limits() -> None:
     assert len(body(write)["reportingInstance"]) == 128
 
 
-class Server(Api):
+class Server(ApiServer):
     """Records Events; ``failures`` are the responses to the next requests."""
 
     def __init__(self) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from activator.discovery.api_server import ApiServer
 from activator.process.tasks import Tasks
-from activator.scale.cluster.api import Api
 from activator.scale.decisions import engine
 from activator.scale.part import Part, Parts
 from activator.scale.reasons import ScaleReason
@@ -16,7 +16,7 @@ from activator.scale.workloads.services import EnabledServices
 from tests.activator.scale.fake_api import FakeApi, status
 
 
-class NoReviews(Api):
+class NoReviews(ApiServer):
     """Refuse each check of rights."""
 
     def __init__(self) -> None:

@@ -9,14 +9,14 @@ from copy import deepcopy
 from itertools import count
 from typing import Any
 
+from activator.discovery.api_server import ApiResponse, ApiServer
 from activator.lab.control_plane.writes import merge
-from activator.scale.cluster.api import Api, ApiResponse
 from tests.activator.scale.fake_api import Script, status
 
 Event = tuple[str, Any]
 
 
-class SliceApi(Api):
+class SliceApi(ApiServer):
     """Stores slices, and keeps the events of a watch until a test delivers them.
 
     Attributes:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from activator.discovery.api_server import ApiUnreachable
 from activator.process.tasks import Tasks
-from activator.scale.cluster.api import ApiUnreachable
 from activator.scale.reports.load import Name
 from activator.scale.takeover.part import MOST_REQUESTS, SliceWriter
 from activator.scale.takeover.slices import SliceFamily

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from activator.discovery.api_server import ApiResponse, ApiUnreachable
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS, ApiKind
 from activator.objects.fields import ManifestError
 from activator.plain.annotations import NamedTarget as Wanted
 from activator.plain.workloads import SHORT_KINDS
 from activator.process.tasks import Tasks
-from activator.scale.cluster.api import ApiResponse, ApiUnreachable
 from activator.scale.reasons import ScaleReason
 from activator.scale.workloads import replicas
 from activator.scale.workloads.replicas import (
