@@ -36,7 +36,7 @@ class InProcessClient(ApiServer):
         return ApiResponse(response.status, response.body)
 
     @asynccontextmanager
-    async def get(
+    async def get(  # type: ignore[override] # its response has the same methods
         self, path: str, params: Mapping[str, str], silence: float
     ) -> AsyncIterator[InProcessResponse]:
         """See ApiServer."""
