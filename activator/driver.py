@@ -1,6 +1,7 @@
 """Reads the clock, calls the throttler for decisions, and carries out the changes.
 
-Only this module both changes the throttler and causes effects. It knows no HTTP and no cluster.
+Only this module carries out effects. ``Exchange`` alone calls the throttler without it: for a pod,
+and for values that have no effect elsewhere. It knows no HTTP and no cluster.
 """
 
 from __future__ import annotations
@@ -11,10 +12,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from activator.records.change_log import ChangeLog, log_route, log_taken
 from activator.records.cold_starts import ColdStarts
 from activator.records.entries import Entries, Entry, Failed
-from activator.records.narration import EventKind, Events, Narration
+from activator.records.narration import (
+    ChangeLog,
+    EventKind,
+    Events,
+    Narration,
+    log_route,
+    log_taken,
+)
 from throttler.model import (
     AppProtocol,
     ListedEndpoints,
@@ -76,7 +83,7 @@ class Driver:
         entries: the records of revisions that have had requests.
         events: passes events of revisions and pods to listeners.
         autoscaler_lost: returns whether the autoscaler of a kind is configured but not connected.
-        on_waiting: called when the first request of a revision is queued.
+        hurry_discovery: called when the first request of a revision is queued.
         on_stranded: called for each queued request whose revision has lost its last usable pod, if
             the revision has annotations for requests without a pod.
         on_route: called when a plain Service has another route.
@@ -103,7 +110,7 @@ class Driver:
         self._remove_load = remove_load
         self.events = Events()
         self.autoscaler_lost: Callable[[RevisionKind], bool] = lambda _kind: False
-        self.on_waiting: Callable[[], None] = lambda: None
+        self.hurry_discovery: Callable[[], None] = lambda: None
         self.on_stranded: Callable[[Ticket], None] = lambda ticket: None
         self.on_route: Callable[[RevisionID, ServiceRoute], None] = lambda _revision, _route: None
         self._change_log = ChangeLog(clock, self.why)
@@ -129,7 +136,7 @@ class Driver:
         """Cause the effects of a ``RevisionThrottler.admit`` that queued a request."""
         if throttler.breaker.waiting == 1:
             self.prober.hurry(throttler)
-            self.on_waiting()
+            self.hurry_discovery()
         if self.events.listeners:
             self._narration.waits(throttler)
         self._arm()
@@ -143,7 +150,7 @@ class Driver:
         """
         throttler.queue.forecast.clients_return(now)
         self.prober.hurry(throttler)
-        self.on_waiting()
+        self.hurry_discovery()
 
     def requests_wait(self) -> bool:
         """Return whether any request of any revision is queued; O(1)."""

@@ -54,7 +54,7 @@ from activator.telemetry.otel import Observers, OpenTelemetry
 from activator.telemetry.request_log import RequestLog as RequestLog
 from activator.telemetry.request_log import compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
-from throttler import outliers
+from throttler import silence
 from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:
@@ -328,7 +328,7 @@ class Runtime:
     async def _start_discovery(self) -> Source:
         wiring = Wiring(self.settings, self.driver, self.system_objects, self.driver.requests_wait)
         source = self._source = self._make_source(wiring)
-        self.driver.on_waiting = source.hurry
+        self.driver.hurry_discovery = source.hurry
         try:
             await source.start()
         except SourceError as error:
@@ -373,7 +373,7 @@ class Runtime:
     async def _look_for_silence(self) -> None:
         while True:
             await self.reporter.busy()  # a pod without requests cannot be silent
-            await asyncio.sleep(outliers.SCAN_PERIOD)
+            await asyncio.sleep(silence.SCAN_PERIOD)
             self.driver.probe_silent_pods()
 
     def begin_drain(self, why: str) -> None:

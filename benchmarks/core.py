@@ -265,7 +265,7 @@ def _pause_row(revisions: int) -> Row:
         throttler.set_revision(Revision(name, container_concurrency=CONTAINER_CONCURRENCY), NOW)
         _list_pods(throttler, name, number, PODS_PER_REVISION)
         revision = throttler.find(*name)
-        for pod in list(revision.unhealthy_pods()):
+        for pod in list(revision.backends.unhealthy()):
             revision.probe_passed(pod, pod.epoch, NOW)
     pauses = sorted(_one_event(throttler, names, number) for number in range(EVENTS))
     return Row(

@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 
 from activator.build import Build, running
 from activator.proxy.client.http1 import Http1Client
-from activator.records.agents import MOST_REQUESTS
+from activator.records.entries import MOST_SAMPLED
 from activator.runtime import Runtime
 from activator.settings.config import load
 from tests.activator.discovery.fake_api_server import FakeApiServer
@@ -38,8 +38,8 @@ from tests.activator.scale.world import cluster, leader
 from throttler.model import AppProtocol, ListedEndpoints, RevisionID, RevisionKind
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-#: Requests before the one that counts: after ``agents.MOST_REQUESTS``, none is sampled for minutes.
-WARM_UP: Final = MOST_REQUESTS + 20
+#: Requests before the one that counts: after ``entries.MOST_SAMPLED``, none is sampled for minutes.
+WARM_UP: Final = MOST_SAMPLED + 20
 
 #: The Services of the ways from zero: the first one warms up what is loaded late.
 SERVICES: Final = ("first", "second")

@@ -39,7 +39,7 @@ class InProcessClient(ApiServer):
     async def get(  # type: ignore[override] # its response has the same methods
         self, path: str, params: Mapping[str, str], silence: float
     ) -> AsyncIterator[InProcessResponse]:
-        """See ApiServer."""
+        """Get an object, or follow a watch, without a socket."""
         target = f"{path}?{urlencode(params)}" if params else path
         try:
             response = await self._plane.send("GET", target, agent=self._agent)

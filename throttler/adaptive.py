@@ -1,4 +1,9 @@
-"""Adaptive concurrency: limits for pods without containerConcurrency, by their response times."""
+"""Adaptive concurrency: limits for pods without containerConcurrency, by their response times.
+
+Joins the policy that picks pods with one ``Gradient`` for each pod. Requests beyond a limit wait.
+So a wrong limit costs latency, and errors only at deadlines or with a full queue. Knows no queue
+and no clock. Knative has no counterpart.
+"""
 
 from __future__ import annotations
 
@@ -250,12 +255,6 @@ class Gradient:
             self.changed_at = now
             self._samples, self._errors = [], 0
 
-
-# Adaptive concurrency: limits for pods without containerConcurrency, by their response times.
-#
-# Joins the policy that picks pods with one ``Gradient`` for each pod. Requests beyond a limit
-# wait. So a wrong limit costs latency, and errors only at deadlines or with a full queue. Knows
-# no queue and no clock. Knative has no counterpart.
 
 #: Seconds without a waiting request after which limits rise quickly again.
 RELEASE_AFTER: Final = 5.0

@@ -1,28 +1,166 @@
-"""The backends of a revision: its pods, the ClusterIP of its Service, and another activator."""
+"""The backends of a revision: its pods, which of them fail, and the ClusterIP of its Service.
+
+Takes the endpoints that Kubernetes lists, the results of probes and responses, and the reach.
+Decides which backends are usable. Knows no requests, no queue and no clock (``now`` is an
+argument). Knative's counterpart: revisionWatcher in pkg/activator/net/revision_backends.go.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from math import inf
 from operator import attrgetter
-from typing import Final, final
+from typing import Final
 
-from throttler.capacity import MAX_CAPACITY, SLOW_START_STEP, ActivatorShare
+from throttler.capacity import SLOW_START_STEP
 from throttler.model import (
     PROOF_LASTS,
     Endpoint,
     ListedEndpoints,
-    ProbeSpec,
     Reach,
-    ReadinessRule,
     RevisionConfig,
     looks_like_mesh,
 )
-from throttler.outliers import Outliers
 from throttler.owners import Taken
 from throttler.pod import PodEvent, PodState, PodTracker
 from throttler.ticket import Changes
+
+_HEALTHY: Final = PodState.HEALTHY
+
+# Outlier ejection: which pods their responses eject, for how long, and when none is ejected.
+#
+# Uses responses to requests; throttler.pod covers connections and probes. These responses can
+# show a failure that probes miss. If queue-proxy cannot run the readiness probe itself, it passes
+# a probe although its application is gone. Knows no requests and no clock. Knative has no
+# counterpart; Envoy's outlier detection with a panic threshold is similar.
+
+#: Consecutive errors of one pod that eject it: 502, 503, or an incomplete response head. Envoy's
+#: default. An application with occasional errors stays usable.
+CONSECUTIVE_ERRORS: Final = 5
+#: Seconds of an ejection, doubling with each further one up to the maximum. A probe of the pod may
+#: pass at once and prove nothing: queue-proxy responds 200 while its application restarts. A
+#: container usually restarts within seconds, so a pod that stays broken costs one request in 5 s.
+EJECTION_TIME: Final = 0.1
+EJECTION_TIME_MAX: Final = 5.0
+#: Seconds of good responses after which earlier ejections do not count any more.
+RECOVERED_AFTER: Final = 10.0
+#: Share of outliers among a revision's pods above which responses eject none. Then the application
+#: itself fails, or a service that it depends on, and no pod is better. Envoy's default: half.
+PANIC_THRESHOLD: Final = 0.5
+#: Seconds between two requests to ejected pods of the whole revision in panic. Queued requests wait
+#: for the first pod that recovers, and 50 tries a second cost little.
+PANIC_PAUSE: Final = 0.02
+
+
+def ejection_time(count: int) -> float:
+    """Return the seconds of a pod's next ejection.
+
+    Arguments:
+        count: recent ejections; RECOVERED_AFTER seconds of good responses reset it.
+    """
+    return min(EJECTION_TIME * 2.0 ** min(count, 10), EJECTION_TIME_MAX)
+
+
+class Outliers:
+    """The outliers among one revision's pods; usually none.
+
+    Attributes:
+        panics: whether the application's responses eject no pod, since too few others are usable.
+    """
+
+    __slots__ = ("_outliers", "_usable", "panics")
+
+    def __init__(self) -> None:
+        self._outliers: set[PodTracker] = set()
+        self._usable: Sequence[PodTracker] = ()
+        self.panics = False
+
+    def __contains__(self, pod: PodTracker) -> bool:
+        """Return whether a pod is an outlier."""
+        return pod in self._outliers
+
+    def review(self, usable: Sequence[PodTracker], changes: Changes, now: float) -> None:
+        """Set the usable pods, and shorten ejections if too few are left.
+
+        Arguments:
+            usable: the usable pods; O(pods) while there are outliers, else O(1).
+        """
+        self._usable = usable
+        self._weigh(changes, now)
+
+    def ejects(self, pod: PodTracker, untouched: bool, changes: Changes, now: float) -> bool:
+        """Record an error response of a usable pod; return whether the pod is ejected for it.
+
+        Arguments:
+            untouched: whether queue-proxy itself responded, so that its application got nothing of
+                the request.
+        """
+        ejection = pod.ejection
+        ejection.consecutive_errors += 1
+        known = self.panics and pod in self._outliers
+        if not untouched and (known or ejection.consecutive_errors % CONSECUTIVE_ERRORS):
+            return False
+        self._outliers.add(pod)
+        self._weigh(changes, now)
+        if self.panics and not untouched:
+            return False
+        ejection.half_open = untouched
+        ejection.until = now + (self._pause() if self.panics else self._time_for(pod, now))
+        return True
+
+    def recover(self, pod: PodTracker, now: float) -> bool:
+        """Record a good response of a usable pod; return whether the pod was an outlier."""
+        pod.ejection.consecutive_errors = 0
+        if pod not in self._outliers:
+            return False
+        self._outliers.remove(pod)
+        pod.ejection.recovered_at = now
+        return True
+
+    def clear(self, pod: PodTracker) -> None:
+        """Discard the record of a pod that another rule keeps from use."""
+        ejection = pod.ejection
+        ejection.half_open = False
+        ejection.consecutive_errors = ejection.count = 0
+        ejection.until = ejection.recovered_at = -inf
+        if ejection.active:
+            ejection.active = False
+            pod.probe.error = ""
+            pod.probe.failures = 0
+        if pod in self._outliers:
+            self._outliers.remove(pod)
+            self.panics = self.panics and self._too_few()
+
+    def _time_for(self, pod: PodTracker, now: float) -> float:
+        ejection = pod.ejection
+        if now - ejection.recovered_at > RECOVERED_AFTER:
+            ejection.count = 0
+        ejection.recovered_at = inf
+        ejection.count += 1
+        return ejection_time(ejection.count - 1)
+
+    def _pause(self) -> float:
+        return min(PANIC_PAUSE * len(self._outliers), EJECTION_TIME_MAX)
+
+    def _too_few(self) -> bool:
+        outliers = self._outliers
+        if not outliers:
+            return False
+        others = sum(p.state is _HEALTHY and p not in outliers for p in self._usable)
+        return len(outliers) > PANIC_THRESHOLD * (len(outliers) + others)
+
+    def _weigh(self, changes: Changes, now: float) -> None:
+        """Update ``panics``; when a panic begins, shorten all ejections."""
+        begins = not self.panics
+        self.panics = self._too_few()
+        if not (begins and self.panics):
+            return
+        until = now + self._pause()
+        for pod in self._outliers:
+            if pod.ejection.until > until:
+                pod.ejection.until = until
+                changes.probe.append(pod)
+
 
 # The ClusterIP of a revision's Service: when it is probed, and when requests go there.
 #
@@ -138,86 +276,6 @@ class ServiceBackend:
             changes.gone.append(tracker)
 
 
-# The activator that gets the requests of this one, while it has no pod of its own.
-#
-# With fewer pods than activators, each pod belongs to one activator, which alone counts its
-# requests. So a limit per pod holds without messages between activators. The others send their
-# requests to the owner, as to a pod without limit. A request goes from a later address to an
-# earlier one, so it can never come back. Only for pods without queue-proxy: queue-proxy enforces
-# the limit itself. Knows no queue. Knative has no counterpart: there several activators send to
-# one pod.
-
-#: The uid of its endpoint. Log lines name the backend by it.
-PEER_UID: Final = "activator"
-
-
-@final
-class PeerBackend:
-    """Another activator as the backend of a revision.
-
-    Attributes:
-        tracker: its record while this activator has no pod of its own; else None.
-    """
-
-    __slots__ = ("_config", "tracker")
-
-    def __init__(self, config: RevisionConfig) -> None:
-        self._config = config
-        self.tracker: PodTracker | None = None
-
-    def choose(
-        self, pods: list[PodTracker], share: ActivatorShare, changes: Changes, now: float
-    ) -> list[PodTracker]:
-        """Return the backends that get requests: the pods, or only the activator that has them.
-
-        Arguments:
-            pods: the usable pods, sorted by address.
-            share: the position of this activator among the activators.
-        """
-        address = self._owner(pods, share)
-        tracker = self.tracker
-        if tracker is not None and tracker.address != address:
-            tracker.apply(PodEvent.DELISTED, now)
-            if not tracker.in_flight:
-                tracker.apply(PodEvent.IDLE, now)
-                changes.gone.append(tracker)
-            self.tracker = tracker = None
-        if address and tracker is None:
-            # An activator that its Service lists as ready listens. It speaks no TLS there, and the
-            # probe of the pods is not its own.
-            revision = replace(
-                self._config.revision,
-                container_concurrency=0,
-                readiness=ReadinessRule.PROBE,
-                probe=ProbeSpec(),
-                tls=False,
-            )
-            config = RevisionConfig(revision, self._config.reach)
-            tracker = self.tracker = PodTracker(
-                config, Endpoint(address, PEER_UID), True, now, True
-            )
-            tracker.apply(PodEvent.PROBE_PASSED, now)
-        if tracker is None or tracker.state is not PodState.HEALTHY:
-            return pods
-        tracker.limit = MAX_CAPACITY
-        return [tracker]
-
-    def _owner(self, pods: Sequence[PodTracker], share: ActivatorShare) -> str:
-        """Return the address of the activator that has a pod for this one; empty for none."""
-        revision = self._config.revision
-        if revision.behind_queue_proxy or not revision.container_concurrency:
-            return ""
-        return share.addresses[share.index % len(pods)] if 0 < len(pods) <= share.index else ""
-
-
-# The backends of a revision: its pods, and the ClusterIP of its Service while no pod is
-# reachable.
-#
-# Takes the endpoints that Kubernetes lists, the results of probes and responses, and the reach.
-# Decides which backends are usable. Knows no requests, no queue and no clock (``now`` is an
-# argument). Knative's counterpart: revisionWatcher in pkg/activator/net/revision_backends.go.
-
-_HEALTHY: Final = PodState.HEALTHY
 #: By address, then by uid, since two pods may share an address for a while. So all activators
 #: agree.
 by_endpoint = attrgetter("endpoint")

@@ -1,4 +1,9 @@
-"""The interface of load-balancing policies, and the policies without keys."""
+"""The interface of load-balancing policies, and the policies without keys.
+
+The throttler calls a policy only while some pod has a free slot. A call costs O(1) or O(log n) in
+pods. Random numbers are an argument; ``throttler.balancing`` has the names of all policies.
+Knative's counterpart: pkg/activator/net/lb_policy.go.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +16,6 @@ from typing import Final, final
 
 from throttler.pod import FreePods, PodTracker
 from throttler.ticket import FAILED, Outcome, Ticket
-
-# The interface of load-balancing policies, and Knative's three policies.
-#
-# The throttler calls a policy only while some pod has a free slot. A call costs O(1) or O(log n)
-# in pods. Random numbers are an argument; ``throttler.balancing`` has the names of all policies.
-# Knative's counterpart: pkg/activator/net/lb_policy.go.
 
 
 class Policy(ABC):

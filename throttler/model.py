@@ -1,4 +1,8 @@
-"""The values that the throttler gets: revisions, endpoints, probes, and policies of annotations."""
+"""The values that the throttler gets: revisions, endpoints, probes, and policies of annotations.
+
+Plain records without rules; the other modules of this package have the rules. Knative's
+counterparts: pkg/apis/serving/v1 (Revision) and pkg/activator/net/revision_backends.go (dests).
+"""
 
 from __future__ import annotations
 
@@ -77,12 +81,6 @@ class ProbeSpec:
     def accepts(self, status: int) -> bool:
         """Return whether a response of this status may mean ready."""
         return self.least_status <= status <= self.most_status
-
-
-# The values that the throttler gets: revisions, endpoints, and the policies of annotations.
-#
-# Plain records without rules; the other modules of this package have the rules. Knative's
-# counterparts: pkg/apis/serving/v1 (Revision) and pkg/activator/net/revision_backends.go (dests).
 
 
 class RevisionKind(StrEnum):

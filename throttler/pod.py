@@ -1,4 +1,8 @@
-"""The record of one pod: its life as a table, its evidence, its requests, and its limit."""
+"""The record of one pod: its life as a table, its evidence, its requests, and its limit.
+
+Only its revision's throttler changes it. Knative's counterpart: podTracker in
+pkg/activator/net/throttler.go.
+"""
 
 from __future__ import annotations
 
@@ -190,7 +194,7 @@ class PodEvent(Enum):
 
     DELISTED: Kubernetes no longer lists it. BECAME_NOT_READY: Kubernetes lists it, but no longer as
     ready. CONNECT_FAILED: it could not get a request, or closed before a byte of its response.
-    EJECTED: outlier ejection, see throttler.outliers. TRUSTED: Kubernetes lists it as ready, and no
+    EJECTED: outlier ejection, see throttler.backends. TRUSTED: Kubernetes lists it as ready, and no
     probe is needed, see throttler.model. BYPASSED: a setting sends all requests to the ClusterIP,
     so results of probes no longer count. IDLE: a draining pod has no request left.
     """
@@ -374,7 +378,7 @@ def delay_after_not_ready(responses: int, took: float, least: float = DELAY_NOT_
 
 # The evidence about a pod: the results of its probes, and its responses to requests.
 #
-# Records only; ``throttler.backends`` writes the first, ``throttler.outliers`` the second.
+# Records only; ``throttler.backends`` writes both.
 
 
 @final
@@ -431,7 +435,7 @@ class ProbeRecord:
 
 @final
 class Ejection:
-    """The bad responses of a pod, and the ejection that followed; see ``throttler.outliers``.
+    """The bad responses of a pod, and the ejection that followed; see ``throttler.backends``.
 
     Attributes:
         active: whether the pod is ejected; ``ProbeRecord.error`` is the response that caused it.
@@ -453,11 +457,6 @@ class Ejection:
         self.count = 0
         self.recovered_at = -inf
 
-
-# The record of one pod: its state, its results of probes and responses, its requests, its limit.
-#
-# Only its revision's throttler changes it. Knative's counterpart: podTracker in
-# pkg/activator/net/throttler.go.
 
 NO_PROBE: Final = ReadinessRule.NO_PROBE
 _PROBING, _HEALTHY = PodState.PROBING, PodState.HEALTHY

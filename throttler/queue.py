@@ -1,21 +1,337 @@
-"""The queued requests of a revision: which may be queued, until when, and which gets a pod next."""
+"""The queued requests of a revision: which may be queued, until when, and which gets a pod next.
+
+Joins the bounded queue with the deadlines, the forecast and slow start. Knows no clock.
+"""
 
 from __future__ import annotations
 
+from bisect import insort
+from collections import OrderedDict
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from math import ceil
-from typing import Final, NamedTuple, final
+from operator import attrgetter
+from typing import Final, final
 
 from throttler.adaptive import UNMEASURED
 from throttler.backends import Backends
-from throttler.breaker import Breaker
 from throttler.capacity import SLOW_START, SLOW_START_STEP
-from throttler.errors import ActivatorError, WaitTooLong
-from throttler.model import RevisionConfig
+from throttler.errors import ActivatorError, FlowFull, RequestQueueFull
+from throttler.forecast import Demand, Forecast
+from throttler.model import QueueOrder, RevisionConfig
 from throttler.pod import FreePods, PodTracker, SlowStart
+from throttler.ranked_queue import Parked, QueueCounts, RankedQueue
+from throttler.request_policies import HIGH, RESERVED, QueueBudget, SharedBudget, share_of
 from throttler.slots import Slots
-from throttler.ticket import CANCELLED, QUEUED, REJECTED, Changes, Ticket, TicketState
+from throttler.ticket import CANCELLED, KEEPS_PLACE, QUEUED, REJECTED, Changes, Ticket, TicketState
+
+# The bounded queue of a revision: first in, first out, or by class and flow; operations are O(1).
+#
+# Decides which request is next and whether one more may be queued. Knows no policy and no clock.
+# Knative's counterpart: pkg/queue/breaker.go. Its limit cannot be reached, and its new requests
+# overtake queued ones.
+
+_by_arrival = attrgetter("arrived")
+
+
+class Breaker:
+    """The queued tickets of one revision.
+
+    Arguments:
+        own: this revision's budget; total: the budget of all revisions, shared by their queues.
+
+    Attributes:
+        order: how new requests are ordered; None: by arrival.
+        ranked: the requests by class and flow; None while there are none and ``order`` is None.
+        counts: the requests in ``ranked`` and ``parked``, by class and by flow.
+        waiting: number of queued requests; peak: the maximum since the last reset.
+        parked: the queued requests that wait for one pod only; ``popleft`` ignores them.
+    """
+
+    __slots__ = (
+        "_arrivals",
+        "_ranked_first",
+        "_requeued",
+        "counts",
+        "order",
+        "own",
+        "parked",
+        "peak",
+        "ranked",
+        "total",
+        "waiting",
+    )
+
+    def __init__(self, own: QueueBudget, total: SharedBudget) -> None:
+        self.own = own
+        self.total = total
+        self.order: QueueOrder | None = None
+        self.ranked: RankedQueue | None = None
+        self.counts = QueueCounts()
+        self.parked = Parked(self.counts)
+        # Which of the two queues had requests first, if their oldest arrived at the same time.
+        self._ranked_first = False
+        self.waiting = self.peak = 0
+        self._arrivals: OrderedDict[Ticket, None] = OrderedDict()
+        # Tickets that a pod failed, or that waited for a pod that went, oldest first: they precede
+        # all arrivals.
+        self._requeued: list[Ticket] = []
+
+    def set_order(self, order: QueueOrder | None) -> None:
+        """Set how requests are ordered that are queued from now on; queued ones keep their order.
+
+        Of the queue in order of arrival and the queue by class and flow, the one with the oldest
+        request goes first.
+        """
+        if (order is None) is not (self.order is None):
+            self._ranked_first = order is None
+        self.order = order
+        if order is not None and self.ranked is None:
+            self.ranked = RankedQueue(self.counts)
+        self._remove_unused()
+
+    # -- entering and leaving -------------------------------------------------------------------
+
+    def append(self, ticket: Ticket) -> None:
+        """Queue one more request.
+
+        Raises:
+            RequestQueueFull: a limit is reached; nothing has changed.
+            FlowFull: its flow has reached its limit; nothing has changed.
+        """
+        self.check(ticket)
+        if self.order is None:
+            self._arrivals[ticket] = None
+        else:
+            assert self.ranked is not None
+            self.ranked.append(ticket)
+        self._count(1, ticket.size)
+
+    def check(self, ticket: Ticket) -> None:
+        """Check that a new request may be queued; set how it ages.
+
+        Raises:
+            RequestQueueFull: a limit is reached.
+            FlowFull: its flow has reached its limit.
+        """
+        if limit := self._exceeded_limit(ticket.size):
+            raise RequestQueueFull(limit)
+        if self.order is not None:
+            self._check_share(ticket, self.order)
+
+    def _exceeded_limit(self, size: int) -> str:
+        own, total = self.own, self.total
+        if (
+            own.depth < own.max_depth
+            and own.bytes + size <= own.max_bytes
+            and total.depth < total.max_depth - total.max_depth // RESERVED
+            and total.bytes + size <= total.max_bytes - total.max_bytes // RESERVED
+        ):
+            return ""  # the usual case, without a further call: the reserve does not count
+        if broken := own.exceeded_by(size):
+            return f"revision-{broken}"
+        if broken := total.exceeded_for(own, size):
+            return f"total-{broken}"
+        return ""
+
+    def _check_share(self, ticket: Ticket, order: QueueOrder) -> None:
+        counts, own = self.counts, self.own
+        if order.has_classes:
+            if own.depth >= share_of(own.max_depth, ticket.priority):
+                raise RequestQueueFull("class-depth")
+            if not self._fits_class(ticket, ticket.size):
+                raise RequestQueueFull("class-bytes")
+        if order.fair_by is not None and counts.is_full(ticket.flow, own.max_depth, own.depth):
+            raise FlowFull(counts.flows[ticket.flow])
+        ticket.ages = order.has_classes
+
+    def _fits_class(self, ticket: Ticket, size: int) -> bool:
+        """Return whether ``size`` more bytes are within the share of a ticket's class."""
+        return self.own.bytes + size <= share_of(self.own.max_bytes, ticket.priority)
+
+    def restore(self, ticket: Ticket, now: float) -> None:
+        """Requeue a ticket that was admitted before, at the front, in order of arrival.
+
+        With classes, the front is that of its class. Never refused: the ticket was within the
+        limits when it arrived.
+
+        Arguments:
+            now: seconds on the clock of the tickets.
+        """
+        self._put_back(ticket, now)
+        self._count(1, ticket.size)
+
+    def _put_back(self, ticket: Ticket, now: float) -> None:
+        if self.order is None:
+            insort(self._requeued, ticket, key=_by_arrival)
+        else:
+            assert self.ranked is not None
+            ticket.ages = ticket.ages or self.order.has_classes
+            self.ranked.restore(ticket, now)
+
+    def popleft(self, now: float) -> Ticket:
+        """Remove and return the next request. The caller has checked that there is one.
+
+        Arguments:
+            now: seconds on the clock of the tickets.
+        """
+        if self.ranked is not None and self._ranked_is_next(self.ranked):
+            ticket = self.ranked.popleft(now)
+            self._remove_unused()
+        elif self._requeued:
+            ticket = self._requeued.pop(0)
+            ticket.rank = KEEPS_PLACE
+        else:
+            ticket = self._arrivals.popitem(last=False)[0]
+        self._count(-1, -ticket.size)
+        return ticket
+
+    def _ranked_is_next(self, ranked: RankedQueue) -> bool:
+        """Return whether the next request is in the ranked queue: it has the oldest request."""
+        first = self._first_by_arrival()
+        return ranked.waiting > 0 and (first is None or self._oldest_of(ranked, first) is not first)
+
+    def discard(self, ticket: Ticket) -> None:
+        """Remove a queued request at any position. The caller has checked that it is queued."""
+        if ticket in self._arrivals:
+            del self._arrivals[ticket]
+        elif ticket in self.parked:
+            self.parked.discard(ticket)
+        elif ticket.rank >= HIGH:
+            assert self.ranked is not None
+            self.ranked.discard(ticket)
+            self._remove_unused()
+        else:
+            self._requeued.remove(ticket)
+        self._count(-1, -ticket.size)
+
+    def _remove_unused(self) -> None:
+        """Remove the ranked queue when it is off and empty."""
+        if self.order is None and self.ranked is not None and not self.ranked.waiting:
+            self.ranked = None
+
+    # -- requests that wait for one pod -----------------------------------------------------------
+
+    @property
+    def unparked(self) -> int:
+        """Number of queued requests that may have any pod."""
+        return self.waiting - len(self.parked.pod_of)
+
+    def park(self, ticket: Ticket, pod: PodTracker, now: float) -> None:
+        """Let a request wait for one pod.
+
+        Never refused: ``popleft`` has returned the request, or ``check`` has accepted it.
+
+        Arguments:
+            now: seconds on the clock of the tickets.
+        """
+        self.parked.add(ticket, pod, now)
+        self._count(1, ticket.size)
+
+    def pop_parked(self, pod: PodTracker, now: float) -> Ticket | None:
+        """Remove and return the next request that waits for a pod; None if another goes first.
+
+        Without one, or while a request of a higher class is queued, ``popleft`` goes first. So the
+        requests that wait for a pod cannot delay a higher class.
+
+        Arguments:
+            now: seconds on the clock of the tickets.
+        """
+        if not self.parked.has(pod) or self._outranks(pod, now):
+            return None
+        ticket = self.parked.pop(pod, now)
+        self._count(-1, -ticket.size)
+        return ticket
+
+    def _outranks(self, pod: PodTracker, now: float) -> bool:
+        """Return whether the next request has a higher class than the next one for a pod."""
+        ranked = self.ranked
+        if ranked is None or not self._ranked_is_next(ranked):
+            return False
+        return ranked.top(now) < self.parked.top(pod, now)
+
+    def unpark(self, now: float, *, everything: bool = False) -> None:
+        """Put requests that wait for a pod back to the front of the queue, or of their class.
+
+        Arguments:
+            now: seconds on the clock of the tickets.
+            everything: whether to put back all of them; else only requests for unused pods.
+        """
+        tickets = self.parked.take_all() if everything else self.parked.take_lost()
+        for ticket in sorted(tickets, key=_by_arrival):
+            self._put_back(ticket, now)
+
+    # -- bytes ----------------------------------------------------------------------------------
+
+    def reserve_bytes(self, ticket: Ticket, size: int) -> bool:
+        """Count more bytes of a queued request, if the budgets allow.
+
+        Arguments:
+            size: bytes to add.
+
+        Returns:
+            False if a byte budget is used up: the caller stops reading that request until it has a
+            pod.
+        """
+        if not (self.own.fits(size) and self.total.fits_for(self.own, size)):
+            return False
+        if self.order is not None and self.order.has_classes and not self._fits_class(ticket, size):
+            return False
+        ticket.size += size
+        self._count(0, size)
+        return True
+
+    # -- views ----------------------------------------------------------------------------------
+
+    def tickets(self) -> list[Ticket]:
+        """Return all queued tickets, in no particular order; O(n)."""
+        ranked = [] if self.ranked is None else self.ranked.tickets()
+        return [*self._requeued, *self._arrivals, *ranked, *self.parked.tickets()]
+
+    def oldest(self) -> Ticket | None:
+        """Return the ticket that arrived first, or None; without ``order`` it is the next one.
+
+        Of the requests that wait for one pod, the one that has done so for the longest time counts.
+        """
+        first = self._first_by_arrival()
+        if self.ranked is not None:
+            first = self._oldest_of(self.ranked, first)
+        parked = self.parked.first() if self.parked.pod_of else None
+        if first is None or (parked is not None and parked.arrived < first.arrived):
+            return parked
+        return first
+
+    def _first_by_arrival(self) -> Ticket | None:
+        """Return the next ticket of the queue in order of arrival, or None."""
+        return self._requeued[0] if self._requeued else next(iter(self._arrivals), None)
+
+    def _oldest_of(self, ranked: RankedQueue, first: Ticket | None) -> Ticket | None:
+        """Return the older one of ``first`` and the oldest ticket by class and flow."""
+        other = ranked.oldest()
+        if first is None or other is None:
+            return other or first
+        if other.arrived == first.arrived:
+            return other if self._ranked_first else first
+        return other if other.arrived < first.arrived else first
+
+    def ahead_of(self, ticket: Ticket) -> int:
+        """Return about how many queued requests get a pod before a new one.
+
+        Requests that wait for one pod do not count: they leave all other pods to the new one.
+        """
+        if self.order is None or self.ranked is None:
+            return self.unparked
+        return self.unparked - self.ranked.waiting + self.ranked.ahead_of(ticket)
+
+    def _count(self, depth: int, size: int) -> None:
+        self.waiting += depth
+        if self.waiting > self.peak:
+            self.peak = self.waiting
+        own, total = self.own, self.total
+        own.depth += depth
+        own.bytes += size
+        total.depth += depth
+        total.bytes += size
+
 
 # The deadlines of queued tickets: a heap whose obsolete entries cost almost nothing.
 #
@@ -73,250 +389,6 @@ class Deadlines:
 
     def __len__(self) -> int:
         return len(self._heap)
-
-
-# How long a request would wait, by the recent starts and turnovers of its revision.
-#
-# A *start* is the time from the first request without a listed pod until a pod is usable. In a
-# *turnover*, as many queued requests get a pod as requests are in flight. By Little's law, that
-# is the time for which a request keeps its slot. So the forecast follows the number of slots when
-# pods come and go. Each forecast uses the lower median of a few values. So one pull of a large
-# image does not count as the next start, and a few new values correct a wrong forecast. Knows no
-# clock. Knative has no counterpart: it sends no ``Retry-After``, and refuses no request early.
-
-#: Number of starts in the median; the eighth different one changes it.
-STARTS: Final = 15
-#: Number of turnovers in the median; the third different one changes it.
-TURNOVERS: Final = 5
-#: Seconds for which a start continues after its only request has left. The autoscaler keeps the pod
-#: for so long (Knative: stable-window of config-autoscaler). A later request begins another start.
-SAME_START: Final = 60.0
-
-#: Seconds of ``Retry-After`` without a forecast. Usually a start is in progress, which takes some
-#: seconds. Clients that retry sooner find the same state, and would fill the queue with retries.
-UNKNOWN: Final = 5.0
-#: Seconds; a forecast of a longer wait is too uncertain.
-LONGEST_RETRY: Final = 100.0
-#: ``Retry-After`` varies by up to this part, so that clients refused together return apart.
-JITTER: Final = 0.2
-
-
-class RecentMedian:
-    """The lower median of the last few values; None before the first.
-
-    Arguments:
-        size: number of values.
-    """
-
-    __slots__ = ("_size", "median", "values")
-
-    def __init__(self, size: int) -> None:
-        self.median: float | None = None
-        self.values: list[float] = []
-        self._size = size
-
-    def add(self, value: float) -> None:
-        """Add a value; it replaces the oldest if there are enough."""
-        self.values.append(value)
-        if len(self.values) > self._size:
-            del self.values[0]
-        self.median = sorted(self.values)[(len(self.values) - 1) // 2]
-
-
-class Demand(NamedTuple):
-    """The state of a revision that a forecast uses.
-
-    Attributes:
-        waiting: queued requests; in_flight: requests in flight.
-        limit: limit of requests in flight at one pod; 0 for no limit.
-        listed: whether Kubernetes lists a pod.
-        recovering: whether usable pods are expected back soon, see Backends.
-        awaits_start: whether a request would wait for a pod to start.
-    """
-
-    waiting: int
-    in_flight: int
-    limit: int
-    listed: bool
-    recovering: bool
-    awaits_start: bool
-
-
-class Forecast:
-    """The recent starts and turnovers of one revision, and forecasts from them.
-
-    Each method costs O(1). The throttler calls them for queued and refused requests, never for a
-    request that gets a pod at once. ``now`` is in seconds of the caller's clock.
-
-    Attributes:
-        starts, turnovers: the recent times, seconds.
-        successes: how often a pod became usable while none was.
-    """
-
-    __slots__ = (
-        "_dispatched",
-        "_emptied_at",
-        "_round_began",
-        "_start_began",
-        "starts",
-        "successes",
-        "turnovers",
-    )
-
-    def __init__(self) -> None:
-        self.starts = RecentMedian(STARTS)
-        self.turnovers = RecentMedian(TURNOVERS)
-        self.successes = 0
-        self._start_began: float | None = None
-        # When the last queued request left; None while one is queued.
-        self._emptied_at: float | None = None
-        self._round_began = 0.0
-        self._dispatched = 0
-
-    # -- events ---------------------------------------------------------------------------------
-
-    def queue_began(self, now: float, *, listed: bool) -> None:
-        """Record that a request is queued and none was before.
-
-        Without a listed pod, a start begins, unless one is in progress whose first client has left.
-
-        Arguments:
-            listed: whether Kubernetes lists a pod.
-        """
-        self._begin_round(now)
-        in_progress = self._start_in_progress(now)
-        if in_progress is not None or not listed:
-            self._start_began = now if in_progress is None else in_progress
-            self._emptied_at = None
-
-    def queue_emptied(self, now: float) -> None:
-        """Record that the last queued request has left without a pod."""
-        self._emptied_at = now
-
-    def clients_return(self, now: float) -> None:
-        """Record that clients are expected back, so that a start in progress continues for them."""
-        if self._start_in_progress(now) is not None and self._emptied_at is not None:
-            self._emptied_at = now
-
-    def pod_became_usable(self, now: float) -> None:
-        """Record that a pod is usable and none was before.
-
-        If the queued requests left only a moment ago, they caused this start, so its time counts.
-        Much later, the start had another cause.
-        """
-        if (took := self.starting(now)) is not None:
-            self.starts.add(took)
-        self._start_began = None
-        self.successes += 1
-        self._begin_round(now)
-
-    def starting(self, now: float) -> float | None:
-        """Return for how many seconds the start in progress lasts; None if none is in progress."""
-        began = self._start_in_progress(now)
-        return None if began is None else now - began
-
-    def is_late(self, now: float) -> bool:
-        """Return whether the start in progress takes longer than usual."""
-        usual, took = self.starts.median, self.starting(now)
-        return usual is not None and took is not None and took > usual
-
-    def _start_in_progress(self, now: float) -> float | None:
-        """Return when the start in progress began; None if none is in progress."""
-        if self._emptied_at is not None and now - self._emptied_at > SAME_START:
-            return None
-        return self._start_began
-
-    def slot_reused(self, in_flight: int, now: float) -> None:
-        """Record that a queued request gets the slot of a request that ended.
-
-        A round ends when as many queued requests have got a slot as requests are in flight. In a
-        shorter round, requests that end together would look like a queue that drains in no time.
-
-        Arguments:
-            in_flight: requests in flight, without the one that gets the slot.
-        """
-        self._dispatched += 1
-        if self._dispatched > in_flight:
-            self.turnovers.add(now - self._round_began)
-            self._begin_round(now)
-
-    def _begin_round(self, now: float) -> None:
-        self._round_began = now
-        self._dispatched = 0
-
-    # -- forecasts ------------------------------------------------------------------------------
-
-    def check(self, ticket: Ticket, demand: Demand, now: float) -> None:
-        """Refuse a request that would expire in the queue.
-
-        Some requests may always wait: as many as are in flight, or one. So the next turnover or
-        start is measured, and corrects a wrong forecast.
-
-        Raises:
-            WaitTooLong: the expected wait exceeds the deadline.
-        """
-        expected = self.expected_wait(demand, now)
-        if expected is None or demand.waiting < max(demand.in_flight, 1):
-            return
-        left = ticket.deadline - now
-        if expected > left:
-            raise WaitTooLong(expected, left)
-
-    def expected_wait(self, demand: Demand, now: float) -> float | None:
-        """Return how long a request that arrives now would wait.
-
-        Ignores that clients ahead of it may leave.
-
-        Returns:
-            Seconds; None without a similar value, or if no forecast is possible.
-        """
-        position = demand.waiting + 1
-        if demand.recovering:
-            return None
-        if demand.awaits_start:
-            return self._start_wait(position, demand, now)
-        if not demand.limit:
-            return 0.0  # slow start raises the limits until all have a pod
-        turnover = self.turnovers.median
-        if turnover is None:
-            return None
-        if position > 1:  # a round is in progress; it has taken so long already
-            turnover = max(turnover, now - self._round_began)
-        return position * turnover / max(demand.in_flight, 1)
-
-    def _start_wait(self, position: int, demand: Demand, now: float) -> float | None:
-        """Return the seconds until the start ends, plus the wait for the first pod's queue.
-
-        A start that is overdue is expected to take as long again as it is overdue. There is no
-        forecast for a start that no request caused, since its beginning is unknown.
-        """
-        limit, start, took = demand.limit, self.starts.median, self.starting(now)
-        if start is None or (took is None and demand.listed):
-            return None
-        left = start if took is None else abs(start - took)
-        turnover = self.turnovers.median
-        if not limit or turnover is None or position <= limit:
-            return left
-        return left + (position - limit) * turnover / limit
-
-
-def retry_after(expected: float | None, chance: float) -> int:
-    """Return the value of ``Retry-After`` for a client (RFC 9110 section 10.2.3).
-
-    Arguments:
-        expected: expected wait, seconds; None if unknown.
-        chance: random number in [0, 1), for the jitter.
-
-    Returns:
-        Whole seconds, 1 to 120.
-    """
-    seconds = UNKNOWN if expected is None else min(expected, LONGEST_RETRY)
-    return max(ceil(seconds * (1 - JITTER + 2 * JITTER * chance)), 1)
-
-
-# The queued requests of one revision: which may be queued, until when, and which gets a pod next.
-#
-# Joins the bounded queue with the deadlines, the forecast and slow start. Knows no clock.
 
 
 @final
@@ -440,7 +512,7 @@ class Queue:
             freed: the only pod that may have got a free slot; None if several may have.
         """
         breaker, slots = self.breaker, self._slots
-        if breaker.parked:
+        if breaker.parked.pod_of:
             self._dispatch_parked(changes, now, freed)
         # The cheapest tests first: most calls assign one request.
         while breaker.waiting:

@@ -1,15 +1,22 @@
-"""The queue of a revision with classes or flows: strict between classes, fair between flows."""
+"""The queue of a revision with classes or flows: strict between classes, fair between flows.
+
+The highest class with a request goes first. A request rises with age, so none starves. Inside a
+class, the flows take turns (``throttler.flows``). Each operation costs O(1), except that the heap
+of ages costs O(log n) at worst. Knows no pods and no clock. Knative has no counterpart. Kubernetes
+has API Priority and Fairness, which gives each level seats of its own instead of ageing.
+"""
 
 from __future__ import annotations
 
 from bisect import insort
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush, nsmallest
 from math import inf
 from operator import attrgetter
 from typing import Final, final
 
+from throttler.pod import PodTracker
 from throttler.request_policies import HIGH, NAMES, rank_at, rises_at
 from throttler.ticket import KEEPS_PLACE, UNRANKED, Ticket
 
@@ -295,14 +302,6 @@ class ClassQueue:
         return self._requeued[0] if self._requeued else None
 
 
-# The queue of a revision with classes or flows: strict between classes, fair between flows.
-#
-# The highest class with a request goes first. A request rises with age, so none starves. Inside a
-# class, the flows take turns (``throttler.flows``). Each operation costs O(1), except that the
-# heap of ages costs O(log n) at worst. Knows no pods and no clock. Knative has no counterpart.
-# Kubernetes has API Priority and Fairness, which gives each level seats of its own instead of
-# ageing.
-
 #: At most so many requests rise in one step, so that no step takes long.
 MOST_RISES: Final = 32
 #: Below this many entries the heap is never rebuilt.
@@ -467,3 +466,108 @@ class RankedQueue:
         own = self._classes[ticket.priority]
         higher = sum([queue.waiting for queue in self._classes[: ticket.priority]])
         return higher + min(own.waiting, (self._counts.flows.get(ticket.flow, 0) + 1) * own.flows)
+
+
+# Sticky requests that wait for one pod, while other pods may have a free slot.
+#
+# A request leaves the queue for this place when it has its turn. So it precedes all requests of
+# its class, and of lower ones, that are still queued. The requests that wait for one pod have the
+# order of the queue: by class and flow. A request whose former pod was lost precedes the others
+# of its class. Each operation is O(1), except that a rise costs O(log n), and that the loss of
+# pods costs O(n). Knows no policy and no clock.
+
+
+@final
+class Parked:
+    """The requests that wait for their own pod.
+
+    Arguments:
+        counts: of all queues of the revision.
+    """
+
+    __slots__ = ("_by_pod", "_counts", "pod_of")
+
+    def __init__(self, counts: QueueCounts) -> None:
+        self._counts = counts
+        self._by_pod: dict[PodTracker, RankedQueue] = {}
+        self.pod_of: OrderedDict[Ticket, PodTracker] = OrderedDict()
+
+    def add(self, ticket: Ticket, pod: PodTracker, now: float) -> None:
+        """Add a request that waits for a pod.
+
+        Arguments:
+            now: seconds on the clock of the tickets.
+        """
+        self.pod_of[ticket] = pod
+        waiting = self._by_pod.get(pod)
+        if waiting is None:
+            waiting = self._by_pod[pod] = RankedQueue(self._counts)
+        if ticket.rank == KEEPS_PLACE:
+            waiting.restore(ticket, now)
+        else:
+            waiting.append(ticket)
+
+    def pop(self, pod: PodTracker, now: float) -> Ticket:
+        """Remove and return the next request that waits for a pod; there must be one.
+
+        Arguments:
+            now: seconds on the clock of the tickets.
+        """
+        waiting = self._by_pod[pod]
+        ticket = waiting.popleft(now)
+        del self.pod_of[ticket]
+        if not waiting.waiting:
+            del self._by_pod[pod]
+        return ticket
+
+    def top(self, pod: PodTracker, now: float) -> int:
+        """Return the class of the next request that waits for a pod; there must be one.
+
+        Arguments:
+            now: seconds on the clock of the tickets.
+        """
+        return self._by_pod[pod].top(now)
+
+    def discard(self, ticket: Ticket) -> None:
+        """Remove a request. The caller has checked that it is here."""
+        pod = self.pod_of.pop(ticket)
+        waiting = self._by_pod[pod]
+        waiting.discard(ticket)
+        if not waiting.waiting:
+            del self._by_pod[pod]
+
+    def take_lost(self) -> list[Ticket]:
+        """Remove and return the requests whose pod gets no requests any more; O(pods here)."""
+        lost = [pod for pod in self._by_pod if pod.free_pods is None]
+        return self._take([ticket for pod in lost for ticket in self._by_pod[pod].tickets()])
+
+    def take_all(self) -> list[Ticket]:
+        """Remove and return all requests, because the policy has changed."""
+        return self._take(list(self.pod_of))
+
+    def _take(self, tickets: list[Ticket]) -> list[Ticket]:
+        for ticket in tickets:
+            self.discard(ticket)
+        return tickets
+
+    def pods(self) -> Iterable[PodTracker]:
+        """Return the pods that requests wait for."""
+        return tuple(self._by_pod)
+
+    def has(self, pod: PodTracker) -> bool:
+        """Return whether a request waits for a pod."""
+        return pod in self._by_pod
+
+    def first(self) -> Ticket | None:
+        """Return the request that has been here for the longest time; None without one."""
+        return next(iter(self.pod_of), None)
+
+    def __contains__(self, ticket: Ticket) -> bool:
+        return ticket in self.pod_of
+
+    def tickets(self) -> list[Ticket]:
+        """Return all requests, in no particular order; O(n)."""
+        return list(self.pod_of)
+
+    def __len__(self) -> int:
+        return len(self.pod_of)

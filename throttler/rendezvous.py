@@ -1,4 +1,16 @@
-"""The policy ``hash``: requests with one key go to one pod, by rendezvous hashing."""
+"""The policy ``hash``: requests with one key go to one pod, by rendezvous hashing.
+
+Each pair of a key and a pod has a weight that depends on nothing else. The pod of the highest
+weight gets the request. So a removed pod loses its keys to all others, and a new pod gets its share
+from all others. No other key moves. All activators agree, since they hash addresses.
+
+To weigh all pods for each request would cost O(pods). So the weight is a distance that sorted lists
+find. A key has one point on each of 8 rings, and a pod has 16. The weight is the least distance
+from a point of the key to the next point of the pod. That takes 8 searches of O(log pods). A memo
+has the pods of recent keys. Knative has no counterpart. Sources: Thaler and Ravishankar, "Using
+name-based mappings to increase hit rates"; Appleton and O'Reilly, "Multi- probe consistent
+hashing".
+"""
 
 from __future__ import annotations
 
@@ -92,19 +104,6 @@ class Ring:
                     return
                 yield found + SIZE
 
-
-# The policy ``hash``: requests with one key go to one pod, by rendezvous hashing.
-#
-# Each pair of a key and a pod has a weight that depends on nothing else. The pod of the highest
-# weight gets the request. So a removed pod loses its keys to all others, and a new pod gets its
-# share from all others. No other key moves. All activators agree, since they hash addresses.
-#
-# To weigh all pods for each request would cost O(pods). So the weight is a distance that sorted
-# lists find. A key has one point on each of 8 rings, and a pod has 16. The weight is the least
-# distance from a point of the key to the next point of the pod. That takes 8 searches of O(log
-# pods). A memo has the pods of recent keys. Knative has no counterpart. Sources: Thaler and
-# Ravishankar, "Using name-based mappings to increase hit rates"; Appleton and O'Reilly, "Multi-
-# probe consistent hashing".
 
 #: Rings, and points of a pod on each. More make the shares of pods more equal, and cost time and
 #: memory. With these, each of 2 pods gets between 48 and 52 % of all keys. Each of 100 pods is

@@ -9,27 +9,35 @@ are two gates with a re-enqueue loop between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Final
+from typing import Final, final
 
-from throttler.backends import Backends, PeerBackend
+from throttler.backends import Backends
 from throttler.balancing import adaptive_mode, key_for
-from throttler.breaker import Breaker, QueueBudget, SharedBudget
-from throttler.capacity import ActivatorShare, CapacityTerms, revision_capacity
+from throttler.capacity import (
+    MAX_CAPACITY,
+    ActivatorShare,
+    CapacityTerms,
+    revision_capacity,
+)
+from throttler.forecast import retry_after
 from throttler.model import (
     DEFAULT_REACH,
     Endpoint,
     ListedEndpoints,
+    ProbeSpec,
     Reach,
+    ReadinessRule,
     Revision,
     RevisionConfig,
 )
-from throttler.outliers import Silence
 from throttler.owners import Taken
-from throttler.pod import PodState, PodTracker, SlowStart
-from throttler.queue import Deadlines, Queue, retry_after
+from throttler.pod import PodEvent, PodState, PodTracker, SlowStart
+from throttler.queue import Breaker, Deadlines, Queue
+from throttler.request_policies import QueueBudget, SharedBudget
+from throttler.silence import Silence
 from throttler.slots import Slots
 from throttler.statistics import Statistics, take_snapshot
 from throttler.ticket import (
@@ -51,6 +59,78 @@ _NOTHING: Final[Mapping[Endpoint, Taken]] = {}
 #: of CPU.
 MANY_PODS: Final = 256
 MANY_EVERY: Final = 0.02
+
+
+# The activator that gets the requests of this one, while it has no pod of its own.
+#
+# With fewer pods than activators, each pod belongs to one activator, which alone counts its
+# requests. So a limit per pod holds without messages between activators. The others send their
+# requests to the owner, as to a pod without limit. A request goes from a later address to an
+# earlier one, so it can never come back. Only for pods without queue-proxy: queue-proxy enforces
+# the limit itself. Knows no queue. Knative has no counterpart: there several activators send to
+# one pod.
+
+#: The uid of its endpoint. Log lines name the backend by it.
+PEER_UID: Final = "activator"
+
+
+@final
+class PeerBackend:
+    """Another activator as the backend of a revision.
+
+    Attributes:
+        tracker: its record while this activator has no pod of its own; else None.
+    """
+
+    __slots__ = ("_config", "tracker")
+
+    def __init__(self, config: RevisionConfig) -> None:
+        self._config = config
+        self.tracker: PodTracker | None = None
+
+    def choose(
+        self, pods: list[PodTracker], share: ActivatorShare, changes: Changes, now: float
+    ) -> list[PodTracker]:
+        """Return the backends that get requests: the pods, or only the activator that has them.
+
+        Arguments:
+            pods: the usable pods, sorted by address.
+            share: the position of this activator among the activators.
+        """
+        address = self._owner(pods, share)
+        tracker = self.tracker
+        if tracker is not None and tracker.address != address:
+            tracker.apply(PodEvent.DELISTED, now)
+            if not tracker.in_flight:
+                tracker.apply(PodEvent.IDLE, now)
+                changes.gone.append(tracker)
+            self.tracker = tracker = None
+        if address and tracker is None:
+            # An activator that its Service lists as ready listens. It speaks no TLS there, and the
+            # probe of the pods is not its own.
+            revision = replace(
+                self._config.revision,
+                container_concurrency=0,
+                readiness=ReadinessRule.PROBE,
+                probe=ProbeSpec(),
+                tls=False,
+            )
+            config = RevisionConfig(revision, self._config.reach)
+            tracker = self.tracker = PodTracker(
+                config, Endpoint(address, PEER_UID), True, now, True
+            )
+            tracker.apply(PodEvent.PROBE_PASSED, now)
+        if tracker is None or tracker.state is not PodState.HEALTHY:
+            return pods
+        tracker.limit = MAX_CAPACITY
+        return [tracker]
+
+    def _owner(self, pods: Sequence[PodTracker], share: ActivatorShare) -> str:
+        """Return the address of the activator that has a pod for this one; empty for none."""
+        revision = self._config.revision
+        if revision.behind_queue_proxy or not revision.container_concurrency:
+            return ""
+        return share.addresses[share.index % len(pods)] if 0 < len(pods) <= share.index else ""
 
 
 class RevisionThrottler:
@@ -394,18 +474,9 @@ class RevisionThrottler:
         """Whether no request is queued or in flight."""
         return not (self.breaker.waiting or self.slots.in_flight)
 
-    @property
-    def awaits_start(self) -> bool:
-        """Whether a request waits for a pod to start: none is usable, and none was a moment ago."""
-        return self.queue.awaits_start
-
     def pods(self) -> Collection[PodTracker]:
         """Return all known pods, unsorted."""
         return self.backends.pods.values()
-
-    def unhealthy_pods(self) -> Iterable[PodTracker]:
-        """Return the backends that a queued request could use if they passed a probe."""
-        return self.backends.unhealthy()
 
     @property
     def reach(self) -> Reach:

@@ -30,7 +30,7 @@ class Slots:
 
     Arguments:
         config: the settings in force for the revision.
-        busy_since: when each pod with requests got the first of them, see throttler.outliers.
+        busy_since: when each pod with requests got the first of them, see throttler.silence.
         random: returns random numbers in [0, 1), for the policies.
         borrow: whether to use pods beyond the activator's share before a request is queued.
 
@@ -39,7 +39,7 @@ class Slots:
             alone.
         own_free: the free pods in the activator's share; borrowable: the free pods beyond it.
         in_reach: number of ``pods`` that this activator may use.
-        has_half_open: whether any of them is half-open, see throttler.outliers.
+        has_half_open: whether any of them is half-open, see throttler.backends.
         in_flight: requests in flight; peak: the maximum since the last reset.
         sticky: the sticky policy; holder: the same if its requests may wait for their own pod.
         adaptive: the limits that responses set; limiter: the same if they apply.

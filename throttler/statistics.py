@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from throttler.backends import Backends, by_endpoint
-from throttler.breaker import Breaker
 from throttler.capacity import ActivatorShare, CapacityTerms
+from throttler.forecast import Forecast
 from throttler.pod import PodTracker
-from throttler.queue import Forecast
+from throttler.queue import Breaker
 from throttler.slots import Slots
 
 
@@ -21,7 +21,7 @@ class Statistics:
         oldest_arrival: arrival of the first queued request, seconds on the caller's clock; or None.
         pods: all known pods, and pods whose address moved to another revision.
         service: the ClusterIP while no pod is reachable; see its ``in_use``.
-        start, turnover: seconds, see throttler.queue; None if unknown.
+        start, turnover: seconds, see throttler.forecast; None if unknown.
     """
 
     waiting: int

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from throttler.breaker import QueueBudget, SharedBudget
 from throttler.capacity import ActivatorShare, infer_share
 from throttler.errors import RevisionNotFound
+from throttler.forecast import retry_after
 from throttler.model import (
     DEFAULT_REACH,
     REACH,
@@ -26,11 +26,12 @@ from throttler.model import (
     RevisionKind,
     reach_of,
 )
-from throttler.outliers import Silence
 from throttler.owners import AddressOwners
 from throttler.pod import SlowStart
-from throttler.queue import Deadlines, retry_after
+from throttler.queue import Deadlines
+from throttler.request_policies import QueueBudget, SharedBudget
 from throttler.revision import RevisionThrottler
+from throttler.silence import Silence
 from throttler.ticket import Changes
 
 _NO_ENDPOINTS: Final = ListedEndpoints()
@@ -355,14 +356,3 @@ def _count_misnamed(endpoints: Mapping[AppProtocol, ListedEndpoints], protocol: 
     """Return how many addresses are listed if none is under this protocol's port name, else 0."""
     listed = endpoints.get(protocol, _NO_ENDPOINTS)
     return 0 if listed else sum(map(len, endpoints.values()))
-
-
-def revision_from_host(host: str, cluster_domain: str) -> RevisionID | None:
-    """Return the revision that ``NAME.NAMESPACE.svc.CLUSTER_DOMAIN[:PORT]`` names, else None.
-
-    Source: Knative pkg/activator/handler/context_handler.go.
-    """
-    parts = host.split(".", 3)
-    if len(parts) != 4 or parts[2] != "svc" or parts[3].partition(":")[0] != cluster_domain:
-        return None
-    return RevisionID(namespace=parts[1], name=parts[0])

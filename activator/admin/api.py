@@ -13,9 +13,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, cast
 
 from activator.admin.views import activators, details, revisions
-from activator.records.agents import NO_AGENTS, Agents
 from activator.records.cold_starts import ColdStarts
-from activator.records.entries import Entry, Failures
+from activator.records.entries import NO_AGENTS, Agents, Entry, Failures
 from activator.records.source_status import ObjectWarning, SourceStatus
 from throttler.balancing import adaptive_mode, policy_name
 from throttler.capacity import CapacityTerms

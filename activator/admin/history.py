@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from activator.admin.streaming import in_order, iso
 from activator.admin.views.revisions import PastView, RevisionPastView
-from activator.records.entries import OUTCOMES, Entry
+from activator.records.counters import OUTCOMES
+from activator.records.entries import Entry
 from throttler.model import RevisionID, RevisionKind
 
 if TYPE_CHECKING:

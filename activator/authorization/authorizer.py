@@ -109,7 +109,6 @@ class Verdicts:
 
 logger = logging.getLogger(__name__)
 
-# Gets decisions of authorization servers, and bounds the requests that wait for them.
 
 #: Most bytes of the requests that wait for decisions, and the least that each counts. They are in
 #: no queue, so no limit of a queue counts them. A server may have as many bytes as the others leave

@@ -1,4 +1,7 @@
-"""The connections to one authorization server: each sends one sub-request at a time."""
+"""The connections to one authorization server: each sends one sub-request at a time.
+
+A request costs O(1), however many wait. A server that hangs occupies only its own connections.
+"""
 
 from __future__ import annotations
 
@@ -162,10 +165,6 @@ _PROBLEMS: Final = {
     **dict.fromkeys((62, 64), "names another host"),
 }
 
-
-# Holds the connections to one authorization server, and the requests that wait for one of them.
-#
-# A request costs O(1), however many wait. A server that hangs occupies only its own connections.
 
 #: Scheme, host and port of a server: URLs with the same ones share its limits.
 Origin = tuple[str, str, int]

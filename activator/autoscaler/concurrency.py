@@ -22,8 +22,7 @@ from typing import Final, NamedTuple
 
 from throttler.model import RevisionID
 
-# A poke reports one request at this moment.
-POKE_CONCURRENCY: Final = 1.0
+#: A poke reports one request.
 POKE_COUNT: Final = 1
 
 
@@ -193,8 +192,3 @@ class ConcurrencyReporter:
     def _became_active(self, load: RevisionLoad) -> None:
         self._active.append(load)
         self._on_first(load.revision_id)
-
-
-def poke_of(revision_id: RevisionID) -> Stat:
-    """Return the stat that reports the first request of a dormant revision."""
-    return Stat(revision_id, POKE_CONCURRENCY, POKE_COUNT)

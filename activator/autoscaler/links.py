@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from activator.autoscaler.concurrency import ConcurrencyReporter, Stat, poke_of
+from activator.autoscaler.concurrency import POKE_COUNT, ConcurrencyReporter, Stat
 from throttler.model import RevisionID, RevisionKind
 
 if TYPE_CHECKING:
@@ -29,6 +29,15 @@ _EARLY = 0.01
 Sink = Callable[[list[Stat]], None]
 
 _log = logging.getLogger(__name__)
+
+
+# A poke reports one request at this moment.
+POKE_CONCURRENCY: Final = 1.0
+
+
+def poke_of(revision_id: RevisionID) -> Stat:
+    """Return the stat that reports the first request of a dormant revision."""
+    return Stat(revision_id, POKE_CONCURRENCY, POKE_COUNT)
 
 
 class StatReporter:

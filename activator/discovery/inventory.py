@@ -1,4 +1,13 @@
-"""Applies raw objects, in any order, to the state of each dialect that knows them."""
+"""Applies raw objects, in any order, to the state of each dialect that knows them.
+
+Decides whether an object is new, changed, outdated or broken; the dialect knows its meaning. Must
+not know where objects come from, and reads no clock. A broken object is reported, keeps its last
+good state, and never stops other objects.
+
+Knative's counterparts: the informer handlers of pkg/activator/net/throttler.go and
+revision_backends.go. Unlike there, Endpoints may arrive before their Revision, since the sink joins
+them. Deleted Endpoints leave no pods behind.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +31,6 @@ from activator.discovery.source import Sink
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ManifestError, ObjectKey, identify, root
 from activator.records.source_status import KindStatus, ObjectWarning
-
-# Applies raw objects, in any order, to the state of one dialect.
-#
-# Decides whether an object is new, changed, outdated or broken; the dialect knows its meaning.
-# Must not know where objects come from, and reads no clock. A broken object is reported, keeps
-# its last good state, and never stops other objects.
-#
-# Knative's counterparts: the informer handlers of pkg/activator/net/throttler.go and
-# revision_backends.go. Unlike there, Endpoints may arrive before their Revision, since the sink
-# joins them. Deleted Endpoints leave no pods behind.
 
 #: Most unusable objects that ``warnings_of_rejected`` yields.
 _MOST_REJECTED: Final = 100

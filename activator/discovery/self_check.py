@@ -1,4 +1,9 @@
-"""Compares the inventory with fresh lists at intervals, and lists a kind again if it differs."""
+"""Compares the inventory with fresh lists at intervals, and lists a kind again if it differs.
+
+A watch may miss an event without a sign, by a faulty proxy or cache in front of etcd. The stale
+object would stay in force until the process ends. Decides when to compare and when to resync. Must
+not know the meaning of objects. Knative has no counterpart.
+"""
 
 from __future__ import annotations
 
@@ -133,11 +138,6 @@ class MissedEventCounters:
 
 logger = logging.getLogger(__name__)
 
-# Compares the inventory with fresh lists at intervals, and lists a kind again if it differs.
-#
-# A watch may miss an event without a sign, by a faulty proxy or cache in front of etcd. The stale
-# object would stay in force until the process ends. Decides when to compare and when to resync.
-# Must not know the meaning of objects. Knative has no counterpart.
 
 # Random part of the time between checks, so that activators that start together list at different
 # times.

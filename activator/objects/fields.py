@@ -1,4 +1,10 @@
-"""Reads untrusted JSON values one field at a time, and addresses; errors name the wrong field."""
+"""Reads untrusted JSON values one field at a time, and addresses; errors name the wrong field.
+
+All objects of a cluster or a file pass through this module. So a broken object leads to one typed
+error that names object and field, never to a ``KeyError``. The module must not know the meaning of
+fields; the parsers of each kind do. Knative's counterpart is the API server, which rejects such
+objects before Knative gets them.
+"""
 
 from __future__ import annotations
 
@@ -75,13 +81,6 @@ def port_named(ports: Field, name: str) -> int:
             return port["port"].whole(minimum=1, maximum=_MAX_PORT, default=0)
     return 0
 
-
-# Reads untrusted JSON values one field at a time; errors name the wrong field.
-#
-# All objects of a cluster or a file pass through this module. So a broken object leads to one
-# typed error that names object and field, never to a ``KeyError``. The module must not know the
-# meaning of fields; the parsers of each kind do. Knative's counterpart is the API server, which
-# rejects such objects before Knative gets them.
 
 T = TypeVar("T")
 

@@ -1,4 +1,7 @@
-"""Reads the annotations that choose the policies of a revision and of its requests."""
+"""Reads the annotations that choose the policies of a revision and of its requests.
+
+Pure. Knative has no counterpart.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +38,6 @@ from throttler.request_policies import (
     WakeRules,
     WhileWaiting,
 )
-
-# Reads the annotations that choose how a revision's queue orders requests.
-#
-# Pure. Knative has no counterpart.
 
 PRIORITY: Final = "activator.dev/priority"
 PRIORITY_TRUST: Final = "activator.dev/priority-trust"

@@ -1,4 +1,7 @@
-"""Reads the annotations of a Service into one typed record: one table, one row per annotation."""
+"""Reads the annotations of a Service into one typed record: one table, one row per annotation.
+
+docs/reference.md has the table; ``python -m activator.plain.annotations`` prints it.
+"""
 
 from __future__ import annotations
 
@@ -212,10 +215,6 @@ def enum_of(values: type[Enum], wrong: Enum | None = None) -> Read:
     """Return a reader of the words of an enum; ``wrong`` as for ``one_of``."""
     return one_of({each.value: each for each in values if each.value}, wrong)
 
-
-# Reads the annotations of a Service into one typed record: one table, one row per annotation.
-#
-# docs/reference.md has the table; ``python -m activator.plain.annotations`` prints it.
 
 PREFIX: Final = policies.PREFIX
 ENABLED: Final = f"{PREFIX}enabled"

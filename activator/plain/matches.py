@@ -1,4 +1,7 @@
-"""Finds the workloads behind each Service, and the Services that a changed workload concerns."""
+"""Finds the workloads behind each Service, and the Services that a changed workload concerns.
+
+A change costs as much as the objects it concerns: both sides are indexed by their labels.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +53,6 @@ class Index(Generic[K, V]):
             return ()
         return known if isinstance(known, dict) else (known,)
 
-
-# Finds the workloads behind each Service, and the Services that a changed workload concerns.
-#
-# A change costs as much as the objects it concerns: both sides are indexed by their labels.
 
 Name = TypeVar("Name", bound=Hashable)
 

@@ -1,4 +1,8 @@
-"""Reads an annotated Service: its port, its pods-service, and whether it can be buffered."""
+"""Reads an annotated Service: its port, its pods-service, and whether it can be buffered.
+
+A Service is refused with a reason if its type, its selector or its ports make it unusable. Other
+problems are warnings. Source: ServiceSpec in the Kubernetes API reference.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,6 @@ from activator.plain.annotations import KNOWN, PREFIX, Annotations, Route, is_en
 from activator.plain.annotations import read as read_annotations
 from activator.plain.matches import Index
 from throttler.model import AppProtocol
-
-# Reads an annotated Service: which port is buffered, and whether the Service can be buffered.
-#
-# A Service is refused with a reason if its type, its selector or its ports make it unusable.
-# Other problems are warnings. Source: ServiceSpec in the Kubernetes API reference.
 
 #: The annotation that chooses the buffered port.
 PORT: Final = f"{PREFIX}port"

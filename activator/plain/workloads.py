@@ -1,4 +1,7 @@
-"""Reads Deployments and StatefulSets: replicas, labels, and how their pods are probed."""
+"""Reads Deployments and StatefulSets: replicas, labels, and how their pods are probed.
+
+The probe is read from the workload, not from its pods: a mesh rewrites the probes of pods.
+"""
 
 from __future__ import annotations
 
@@ -104,10 +107,6 @@ def _fields(headers: Field) -> tuple[tuple[str, str], ...]:
         headers.fail(f"expected at most {_MAX_FIELDS} bytes of header fields")
     return tuple(found)
 
-
-# Reads Deployments and StatefulSets: replicas, labels and probes of their pods.
-#
-# The probe is read from the workload, not from its pods: a mesh rewrites the probes of pods.
 
 #: The kinds that a selector is matched with.
 KINDS: Final = ("Deployment", "StatefulSet")

@@ -275,10 +275,10 @@ class PodProber:
     # -- for the driver -------------------------------------------------------------------------
 
     def probe(self, pod: PodTracker) -> None:
-        """Cancel a probe in flight, since it began before the change.
+        """Probe a pod now, or as soon as it may be probed.
 
-        Reset the backoff after "not ready" responses: Kubernetes lists the pod differently, or a
-        request to it failed.
+        A probe in flight is cancelled, since it began before the change. The backoff after "not
+        ready" responses begins again: Kubernetes lists the pod differently, or a request failed.
         """
         schedule = self._schedules.get(pod)
         if schedule is None:
@@ -293,7 +293,7 @@ class PodProber:
             self._probe_now(schedule)
 
     def hurry(self, revision: RevisionThrottler) -> None:
-        for pod in revision.unhealthy_pods():
+        for pod in revision.backends.unhealthy():
             schedule = self._schedules.get(pod)
             if schedule is None or schedule.probe is not None:
                 continue

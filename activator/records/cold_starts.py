@@ -14,13 +14,14 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from enum import Enum
+from itertools import pairwise
 from typing import Any
 
 from activator.records.counters import WAIT_BOUNDS, Histogram
 from activator.records.narration import EventKind, Events
+from throttler.forecast import UNKNOWN
 from throttler.model import Endpoint, RevisionID
 from throttler.pod import PodState, PodTracker
-from throttler.queue import UNKNOWN
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.wait_reason import waiting_reason
@@ -192,7 +193,7 @@ class ColdStart:
         O(pods), and many requests may leave together: so the first and the last one record it.
         """
         throttler = self._throttler
-        if throttler is None or not throttler.awaits_start or (self.why and self.open):
+        if throttler is None or not throttler.queue.awaits_start or (self.why and self.open):
             return
         took = throttler.forecast.starting(now) or now - self.began
         if outcome == "timed-out" or took > (throttler.forecast.starts.median or UNKNOWN):
@@ -207,12 +208,13 @@ class ColdStart:
         self._throttler = None
         self._counts[outcome] = self._counts.get(outcome, 0) + 1
 
-    def durations(self) -> Iterable[tuple[ColdStartPhase, float]]:
-        """Yield each seen phase with the seconds since the previous seen phase."""
-        before = self.began
-        for phase, when in self.seen.items():
-            yield phase, when - before
-            before = when
+    def durations(self) -> dict[ColdStartPhase, float]:
+        """Return the seconds of each seen phase since the previous seen phase."""
+        times = [self.began, *self.seen.values()]
+        return {
+            phase: when - before
+            for phase, (before, when) in zip(self.seen, pairwise(times), strict=True)
+        }
 
     def view(self) -> dict[str, Any]:
         """Return the cold start as the API shows it, see docs/reference.md."""
@@ -270,7 +272,7 @@ class ColdStarts:
             and then ``request_ended`` once. None if it waits for something else: a pod is usable,
             or was a moment ago.
         """
-        if not throttler.awaits_start:
+        if not throttler.queue.awaits_start:
             return None
         cold_start = self.under_way.get(throttler.revision.id)
         if cold_start is None:
@@ -383,8 +385,9 @@ class ColdStarts:
     def _end(self, cold_start: ColdStart, outcome: str, now: float) -> None:
         cold_start.end(outcome, now)
         if outcome == "served":
+            durations = cold_start.durations()
             self.seconds.observe(now - cold_start.began)
-            for phase, seconds in cold_start.durations():
+            for phase, seconds in durations.items():
                 self.phase_seconds[phase].observe(seconds)
         if self.under_way.get(cold_start.revision) is cold_start:
             del self.under_way[cold_start.revision]

@@ -1,227 +1,175 @@
 """Keeps the records of each requested revision, and finds them by a request's header fields.
 
 The keys are the bytes of the fields, so that no request needs decoding. Only existing revisions get
-an entry, so invented names take no memory. Requests count in plain integers, from which telemetry
-makes metrics: an increment of a prometheus-client child costs microseconds. The module reads no
-clock, and knows neither metric names nor HTTP, except a status.
+an entry, so invented names take no memory. The module reads no clock, and knows neither metric
+names nor HTTP, except a status.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from activator.records.agents import Agents
-from activator.records.counters import DURATION_BOUNDS, SHORT, SIZE_BOUNDS, WAIT_BOUNDS, Histogram
+from activator.records.counters import RevisionCounters
 from throttler.errors import RevisionNotFound
-from throttler.model import RevisionID, RevisionKind, ServiceRoute
+from throttler.model import (
+    RevisionID,
+    RevisionKind,
+    ServiceRoute,
+)
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
-from throttler.throttler import Throttler, revision_from_host
+from throttler.throttler import Throttler
 
 if TYPE_CHECKING:
     from activator.records.cold_starts import ColdStart, ColdStarts
     from activator.runtime import HostClaims, RevisionLoad
 
 
-class HttpCounters:
-    """Durations and sizes of requests of one kind (method, version, status …).
+# The clients that keep a revision awake: the User-Agents of requests that arrive alone.
+#
+# Such a request is the only load at its arrival. Without it, the revision would sleep sooner. A
+# revision in use has so many requests that its sample is soon complete, and further requests cost
+# one comparison each. Knative has no counterpart.
 
-    Nearly all requests are short, and as large as the previous one. Plain numbers count such
-    requests, and a read moves these numbers into the histograms.
-    """
-
-    __slots__ = (
-        "_duration",
-        "_last_request",
-        "_last_request_count",
-        "_last_response",
-        "_last_response_count",
-        "_request_size",
-        "_response_size",
-        "_short",
-        "_short_seconds",
-    )
-
-    def __init__(self) -> None:
-        self._duration = Histogram(DURATION_BOUNDS)
-        self._request_size = Histogram(SIZE_BOUNDS)
-        self._response_size = Histogram(SIZE_BOUNDS)
-        self._short = 0  # the number of short requests, and the sum of their durations
-        self._short_seconds = 0.0
-        self._last_request = 0  # the last request's size, and how many in a row had it
-        self._last_request_count = 0
-        self._last_response = 0  # the same for responses
-        self._last_response_count = 0
-
-    @property
-    def duration(self) -> Histogram:
-        """Durations of requests in seconds."""
-        self._duration.counts[0] += self._short
-        self._duration.total += self._short_seconds
-        self._short, self._short_seconds = 0, 0.0
-        return self._duration
-
-    @property
-    def request_size(self) -> Histogram:
-        """Bytes of request bodies."""
-        self._request_size.observe(self._last_request, self._last_request_count)
-        self._last_request_count = 0
-        return self._request_size
-
-    @property
-    def response_size(self) -> Histogram:
-        """Bytes of response bodies."""
-        self._response_size.observe(self._last_response, self._last_response_count)
-        self._last_response_count = 0
-        return self._response_size
-
-    def observe_head(self, seconds: float, request_size: int) -> None:
-        """Count one request whose response has only begun; arguments as ``observe``."""
-        if seconds <= SHORT:
-            self._short += 1
-            self._short_seconds += seconds
-        else:
-            self._duration.observe(seconds)
-        if request_size != self._last_request:
-            self._request_size.observe(self._last_request, self._last_request_count)
-            self._last_request, self._last_request_count = request_size, 0
-        self._last_request_count += 1
-
-    def observe(self, seconds: float, request_size: int, response_size: int) -> None:
-        """Count one request; sizes in bytes, -1 if unknown."""
-        self.observe_head(seconds, request_size)
-        if response_size != self._last_response:
-            self._response_size.observe(self._last_response, self._last_response_count)
-            self._last_response, self._last_response_count = response_size, 0
-        self._last_response_count += 1
+#: Seconds of one sample. Each request of clients with one request a minute counts.
+SAMPLE_WINDOW: Final = 300.0
+#: Most requests in one sample. A revision with more of them is in use.
+MOST_SAMPLED: Final = 300
+#: Most names in one sample; requests of further clients only count.
+MOST_NAMES: Final = 16
+#: Seconds without samples after a request that did not arrive alone.
+SAMPLE_PAUSE: Final = 1.0
+#: A client keeps a revision awake from so many requests on, and with about one a minute. The
+#: stable window of Knative's autoscaler is a minute.
+_FEWEST_REQUESTS: Final = 3
+_FEWEST_A_MINUTE: Final = 0.9
+#: Seconds after its last request for which a client counts.
+_RECENT: Final = 120.0
+_LONGEST_NAME: Final = 40
+#: Robots add their name to the User-Agent of a browser, as in ``(compatible; UptimeRobot/2.0; …)``.
+_COMPATIBLE: Final = re.compile(rb"compatible;[ +]*([^/;,() +]+)")
+_PRODUCT: Final = re.compile(rb"[^/;,() ]+")
 
 
-#: The outcomes of requests, for RevisionCounters.outcomes.
-OUTCOMES: Final = (
-    "served",
-    "timed-out",
-    "cancelled",
-    "admitted",
-    "queue-full",
-    "tenant-full",
-    "shed",
-    "upstream-failed",
-    "refused",
-    "draining",
-    "asleep",
-    "denied",
-    "not-authorized",
-    "page",
-    "wait-refused",
-    "peek",
-)
-
-
-#: The causes of retries and requeues, for RevisionCounters.requeues. A connect failed (refused,
-#: late, TLS). A kept connection, or a new one, ended without a response. queue-proxy returned the
-#: request before the application had it, or lost its application during the request.
-CAUSES: Final = (
-    *("connect-failed", "connect-timeout", "tls-failed"),
-    *("connection-closed", "connection-lost", "untouched", "application-lost"),
-)
-
-
-class RevisionCounters:
-    """All counters of one revision.
+class Agents:
+    """The sample of one revision.
 
     Attributes:
-        server: requests of clients, by (method, HTTP/1 minor version, status).
-        client: requests to pods, by (pod address, method, minor version, status).
-        waits: seconds in the queue, of queued requests only.
-        outcomes: ended requests by outcome, see OUTCOMES.
-        requeues: retries and requeues by cause, see CAUSES.
-        cold_starts: ended cold starts by outcome.
-        early_heads: event streams that the activator began before a pod responded.
-        waiting: requests that wait now, by mode (throttler.request_policies.WaitMode); not HOLD.
+        sample_from: requests are sampled from this time on, seconds.
     """
 
-    __slots__ = (
-        "client",
-        "cold_starts",
-        "early_heads",
-        "outcomes",
-        "requeues",
-        "server",
-        "waiting",
-        "waits",
-    )
+    __slots__ = ("_before", "_count", "_last", "_now", "_since", "_was_busy", "sample_from")
 
     def __init__(self) -> None:
-        self.server: dict[tuple[bytes, int, int], HttpCounters] = {}
-        self.client: dict[tuple[str, bytes, int, int], HttpCounters] = {}
-        self.waits = Histogram(WAIT_BOUNDS)
-        self.outcomes: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
-        self.requeues: dict[str, int] = {}
-        self.cold_starts: dict[str, int] = {}
-        self.early_heads = 0
-        self.waiting: dict[str, int] = {}
+        self.sample_from = -inf
+        self._since = -inf  # the begin of the present window
+        self._count = 0  # requests in it
+        self._now: dict[str, int] = {}  # and by name
+        self._before: dict[str, int] = {}  # of the window before
+        self._was_busy = False  # and whether it was full
+        self._last: dict[str, float] = {}  # the last request of each name
 
-    def server_of(self, key: tuple[bytes, int, int]) -> HttpCounters:
-        """Return the counters of clients' requests of a kind, a key of ``server``."""
-        counters = self.server.get(key)
-        if counters is None:
-            counters = self.server[key] = HttpCounters()
-        return counters
+    def pause(self, now: float) -> None:
+        """Sample no request for a moment, since other requests are in flight or queued."""
+        self.sample_from = now + SAMPLE_PAUSE
 
-    def client_of(self, key: tuple[str, bytes, int, int]) -> HttpCounters:
-        """Return the counters of requests to pods of a kind, a key of ``client``."""
-        counters = self.client.get(key)
-        if counters is None:
-            counters = self.client[key] = HttpCounters()
-        return counters
-
-    def responded(
-        self, key: tuple[str, bytes, int, int], seconds: float, request_size: int
-    ) -> None:
-        """Count the beginning of a pod's response.
+    def record(self, user_agent: bytes, now: float) -> None:
+        """Count a request that arrived while no other one was in flight or queued.
 
         Arguments:
-            key: a key of ``client``.
-            seconds: since the request was sent; request_size: bytes of its body, -1 if unknown.
+            user_agent: its User-Agent; empty without one.
+            now: seconds.
         """
-        counters = self.client.get(key)
-        if counters is None:
-            counters = self.client_of(key)
-        counters.observe_head(seconds, request_size)
+        self._roll(now)
+        self._count += 1
+        if self._count >= MOST_SAMPLED:
+            self.sample_from = self._since + SAMPLE_WINDOW
+        name = client_name(user_agent)
+        if name in self._now or len(self._now) < MOST_NAMES:
+            self._now[name] = self._now.get(name, 0) + 1
+            self._last[name] = now
 
-    def ended(
-        self,
-        key: tuple[bytes, int, int],
-        outcome: str,
-        seconds: float,
-        request_size: int,
-        response_size: int,
-    ) -> None:
-        """Count the end of a request.
+    def keep_awake(self, now: float) -> list[tuple[str, int]]:
+        """Return the clients that keep the revision awake, with their requests a minute.
 
         Arguments:
-            key: a key of ``server``.
-            outcome: one of OUTCOMES; seconds: since the request's arrival.
-            request_size, response_size: bytes of the bodies, -1 if unknown.
+            now: seconds.
+
+        Returns:
+            The clients with the most requests first; none if the revision is in use.
         """
-        self.outcomes[outcome] += 1
-        counters = self.server.get(key)
-        if counters is None:
-            counters = self.server_of(key)
-        counters.observe(seconds, request_size, response_size)
+        self._roll(now)
+        if self._was_busy or self._count >= MOST_SAMPLED:
+            return []
+        passed = now - self._since
+        rates = {
+            name: self._rate(name, passed)
+            for name, last in self._last.items()
+            if now - last <= _RECENT
+            and self._now.get(name, 0) + self._before.get(name, 0) >= _FEWEST_REQUESTS
+        }
+        named = [(name, round(rate)) for name, rate in rates.items() if rate >= _FEWEST_A_MINUTE]
+        return sorted(named, key=_order)
 
-    def requeued(self, cause: str) -> None:
-        """Count a retry or a requeue; ``cause`` is one of CAUSES."""
-        self.requeues[cause] = self.requeues.get(cause, 0) + 1
+    def _rate(self, name: str, passed: float) -> float:
+        """Return the requests a minute over the last window; at first since its begin.
 
-    def remove_pod(self, address: str) -> None:
-        """Remove the counters of a pod that is gone, so that the number of series stays bounded."""
-        for key in [key for key in self.client if key[0] == address]:
-            del self.client[key]
+        Arguments:
+            name: of the client.
+            passed: seconds since the begin of the present window.
+        """
+        count = float(self._now.get(name, 0))
+        if not self._before:
+            return count / max(passed / 60, 1.0)
+        count += self._before.get(name, 0) * (1 - passed / SAMPLE_WINDOW)
+        return count / (SAMPLE_WINDOW / 60)
 
+    def _roll(self, now: float) -> None:
+        """Begin a new window if the present one is over."""
+        if now < self._since + SAMPLE_WINDOW:
+            return
+        follows = now < self._since + 2 * SAMPLE_WINDOW
+        self._before = self._now if follows else {}
+        self._was_busy = follows and self._count >= MOST_SAMPLED
+        self._since = self._since + SAMPLE_WINDOW if follows else now
+        self._count = 0
+        self._now = {}
+        self._last = {name: last for name, last in self._last.items() if name in self._before}
+
+
+#: The sample of a revision without requests.
+NO_AGENTS: Final = Agents()
+
+
+def _order(named: tuple[str, int]) -> tuple[int, str]:
+    return (-named[1], named[0])
+
+
+def client_name(user_agent: bytes) -> str:
+    """Return the name of a client for people: the product without its version.
+
+    Arguments:
+        user_agent: as the client sent it.
+    """
+    found = _COMPATIBLE.search(user_agent[:512])
+    if found is not None:
+        name = found[1]
+    elif user_agent.startswith(b"Mozilla/"):
+        return "a browser"
+    else:
+        first = _PRODUCT.match(user_agent)
+        if first is None:
+            return "no User-Agent"
+        name = first[0]
+    text = name[:_LONGEST_NAME].decode("latin-1")
+    return "".join(each if each.isprintable() and each.isascii() else "?" for each in text)
+
+
+# Failed requests, kept responses, and the lease of clients that will be back.
 
 #: Seconds between two events of one revision: thousands of requests may fail together.
 PACE: Final = 1.0
@@ -538,8 +486,8 @@ class Entries:
             # One host for each revision: spellings with ports, cases and dots take no memory.
             exact = f"{revision.name}.{revision.namespace}.svc.{self._cluster_domain}"
         else:
-            entry = self.of(service)
             exact = known_as if self._hosts is not None and self._hosts.is_exact(known_as) else ""
+            entry = self.of(service)
         if host == exact.encode("latin-1", "replace"):
             self._by_host[host] = entry
         return entry
@@ -595,6 +543,17 @@ class Entries:
         for host in [host for host, known in self._by_host.items() if known is entry]:
             del self._by_host[host]
         return True
+
+
+def revision_from_host(host: str, cluster_domain: str) -> RevisionID | None:
+    """Return the revision that ``NAME.NAMESPACE.svc.CLUSTER_DOMAIN[:PORT]`` names, else None.
+
+    Source: Knative pkg/activator/handler/context_handler.go.
+    """
+    parts = host.split(".", 3)
+    if len(parts) != 4 or parts[2] != "svc" or parts[3].partition(":")[0] != cluster_domain:
+        return None
+    return RevisionID(namespace=parts[1], name=parts[0])
 
 
 def _key(revision: RevisionID) -> tuple[bytes, bytes]:

@@ -15,8 +15,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from activator.knative.words import http_version
-from activator.records.counters import Histogram
-from activator.records.entries import Entry, HttpCounters, RevisionCounters
+from activator.records.counters import Histogram, HttpCounters, RevisionCounters
+from activator.records.entries import Entry
 from activator.telemetry import families as f
 from activator.telemetry.destination import Identity
 from activator.telemetry.families import Family

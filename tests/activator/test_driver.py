@@ -10,7 +10,8 @@ import pytest
 
 from activator.autoscaler.concurrency import ConcurrencyReporter, RevisionLoad
 from activator.driver import Driver
-from activator.records.entries import PACE, Failed, HttpCounters
+from activator.records.counters import HttpCounters
+from activator.records.entries import PACE, Failed
 from activator.records.narration import EventKind
 from throttler.capacity import SLOW_START, SLOW_START_STEP
 from throttler.errors import RevisionNotFound

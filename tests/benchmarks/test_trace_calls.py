@@ -10,7 +10,7 @@ from activator.build import Build, running
 from benchmarks.trace_calls import WAYS, count
 
 #: The most files and switches of each way. They may only fall.
-MOST = {"get": (33, 61), "grpc": (35, 117), "held": (92, 304), "scale": (28, 130)}
+MOST = {"get": (17, 38), "grpc": (18, 66), "held": (51, 202), "scale": (28, 130)}
 
 
 @pytest.mark.skipif(running() is Build.COMPILED, reason="the compiled build has no calls to trace")

@@ -204,7 +204,7 @@ def header_block(pieces: Sequence[bytes]) -> Any:
         except Exception as error:
             found.append(error)
             continue
-        found.append([decoder.generation, decoded, _sections(decoded)])
+        found.append([decoded, _sections(decoded)])
     return found
 
 
@@ -223,7 +223,11 @@ def recurring_block(pieces: Sequence[bytes]) -> Any:
     """Read header blocks by way of the memo of a connection."""
     decoder = Decoder(max_list=4096)
     reader = Recurring(decoder, lambda fields: list(fields))
-    return [[reader.read(piece), reader.read(piece), decoder.generation] for piece in pieces]
+    found: list[Any] = []
+    for piece in pieces:
+        known = reader.known.get(piece)
+        found.append([known, reader.read(piece), len(reader.known)])
+    return found
 
 
 def huffman_string(pieces: Sequence[bytes]) -> Any:

@@ -7,10 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.throttler.world import OWNER, unhurried
-from throttler.breaker import RESERVED, RESERVED_FOR, Breaker, QueueBudget, SharedBudget
 from throttler.errors import FlowFull, RequestQueueFull
 from throttler.model import FlowKey, QueueOrder
-from throttler.request_policies import HIGH, LOW, NORMAL
+from throttler.queue import Breaker
+from throttler.request_policies import (
+    HIGH,
+    LOW,
+    NORMAL,
+    RESERVED,
+    RESERVED_FOR,
+    QueueBudget,
+    SharedBudget,
+)
 from throttler.ticket import Ticket
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.throttler.world import unhurried
-from throttler.breaker import RESERVED, RESERVED_FOR, QueueBudget, SharedBudget
+from throttler.request_policies import RESERVED, RESERVED_FOR, QueueBudget, SharedBudget
 
 #: A share of 2 for each, a reserve of 128 for 64 of them.
 TOTAL = 2 * RESERVED * RESERVED_FOR

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.throttler.world import One, addresses, unhurried
 from throttler.errors import WaitTooLong
-from throttler.queue import SAME_START, STARTS, TURNOVERS, RecentMedian, retry_after
+from throttler.forecast import SAME_START, STARTS, TURNOVERS, RecentMedian, retry_after
 from throttler.ticket import ASSIGNED, QUEUED, REJECTED, Ticket
 
 A, B = addresses(2)
@@ -210,7 +210,7 @@ class TestStart:
         one.wake_up(10.0)
         one.set_endpoints([])
         one.set_endpoints([], [B])
-        assert one.throttler.awaits_start
+        assert one.throttler.queue.awaits_start
         assert one.wait() is None
 
     def test_behind_more_than_one_pod_takes_the_queue_counts_too(self) -> None:
@@ -261,7 +261,7 @@ class TestTurnover:
         before = one.wait()
         assert before == pytest.approx(61.0, rel=0.1)
         one.set_endpoints(addresses(10))
-        for pod in list(one.throttler.unhealthy_pods()):
+        for pod in list(one.throttler.backends.unhealthy()):
             changes = one.passed(pod)
             assert changes is not None
         after = one.wait()
@@ -376,9 +376,9 @@ class TestShedding:
     def test_a_pod_that_is_lost_for_a_moment_is_no_start(self, event: str, places: int) -> None:
         one = Shop(places, 1.0, pods=0, shed_early=True)
         one.wake_up(100.0)
-        assert not one.throttler.awaits_start
+        assert not one.throttler.queue.awaits_start
         LOSSES[event](one)
-        assert not one.throttler.awaits_start
+        assert not one.throttler.queue.awaits_start
         assert not one.throttler.capacity()
         states = [one.come(timeout=50.0).state for _ in range(30)]
         assert states == [QUEUED] * 30
@@ -406,7 +406,7 @@ class TestShedding:
         one.wake_up(100.0)
         LOSSES[event](one)
         one.set_endpoints(ready, not_ready)
-        assert one.throttler.awaits_start
+        assert one.throttler.queue.awaits_start
         one.set_endpoints([])
         assert [one.come(timeout=50.0).state for _ in range(2)] == [QUEUED, REJECTED]
 

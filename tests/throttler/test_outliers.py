@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.throttler.world import One, addresses
-from throttler.capacity import ActivatorShare
-from throttler.model import MeshMode
-from throttler.outliers import (
+from throttler.backends import (
     CONSECUTIVE_ERRORS,
     EJECTION_TIME,
     EJECTION_TIME_MAX,
@@ -15,6 +13,8 @@ from throttler.outliers import (
     RECOVERED_AFTER,
     ejection_time,
 )
+from throttler.capacity import ActivatorShare
+from throttler.model import MeshMode
 from throttler.pod import PodState, PodTracker
 from throttler.ticket import QUEUED, Ticket
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tests.throttler.test_ranked_queue import ticket
 from tests.throttler.world import OWNER, One, addresses
-from throttler.breaker import Parked
-from throttler.ranked_queue import QueueCounts
+from throttler.ranked_queue import Parked, QueueCounts
 from throttler.request_policies import HIGH, LOW
 from throttler.ticket import Ticket
 

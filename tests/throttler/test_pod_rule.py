@@ -7,9 +7,9 @@ import random
 import pytest
 
 from tests.throttler.world import NAME, Many, One, addresses, revision
+from throttler.backends import EJECTION_TIME
 from throttler.capacity import ActivatorShare
 from throttler.model import Endpoint, MeshMode, ReadinessRule, RevisionID
-from throttler.outliers import EJECTION_TIME
 from throttler.pod import PodState, PodTracker
 from throttler.pod_rule import VERDICTS, PodDecision, PodRule, verdict
 from throttler.reason import Reason

@@ -16,10 +16,10 @@ from tests.throttler.steps import Steps
 from tests.throttler.walk import SHORT_PROOF, SHORT_SILENCE, SMALL_END, SMALL_START
 from throttler import adaptive as adaptive_module
 from throttler import backends as backends_module
-from throttler import breaker as breaker_module
-from throttler import outliers as outliers_module
 from throttler import pod as pod_module
 from throttler import ranked_queue as ranked_queue_module
+from throttler import request_policies as policies_module
+from throttler import silence as silence_module
 from throttler.balancing import POLICIES
 from throttler.reason import Reason
 
@@ -116,7 +116,7 @@ def shortest(
 def small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranked_queue_module, "LEAST_OF_FLOW", 2)
     monkeypatch.setattr(ranked_queue_module, "RESERVED", 4)
-    monkeypatch.setattr(breaker_module, "RESERVED_FOR", SMALL_RESERVE)
+    monkeypatch.setattr(policies_module, "RESERVED_FOR", SMALL_RESERVE)
     monkeypatch.setattr(pod_module, "SLOW_START", SMALL_START)
     monkeypatch.setattr(pod_module, "SLOW_START_END", SMALL_END)
     monkeypatch.setattr(adaptive_module, "MIN_LIMIT", 1)
@@ -125,7 +125,7 @@ def small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adaptive_module, "SAMPLES", 1)
     monkeypatch.setattr(adaptive_module, "WINDOW", 0.0)
     monkeypatch.setattr(backends_module, "PROOF_LASTS", SHORT_PROOF)
-    monkeypatch.setattr(outliers_module, "SILENT_AFTER", SHORT_SILENCE)
+    monkeypatch.setattr(silence_module, "SILENT_AFTER", SHORT_SILENCE)
 
 
 def keeps_the_invariants(seed: int, *, parks: bool = False) -> Steps:

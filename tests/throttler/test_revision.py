@@ -359,7 +359,7 @@ class TestProbeAnswers:
         one.healthy([A, B])
         one.request()
         one.set_endpoints([B, C], [D])
-        assert {p.address for p in one.throttler.unhealthy_pods()} == {C, D}
+        assert {p.address for p in one.throttler.backends.unhealthy()} == {C, D}
 
 
 class TestThousandsOfPods:

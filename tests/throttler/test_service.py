@@ -283,7 +283,7 @@ class TestEnabled:
     def test_pods_are_never_probed(self) -> None:
         one = self.one()
         assert probed(one.set_endpoints([A], [B])) == [VIP]
-        assert list(one.throttler.unhealthy_pods()) == [service(one)]
+        assert list(one.throttler.backends.unhealthy()) == [service(one)]
         assert not one.pod(A).wants_probe
         assert service(one).wants_probe
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.throttler.world import NAME, Many, One, addresses, revision
-from throttler import outliers as silence_module
+from throttler import silence as silence_module
 from throttler.model import REACH, MeshMode, RevisionID
-from throttler.outliers import SILENT_AFTER
 from throttler.pod import PodState, PodTracker
+from throttler.silence import SILENT_AFTER
 from throttler.ticket import ASSIGNED, QUEUED, Ticket
 
 A, B, C = addresses(3)

@@ -11,7 +11,7 @@ from throttler.capacity import SLOW_START_STEP
 from throttler.errors import RequestQueueFull, RevisionNotFound
 from throttler.model import AppProtocol, RevisionID, RevisionKind
 from throttler.pod import PodState
-from throttler.throttler import Limits, revision_from_host
+from throttler.throttler import Limits
 from throttler.ticket import ASSIGNED, QUEUED, TIMED_OUT
 
 A, B, C = addresses(3)
@@ -67,29 +67,6 @@ class TestFinding:
         many.throttler.set_revision(revision(1), many.now)
         assert not many.throttler.find_any(*NAME).deleted
         assert many.throttler.find_any(*NAME) is many.find()
-
-    @pytest.mark.parametrize(
-        ("host", "found"),
-        [
-            ("hello.default.svc.cluster.local", ("default", "hello")),
-            ("hello.default.svc.cluster.local:8012", ("default", "hello")),
-            ("hello.default.svc.cluster.local:", ("default", "hello")),
-            ("hello.default.svc", None),
-            ("hello.default", None),
-            ("", None),
-            ("hello.default.pod.cluster.local", None),
-            ("hello.default.svc.cluster.example", None),
-            ("www.hello.default.svc.cluster.local", None),
-            ("10.0.0.1:8012", None),
-            ("[fd00::1]:8012", None),
-        ],
-    )
-    def test_a_host_may_name_a_revision(self, host: str, found: tuple[str, str] | None) -> None:
-        assert revision_from_host(host, "cluster.local") == (RevisionID(*found) if found else None)
-
-    def test_the_clusters_own_domain_counts(self) -> None:
-        assert revision_from_host("a.b.svc.corp", "corp") == RevisionID("b", "a")
-        assert revision_from_host("a.b.svc.cluster.local", "corp") is None
 
 
 class TestOrderOfEvents:

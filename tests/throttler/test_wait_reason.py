@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.throttler.world import NAME, Many, One, addresses, revision
+from throttler.backends import EJECTION_TIME
 from throttler.capacity import ActivatorShare
 from throttler.model import (
     AppProtocol,
@@ -16,7 +17,6 @@ from throttler.model import (
     RevisionID,
     RevisionKind,
 )
-from throttler.outliers import EJECTION_TIME
 from throttler.reason import Reason
 from throttler.request_policies import HIGH, LOW
 from throttler.wait_reason import expired_reason, waiting_reason

@@ -13,10 +13,10 @@ from tests.throttler import invariants
 from tests.throttler.ledger import Fed, Ledger, Listed, Seen
 from tests.throttler.turns import Turns
 from tests.throttler.world import Tickets
-from throttler.backends import PEER_UID as PEER
 from throttler.balancing import policy_name
 from throttler.model import REACH, AppProtocol, Endpoint, MeshMode, RevisionID, RevisionKind
 from throttler.pod import PodState, PodTracker
+from throttler.revision import PEER_UID as PEER
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import ASSIGNED, QUEUED, Changes, Ticket

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable
 
 from hypothesis import HealthCheck, settings
 
-from throttler.breaker import QueueBudget, SharedBudget
 from throttler.model import (
     REACH,
     AppProtocol,
@@ -18,11 +17,12 @@ from throttler.model import (
     Revision,
     RevisionID,
 )
-from throttler.outliers import Silence
 from throttler.pod import PodTracker, SlowStart
 from throttler.queue import Deadlines
 from throttler.reason import Reason
+from throttler.request_policies import QueueBudget, SharedBudget
 from throttler.revision import RevisionThrottler
+from throttler.silence import Silence
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import FOLLOWS, Changes, Ticket, TicketState
 

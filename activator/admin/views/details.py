@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, TypedDict
 
 from activator.admin.views.fields import says
-from activator.records.entries import OUTCOMES
+from activator.records.counters import OUTCOMES
 from throttler.model import ProbeKind
 from throttler.pod import PodState
 from throttler.pod_rule import PodDecision, PodRule

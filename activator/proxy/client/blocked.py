@@ -11,7 +11,7 @@ from math import inf
 from typing import final
 
 from activator.proxy.client.connection import LONGEST_SECONDS, MAX_BYTES, MAX_SECONDS
-from activator.proxy.http2.frames import Stream
+from activator.proxy.http2.connection import Stream
 
 
 @final

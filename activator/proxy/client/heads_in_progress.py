@@ -12,11 +12,11 @@ from typing import Final, final
 
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import RequestLimits
-from throttler.breaker import RESERVED
+from throttler.request_policies import RESERVED
 
-#: Bytes of a small head. The last part of the budget, of the size that throttler.breaker reserves,
-#: is only for small heads. nginx and Apache limit one line to 8 KiB. At the default setting it
-#: takes 1,024 clients to use up this reserve.
+#: Bytes of a small head. The last part of the budget, of the size that the queue reserves, is only
+#: for small heads. nginx and Apache limit one line to 8 KiB. At the default setting it takes
+#: 1,024 clients to use up this reserve.
 SMALL: Final = 8 << 10
 
 

@@ -35,7 +35,7 @@ from activator.proxy.http2.connection import (
     OPEN,
     ConnectionSide,
     Http2Connection,
-    RateBudget,
+    Stream,
 )
 from activator.proxy.http2.fields import (
     RequestFields,
@@ -45,8 +45,8 @@ from activator.proxy.http2.fields import (
     read_trailers,
 )
 from activator.proxy.http2.frame_reader import Http2Setting
-from activator.proxy.http2.frames import STREAM_WINDOW, ConnectionFault, ErrorCode, Stream
-from activator.proxy.http2.hpack import line, name_prefix, string
+from activator.proxy.http2.frames import STREAM_WINDOW, ConnectionFault, ErrorCode, RateBudget
+from activator.proxy.http2.hpack import line, name_prefix
 from activator.proxy.http2.section import Recurring
 from activator.proxy.message import grpc, own_responses
 from activator.proxy.message.error_forms import negotiate
@@ -68,7 +68,8 @@ _RESETS: Final = (MAX_STREAMS, 100.0, 0.5)
 #: second, and a client may send as many requests. So many time-outs at once are no flood.
 _YOUNG: Final = 0.1
 _CONTINUE: Final = line(b":status", b"100")
-_DATE: Final = name_prefix(b"date")
+#: A date has 29 bytes (RFC 9110 section 5.6.7), so its length is constant.
+_DATE: Final = name_prefix(b"date") + bytes((29,))
 _INTERNAL_ERROR: Final = int(ErrorCode.INTERNAL_ERROR)
 
 
@@ -205,7 +206,7 @@ class Http2Client(ConnectionSide):
             self._on_trailers(found, block, ended)
             return
         try:
-            fields = self._requests.read(block)
+            fields = self._requests.known.get(block) or self._requests.read(block)
             request = fields.bodiless if ended else None  # exists already if the block recurs
             if request is None:
                 request = request_of(fields, self.base.address, ended=ended)
@@ -264,23 +265,20 @@ class Http2Client(ConnectionSide):
     def _refuse(self, number: int, error: FramingError, *, ended: bool) -> None:
         """Respond to a malformed or refused request."""
         self.proxy.counters.bad_requests += 1
-        self._respond_refusal(self._stream(number, ended=ended), error)
+        self._respond_refusal(self.link.add_stream(number, ended=ended), error)
         if error.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
             self._count_reset()  # a small block can expand to megabytes; others cost as a 404 does
 
-    def _stream(self, number: int, *, ended: bool) -> Stream:
-        link = self.link
-        stream = link.streams[number] = Stream(link.queue, number, None)
-        stream.peer_closed = ended
-        return stream
-
     def _begin(self, number: int, request: Request, ended: bool) -> None:
-        stream = self._stream(number, ended=ended)
+        response = None
         if request is not self._ordinary:
-            if self._respond_early(stream, request):
-                return
-            if ended:
+            response = self._early_response(request)
+            if ended and response is None:
                 self._ordinary = request
+        stream = self.link.add_stream(number, ended=ended)
+        if response is not None:
+            self._respond(stream, request, response)
+            return
         client_timeout = grpc.timeout(request.fields) if b"grpc-timeout" in request.fields else inf
         side = ClientStream(self, stream)
         stream.owner = side
@@ -289,23 +287,15 @@ class Http2Client(ConnectionSide):
         exchange = side.exchange = Exchange(self.services, side, request, client_timeout)
         exchange.begin()
 
-    def _respond_early(self, stream: Stream, request: Request) -> bool:
-        """Respond to a probe, or to a client beyond the limit of connections.
-
-        Returns:
-            Whether it was one of these.
-        """
+    def _early_response(self, request: Request) -> OwnResponse | None:
+        """Return the response to a probe, or to a client beyond the limit; None for others."""
         if self.base.turned_away:
             self._plan_close()
-            self._respond(stream, request, self.proxy.too_many_connections())
-            return True
+            return self.proxy.too_many_connections()
         may_be_kubelet = request.section.find(KUBELET_AGENT) >= 0
-        response = probe_response(
+        return probe_response(
             request, self.base.port, self.proxy.unhealthy, may_be_kubelet=may_be_kubelet
         )
-        if response is not None:
-            self._respond(stream, request, response)
-        return response is not None
 
     def _respond(self, stream: Stream, request: Request, response: OwnResponse) -> None:
         """Respond to a request that reaches no revision.
@@ -688,7 +678,7 @@ class ClientStream(ClientSide):
         exchange, stream = self.exchange, self._stream
         block = response.block
         if b"date" not in response.fields:
-            block += _DATE + string(self._client.services.date.value())
+            block += _DATE + self._client.services.date.value()
         if exchange.added_lines:
             block += section.block_of(exchange.added_lines)
         bare = ended and not (payload or trailers)

@@ -13,7 +13,7 @@ from typing import Final
 from activator.proxy.client.listener import BindError, PausingListener, listen, service_listener
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.exchange.lookup import ClientPort
-from activator.records.change_log import identity
+from activator.records.narration import identity
 from throttler.model import RevisionID, ServiceRoute
 
 logger = logging.getLogger(__name__)

@@ -20,9 +20,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from activator.knative.queue_proxy import DOUBTFUL
+from activator.knative.words import NAMESPACE, REVISION
 from activator.proxy.exchange import admission_port, end, heartbeat, permission, retry, tunnel
 from activator.proxy.exchange.limits import (
     TimeLimits,
@@ -31,18 +32,14 @@ from activator.proxy.exchange.limits import (
     name_wait,
     seconds_to_response,
 )
-from activator.proxy.exchange.lookup import find
 from activator.proxy.exchange.observers import Trace, begin_trace, sample
 from activator.proxy.exchange.placement import (
-    COOKIE_KIND,
-    bounded,
-    cookie_line,
-    is_forwarded_https,
+    ClientAddresses,
     key_of,
     set_place,
+    stick,
 )
 from activator.proxy.exchange.pod_side import PodSide, Requester
-from activator.proxy.exchange.request_body import NO_BODY, RequestBody
 from activator.proxy.exchange.request_copies import with_priority
 from activator.proxy.exchange.retry import Attempts, Failure
 from activator.proxy.exchange.states import (
@@ -60,23 +57,23 @@ from activator.proxy.exchange.translation import Translation, trailers_of
 from activator.proxy.exchange.wait import PodWait, begin_wait, step
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message import own_responses
-from activator.proxy.message.fields import HTTP_1_0, HTTP_1_1, HTTP_2, PRIORITY
-from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.fields import HTTP_1_0, HTTP_1_1, HTTP_2, PRIORITY, SERVICE
+from activator.proxy.message.grammar import FramingError, pile
 from activator.proxy.message.own_responses import OwnResponse
-from activator.proxy.message.request import Request
+from activator.proxy.message.request import IDEMPOTENT, Request
 from activator.proxy.message.response import Response
-from activator.records.entries import Entry
+from activator.records.entries import Entries, Entry
 from throttler.errors import FlowFull, RequestQueueFull, RevisionNotFound, WaitTooLong
 from throttler.model import QueueOrder
 from throttler.pod import PodTracker
 from throttler.reason import Reason
 from throttler.request_policies import Verdict
-from throttler.sticky import Sticky
 from throttler.ticket import ASSIGNED, NO_OWNER, QUEUED, Ticket
 
 if TYPE_CHECKING:
     from activator.proxy.exchange.client_side import ClientSide
     from activator.proxy.exchange.early_stream import EarlyStream
+    from activator.proxy.exchange.lookup import ClientPort
     from activator.proxy.exchange.services import ProxyServices
 
 
@@ -591,7 +588,7 @@ class Exchange(Requester):
         if sticky is not None:
             key = self.ticket.key
             if not key or (sticky.by_token and key not in sticky.tokens):
-                self.stick(sticky, response)
+                stick(self, sticky, response)
         length = response.length
         if length < 0:
             self.counts_payload = True
@@ -612,23 +609,6 @@ class Exchange(Requester):
         self.client.respond(response, raw, payload, complete, trailers)
         if complete:
             self._finish(now)
-
-    def stick(self, sticky: Sticky, response: Response | ResponseFields) -> None:
-        """Let the client's next requests come to this pod: by a cookie, or by the session's name.
-
-        Arguments:
-            sticky: the policy of the revision.
-            response: the pod's response.
-        """
-        key, ticket = self.entry.throttler.key, self.ticket
-        if key is None:
-            return
-        if key.kind is COOKIE_KIND:
-            if token := sticky.cookie_for(ticket):
-                secure = self.client.base.secure or is_forwarded_https(self.request)
-                self.added_lines += cookie_line(token, secure=secure)
-        elif key.header and not ticket.key:
-            sticky.began_session(bounded(response.value_of(key.header)), ticket)
 
     def response_began(self, now: float, *, interim: bool = False) -> None:
         """Replace the limit for the beginning of the response by the one for its end.
@@ -817,6 +797,62 @@ class Exchange(Requester):
         return min(step_at, check(self, now))
 
 
+#: A number, since CPython tests ``bytes in bytes`` by way of an exception, which takes 0.6 µs.
+_COMMA: Final = ord(",")
+
+
+def find(
+    entries: Entries,
+    request: Request,
+    port: ClientPort,
+    side: ClientSide,
+    namers: ClientAddresses | None,
+) -> Entry:
+    """Return the entry of the revision that a request names.
+
+    A port that belongs to one plain Service decides alone: any client may reach it. On other ports,
+    the two control fields name a revision of Knative, and the field ``Activator-Service`` a plain
+    Service; the ingress sets them. Without them, the host decides.
+    Knative's counterpart: pkg/activator/handler/context_handler.go.
+
+    Arguments:
+        entries: the entries of all revisions.
+        request: the client's request.
+        port: the port that the client has connected to.
+        side: of the client.
+        namers: know which clients may name a Service; None if all may.
+
+    Raises:
+        RevisionNotFound: the request names no revision, or an unknown one.
+    """
+    service = port.service
+    if service:
+        return entries.find_service(service)
+    fields = request.fields
+    if not fields:
+        return entries.find_host(request.host)
+    namespace = fields.get(NAMESPACE, b"")
+    name = fields.get(REVISION, b"")
+    if namespace and name:
+        if _COMMA in name or _COMMA in namespace:  # a repeated name, see ``lookup.contradiction``
+            namespace, name = namespace.partition(b",")[0], name.partition(b",")[0]
+        return entries.find(namespace.strip(b" \t"), name.strip(b" \t"))
+    if SERVICE in fields:
+        service, client = fields[SERVICE].partition(b",")[0].strip(b" \t"), side.base.address
+        if namers is None or namers.trusts(client) or _is_peer(entries, service, client):
+            return entries.find_service(service)
+    return entries.find_host(request.host, name.partition(b",")[0].strip(b" \t"))
+
+
+def _is_peer(entries: Entries, service: bytes, client: bytes) -> bool:
+    """Return whether a client is another activator of a Service: throttler.backends sends to it."""
+    try:
+        addresses = entries.find_service(service).throttler.share.addresses
+    except RevisionNotFound:
+        return False
+    return client.decode("latin-1") in (each.rpartition(":")[0].strip("[]") for each in addresses)
+
+
 def end_stranded(ticket: Ticket) -> None:
     """End a queued request that may not start a pod; its revision has lost its last usable pod.
 
@@ -826,3 +862,84 @@ def end_stranded(ticket: Ticket) -> None:
     exchange = ticket.owner
     if ticket.state is QUEUED and isinstance(exchange, Exchange):
         permission.end_if_asleep(exchange, exchange.services.driver.clock())
+
+
+class RequestBody:
+    """The body of one request, as far as it has been read, without framing.
+
+    It stays until a pod has it. It stays longer for a possible retry, if the method allows one and
+    the body is small.
+
+    Arguments:
+        request: the request.
+        limit: bytes that may be buffered.
+
+    Attributes:
+        pieces: the buffered payload.
+        size: bytes of payload read so far.
+        complete: whether the client has sent the whole body.
+        trailers: the trailers, in the form of the client's HTTP version; set at the end.
+        replayable: whether the buffer has all payload so far, so that a pod can get it from the
+            start.
+    """
+
+    __slots__ = (
+        "_idempotent",
+        "_keeps",
+        "_limit",
+        "complete",
+        "pieces",
+        "replayable",
+        "size",
+        "trailers",
+    )
+
+    def __init__(self, request: Request, limit: int) -> None:
+        self._keeps = self._idempotent = request.method in IDEMPOTENT
+        self._limit = limit
+        self.pieces: list[bytes] = []
+        self.size = 0
+        self.complete = not request.has_body
+        self.trailers = b""
+        self.replayable = True
+
+    @property
+    def full(self) -> bool:
+        """Whether to stop reading until a pod has the buffered payload."""
+        return self.size >= self._limit or not self.replayable
+
+    def keep(self, data: bytes, *, has_pod: bool = False) -> None:
+        """Buffer one more piece, even beyond the limit, since it has been read already.
+
+        Arguments:
+            data: the piece.
+            has_pod: whether a pod has the piece too. Then it stays only for a possible retry.
+        """
+        if self.pieces:
+            pile(self.pieces, data)
+        else:
+            self.pieces.append(data)
+        self.size += len(data)
+        if has_pod and (self.size > self._limit or not self._keeps):
+            self.discard()
+
+    def sent(self, *, may_return: bool) -> None:
+        """Record that a pod has the buffered payload; keep it only for a possible retry.
+
+        Arguments:
+            may_return: whether the pod may return a request of any method unprocessed. In HTTP/2 it
+                may (RFC 9113 section 8.7), and so may queue-proxy. A pod may not speak this version
+                of HTTP.
+        """
+        self._keeps = keeps = may_return or self._idempotent
+        if self.size > self._limit or (self.size and not keeps):
+            self.discard()
+
+    def discard(self) -> None:
+        """Discard the buffered payload: the request cannot be sent again."""
+        self.replayable = False
+        self.pieces = []
+
+
+#: The body of every request without one.
+NO_BODY: Final = RequestBody(Request(b"GET", b"/", HTTP_1_1, b"", {}, b""), 1)

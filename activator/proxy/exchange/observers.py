@@ -108,7 +108,7 @@ class Trace(Protocol):
 
 
 def sample(entry: Entry, request: Request, now: float) -> None:
-    """Sample the client of a request that arrives alone; see records.agents.
+    """Sample the client of a request that arrives alone; see records.entries.
 
     Arguments:
         entry: the entry of the request's revision, which does not count the request yet.

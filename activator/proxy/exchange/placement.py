@@ -12,7 +12,7 @@ import ipaddress
 import re
 from collections.abc import Collection
 from hashlib import blake2b
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from activator.proxy.message.fields import PRIORITY
 from activator.proxy.message.request import Request
@@ -20,6 +20,11 @@ from throttler.model import FlowKey, HashKey, KeyKind, QueueOrder
 from throttler.request_policies import HIGH, LOW, NORMAL
 from throttler.sticky import TOKEN_BYTES, Sticky
 from throttler.ticket import Ticket
+
+if TYPE_CHECKING:
+    from activator.proxy.exchange.exchange import Exchange
+    from activator.proxy.http2.fields import ResponseFields
+    from activator.proxy.message.response import Response
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: The cookie that names a pod by its token.
@@ -230,3 +235,22 @@ def flow_of(request: Request, key: FlowKey, peer: bytes, clients: ClientAddresse
     if key.header:
         return bounded(request.value_of(key.header))
     return clients.client_of(request, peer)
+
+
+def stick(exchange: Exchange, sticky: Sticky, response: Response | ResponseFields) -> None:
+    """Let the client's next requests come to this pod: by a cookie, or by the session's name.
+
+    Arguments:
+        exchange: the exchange whose pod has responded.
+        sticky: the policy of the revision.
+        response: the pod's response.
+    """
+    key, ticket = exchange.entry.throttler.key, exchange.ticket
+    if key is None:
+        return
+    if key.kind is COOKIE_KIND:
+        if token := sticky.cookie_for(ticket):
+            secure = exchange.client.base.secure or is_forwarded_https(exchange.request)
+            exchange.added_lines += cookie_line(token, secure=secure)
+    elif key.header and not ticket.key:
+        sticky.began_session(bounded(response.value_of(key.header)), ticket)

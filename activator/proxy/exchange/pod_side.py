@@ -15,8 +15,8 @@ from activator.proxy.message.response import Response
 
 if TYPE_CHECKING:
     from activator.proxy.exchange.client_side import ClientSide
+    from activator.proxy.exchange.exchange import RequestBody
     from activator.proxy.exchange.observers import Trace
-    from activator.proxy.exchange.request_body import RequestBody
     from activator.proxy.exchange.tunnel import SwitchingSide
 
 

@@ -24,7 +24,6 @@ from activator.knative.queue_proxy import (
     fate_of,
 )
 from activator.proxy.exchange import end
-from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.exchange.states import DONE, RESPONSE_BEGUN
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.frames import ErrorCode, name_of_code
@@ -34,7 +33,7 @@ from activator.proxy.message.response import Response
 from throttler.pod import PodTracker
 
 if TYPE_CHECKING:
-    from activator.proxy.exchange.exchange import Exchange
+    from activator.proxy.exchange.exchange import Exchange, RequestBody
 
 #: How often one request is sent again after a pod may have seen it. Attempts that no application
 #: processed do not count; only the deadline limits these.

@@ -14,8 +14,8 @@ from activator.proxy.exchange.placement import ClientAddresses
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.response import CurrentDate
 from activator.proxy.message.waiting_page import DEFAULT, Template
-from activator.records.change_log import identity
 from activator.records.entries import Entry
+from activator.records.narration import identity
 from throttler.model import RevisionID
 from throttler.revision import RevisionThrottler
 

@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
 from activator.proxy.exchange import end
+from activator.proxy.exchange.placement import stick
 from activator.proxy.exchange.states import DONE, TUNNEL
 from activator.proxy.message.response import Response
 from activator.proxy.transport import peer_socket
@@ -24,7 +25,6 @@ from activator.proxy.transport.peer_socket import (
 
 if TYPE_CHECKING:
     from activator.proxy.exchange.exchange import Exchange
-
 
 _SWITCHED: Final = 101
 
@@ -81,7 +81,7 @@ def begin(exchange: Exchange, response: Response) -> None:
         exchange.trace.responded(_SWITCHED)
     sticky = exchange.entry.throttler.sticky
     if sticky is not None:
-        exchange.stick(sticky, response)
+        stick(exchange, sticky, response)
     side = exchange.pod_side
     at_client, at_pod = exchange.client.switching(), None if side is None else side.switching()
     assert at_client is not None

@@ -1,4 +1,9 @@
-"""Reads requests, responses and trailers from HTTP/2 fields; makes the header block to forward."""
+"""Reads requests, responses and trailers from HTTP/2 fields; makes the header block to forward.
+
+``proxy/message/fields.py`` decides which fields are read, removed or refused. RFC 9113 section 8
+decides which are malformed. The grammar of HTTP/1 applies where it is stricter, because the next
+server may use HTTP/1. A malformed message ends its stream (section 8.1.1), never the connection.
+"""
 
 from __future__ import annotations
 
@@ -153,13 +158,6 @@ REQUEST_LINES: Final = FieldLines(_of_request)
 RESPONSE_LINES: Final = FieldLines(_of_response)
 TRAILER_LINES: Final = FieldLines(_of_trailers)
 
-
-# Reads requests, responses and trailers from HTTP/2 fields; makes the header block to forward.
-#
-# ``proxy/message/fields.py`` decides which fields are read, removed or refused. RFC 9113 section
-# 8 decides which are malformed. The grammar of HTTP/1 applies where it is stricter, because the
-# next server may use HTTP/1. A malformed message ends its stream (section 8.1.1), never the
-# connection.
 
 _NO_CONTENT: Final = 204
 #: Fields that a message may have only once.

@@ -1,4 +1,8 @@
-"""Parses the bytes of a connection to frames, and checks each by RFC 9113 sections 4 and 6."""
+"""Parses the bytes of a connection to frames, and checks each by RFC 9113 sections 4 and 6.
+
+The reader checks each frame by itself: its position, length and values. The handler decides what
+the frame means for its stream. The reader joins header blocks, so the handler sees no CONTINUATION.
+"""
 
 from __future__ import annotations
 
@@ -187,12 +191,6 @@ def _check(identifier: int, value: int) -> None:
     if not lowest <= value <= highest:
         raise ConnectionFault(code, f"setting {identifier} of {value}")
 
-
-# Parses a connection's bytes to frames, and checks each by RFC 9113 sections 4 and 6.
-#
-# The reader checks each frame by itself: its position, length and values. The handler decides
-# what the frame means for its stream. The reader joins header blocks, so the handler sees no
-# CONTINUATION.
 
 #: Frame types, as in a frame's head, of header blocks and of the connection's beginning.
 _INCOMPLETE_TYPES: Final = tuple(

@@ -1,4 +1,12 @@
-"""Header compression for HTTP/2 (RFC 7541): decodes all forms, encodes the simplest."""
+"""Header compression for HTTP/2 (RFC 7541): decodes all forms, encodes the simplest.
+
+Most header blocks from an ingress never repeat: ids, paths and traces are new in each request. So
+the decoder makes one pass over the block, without a call for an indexed field. zlib decodes its
+strings (``huffman``). This module remembers no blocks and no strings.
+
+The encoder uses no dynamic table. So a line has the same bytes on every connection, and callers may
+keep it.
+"""
 
 from __future__ import annotations
 
@@ -239,15 +247,6 @@ def _step(bits: str, symbols: dict[str, int], rows: dict[str, _Row]) -> tuple[_R
     return rows[begun], completed
 
 
-# Header compression for HTTP/2 (RFC 7541): decodes all forms, encodes the simplest.
-#
-# Most header blocks from an ingress never repeat: ids, paths and traces are new in each request.
-# So the decoder makes one pass over the block, without a call for an indexed field. zlib decodes
-# its strings (``huffman``). This module remembers no blocks and no strings.
-#
-# The encoder uses no dynamic table. So a line has the same bytes on every connection, and callers
-# may keep it.
-
 #: SETTINGS_HEADER_TABLE_SIZE by default (RFC 9113 section 6.5.2). Encoders use no more, even if
 #: offered more (Go, nghttp2, Envoy). It limits the memory of a connection's table.
 DEFAULT_TABLE_SIZE: Final = 4096
@@ -279,15 +278,15 @@ class Decoder:
     """The decoder of one direction of a connection.
 
     Attributes:
-        generation: changes with each change of the dynamic table. While it is the same, equal
-            blocks have equal fields.
+        memos: cleared with each change of the dynamic table. Between two changes, equal blocks have
+            equal fields.
     """
 
-    __slots__ = ("_limit", "_max_list", "_room", "_table", "_used", "generation")
+    __slots__ = ("_limit", "_max_list", "_room", "_table", "_used", "memos")
 
     def __init__(self, max_list: int = MAX_LIST_BYTES) -> None:
         """Arguments: max_list: most bytes of a header list, with FIELD_OVERHEAD per field."""
-        self.generation = 0
+        self.memos: tuple[dict[bytes, Any], ...] = ()
         self._max_list = max_list
         self._limit = DEFAULT_TABLE_SIZE
         self._room = DEFAULT_TABLE_SIZE
@@ -384,8 +383,12 @@ class Decoder:
                 fields.append(NeverIndexed((name, value)))
         if changed:
             self._used = used
-            self.generation += 1
+            self._clear_memos()
         return fields
+
+    def _clear_memos(self) -> None:
+        for memo in self.memos:
+            memo.clear()
 
     def _resize(self, block: bytes, at: int, size: int, before: list[Any]) -> int:
         """Apply a dynamic table size update (section 6.3); return the position after it."""
@@ -395,7 +398,7 @@ class Decoder:
             size, at = _integer(block, at, 0x1F)
         if size > self._limit:
             raise ValueError("a table larger than the limit")
-        self.generation += 1
+        self._clear_memos()
         self._room = size
         while self._used > size:
             name, value = self._table.pop()

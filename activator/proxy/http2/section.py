@@ -285,37 +285,31 @@ MOST_BYTES: Final = 4096
 
 
 class Recurring(Generic[_Meaning]):
-    """Reads one kind of section on one connection.
+    """Reads one kind of section on one connection. A caller looks a block up in ``known`` first.
 
     Arguments:
         decoder: the decoder of the connection, which other readers share.
         read: returns an object for fields; callers share it and never change it.
 
     Attributes:
-        known: the objects of recurring header blocks, by block.
+        known: the objects of recurring header blocks, by block; the decoder clears it.
     """
 
-    __slots__ = ("_decoder", "_generation", "_read", "known")
+    __slots__ = ("_decoder", "_read", "known")
 
     def __init__(self, decoder: Decoder, read: Callable[[list[Field]], _Meaning]) -> None:
         self._decoder = decoder
-        self._generation = decoder.generation
         self.known: dict[bytes, _Meaning] = {}
+        decoder.memos += (self.known,)
         self._read = read
 
     def read(self, block: bytes) -> _Meaning:
-        """Return the object for a whole header block.
+        """Return the object for a whole header block that is not in ``known``.
 
         Raises:
             ConnectionFault, FramingError: see Decoder.decode.
             FramingError: see the argument ``read``.
         """
-        generation = self._decoder.generation
-        if generation != self._generation:
-            self._generation = generation
-            self.known.clear()
-        elif (known := self.known.get(block)) is not None:
-            return known
         fields = self._decoder.decode(block)
         meaning = self._read(fields)
         # One byte per field: each is an indexed reference, so the table is unchanged.

@@ -16,7 +16,6 @@ from activator.process.sockets import SocketKind, limit_unacknowledged
 from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.observers import Trace, lines_to_send
 from activator.proxy.exchange.pod_side import PodSide, Requester
-from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.exchange.translation import as_lines
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.frames import HEAD_BYTES
@@ -34,6 +33,7 @@ from activator.proxy.transport.peer_socket import (
 )
 
 if TYPE_CHECKING:
+    from activator.proxy.exchange.exchange import RequestBody
     from activator.proxy.pods.pool import Pool
 
 #: Most bytes of a response head (Go's transport: 10 MiB by default, Envoy 60 KiB).

@@ -14,14 +14,19 @@ from typing import TYPE_CHECKING, Final, final
 from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.observers import Trace
 from activator.proxy.exchange.pod_side import PodSide, Requester
-from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.exchange.translation import as_block
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import CLOSE_SECONDS, ENDING, ConnectionSide, Http2Connection
+from activator.proxy.http2.connection import (
+    CLOSE_SECONDS,
+    ENDING,
+    ConnectionSide,
+    Http2Connection,
+    Stream,
+)
 from activator.proxy.http2.fields import ResponseFields, read_response, read_trailers
 from activator.proxy.http2.frame_reader import Http2Setting
-from activator.proxy.http2.frames import ConnectionFault, ErrorCode, Stream
+from activator.proxy.http2.frames import ConnectionFault, ErrorCode
 from activator.proxy.http2.hpack import MAX_EXPANSION, line, list_size
 from activator.proxy.http2.section import (
     Recurring,
@@ -37,6 +42,7 @@ from activator.proxy.pods.http1 import MAX_INTERIM, lost_error
 from activator.proxy.transport.peer_socket import PeerKind, read_left
 
 if TYPE_CHECKING:
+    from activator.proxy.exchange.exchange import RequestBody
     from activator.proxy.pods.pool import Pool
 
 #: Most streams at a time until the pod has sent its settings (Go: the same).
@@ -629,9 +635,13 @@ class Http2Pod(ConnectionSide):
                 else:
                     self.on_stream_error(stream, ErrorCode.STREAM_CLOSED, "headers after the end")
             elif owner.responded:
-                owner.on_trailers(self._trailers.read(block), ended)
+                trailers = self._trailers.known.get(block)
+                owner.on_trailers(
+                    self._trailers.read(block) if trailers is None else trailers, ended
+                )
             else:
-                owner.on_response(self._responses.read(block), ended)
+                response = self._responses.known.get(block) or self._responses.read(block)
+                owner.on_response(response, ended)
         except FramingError as error:
             self.on_stream_error(stream, ErrorCode.PROTOCOL_ERROR, str(error))
 

@@ -343,7 +343,7 @@ class Engine:
                 continue
             record.quiet_until = NEVER
             if record.facts.target is not None:
-                self._wake(record.facts.target)
+                self._reconsider_sharing(record.facts.target)
             if record.facts.ready:
                 continue
             if not record.facts.replicas:
@@ -404,11 +404,11 @@ class Engine:
         """Record which Services have a workload in common; a change of one concerns all."""
         self._sharing.move(name, before, after)
         if before is not None and before != after:
-            self._wake(before)
+            self._reconsider_sharing(before)
         if after is not None:
-            self._wake(after)
+            self._reconsider_sharing(after)
 
-    def _wake(self, target: ScaleTarget) -> None:
+    def _reconsider_sharing(self, target: ScaleTarget) -> None:
         """Decide at the next tick about all Services of a workload: they add their loads."""
         sharing = self._sharing.of(target)
         if len(sharing) > 1:

@@ -98,7 +98,7 @@ class Plan(NamedTuple):
             lists the pods, and route ``takeover`` nothing.
         active: whether KEDA and HPA must keep the workload awake. If requests bypass the
             activators, these first observe for a while that no request comes.
-        phase: see Phase.
+        phase: see WorkloadPhase.
         next: when to decide again at the latest, in seconds.
     """
 

@@ -25,8 +25,8 @@ from activator.admin.api import (
 )
 from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.proxy.exchange.placement import bounded
-from activator.records.agents import Agents
-from activator.records.entries import Entry, RevisionCounters
+from activator.records.counters import RevisionCounters
+from activator.records.entries import Agents, Entry
 from activator.records.source_status import (
     FilesStatus,
     KindStatus,

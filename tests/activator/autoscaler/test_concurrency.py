@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activator.autoscaler.concurrency import ConcurrencyReporter, Stat, poke_of
+from activator.autoscaler.concurrency import ConcurrencyReporter, Stat
+from activator.autoscaler.links import poke_of
 from throttler.model import RevisionID
 
 A = RevisionID("default", "a-00001")

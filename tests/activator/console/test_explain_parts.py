@@ -17,7 +17,7 @@ from activator.admin.api import (
 from activator.console import explain
 from activator.console.client import parse
 from activator.console.screen import Table
-from activator.records.agents import Agents
+from activator.records.entries import Agents
 from tests.activator.console.explained import OTHER, POD, shown, view
 from tests.activator.telemetry.world import World
 from throttler.model import AdaptiveMode, FlowKey, HashKey, Policies, QueueOrder

@@ -17,7 +17,7 @@ import pytest
 
 from activator.build import Build, running
 from activator.process import timers
-from activator.proxy.http2 import frames
+from activator.proxy.http2.connection import data_head
 from tests.activator.proxy.client.test_http2 import BEGIN, asked
 from tests.activator.proxy.exchange.test_tunnel import SWITCHED, WEBSOCKET, switch
 from tests.activator.proxy.http2.peers import Http2Pod, Http2World
@@ -252,9 +252,7 @@ UPLOADS = [
     pytest.param(
         request(b"/", fields=b"Content-Length: 9\r\n", method=b"POST") + b"abc", id="http1"
     ),
-    pytest.param(
-        BEGIN + asked(1, ended=False) + frames.data_head(1, 3, ended=False) + b"abc", id="http2"
-    ),
+    pytest.param(BEGIN + asked(1, ended=False) + data_head(1, 3, ended=False) + b"abc", id="http2"),
 ]
 
 
@@ -276,7 +274,7 @@ def breaks_a_rule(pod: Http2Pod) -> None:
     """The pod sends DATA before the head of its response."""
     for peer in pod.connections:
         for stream in peer.messages:
-            peer.transport.write(frames.data_head(stream, 1, ended=False) + b"x")
+            peer.transport.write(data_head(stream, 1, ended=False) + b"x")
 
 
 def says_nothing_more(pod: Http2Pod) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from activator.records.agents import MOST_NAMES, WINDOW, Agents, name_of
+from activator.records.entries import MOST_NAMES, SAMPLE_WINDOW, Agents, client_name
 
 
-def visited(*visits: tuple[bytes, float, float], until: float = WINDOW) -> Agents:
+def visited(*visits: tuple[bytes, float, float], until: float = SAMPLE_WINDOW) -> Agents:
     """Return a sample; each client has its name, its period in seconds, and its first request."""
     agents = Agents()
     times = [
@@ -50,9 +50,9 @@ def test_two_requests_are_none_and_a_client_that_stopped_is_none() -> None:
 
 def test_a_revision_in_use_names_none_and_its_sample_ends() -> None:
     agents = visited((b"curl/8", 0.1, 0.0), until=100.0)
-    assert agents.sample_from == WINDOW
+    assert agents.sample_from == SAMPLE_WINDOW
     assert agents.keep_awake(100.0) == []
-    assert agents.keep_awake(WINDOW + 10) == []
+    assert agents.keep_awake(SAMPLE_WINDOW + 10) == []
     agents = visited((b"curl/8", 0.1, 0.0), (b"a", 10.0, 400.0), until=399.9)
     for number in range(60):
         agents.record(b"a", 600.0 + 10 * number)
@@ -91,4 +91,4 @@ def test_requests_beside_others_pause_the_sample() -> None:
     ],
 )
 def test_a_client_has_the_name_of_its_product(user_agent: bytes, name: str) -> None:
-    assert name_of(user_agent) == name
+    assert client_name(user_agent) == name

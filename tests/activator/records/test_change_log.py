@@ -15,7 +15,7 @@ from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.driver import Driver
 from activator.process import logs
 from activator.process.logs import of_activator
-from activator.records.change_log import OF_ALL, OF_REVISION, WINDOW, identity
+from activator.records.narration import OF_ALL, OF_REVISION, WINDOW, identity
 from tests.activator.records.test_narration import Silent
 from tests.activator.test_driver import World as Driven
 from tests.activator.throttlers import throttler_of

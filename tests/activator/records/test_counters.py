@@ -6,8 +6,15 @@ from itertools import product
 
 import pytest
 
-from activator.records.counters import DURATION_BOUNDS, SIZE_BOUNDS, WAIT_BOUNDS, Histogram
-from activator.records.entries import OUTCOMES, HttpCounters, RevisionCounters
+from activator.records.counters import (
+    DURATION_BOUNDS,
+    OUTCOMES,
+    SIZE_BOUNDS,
+    WAIT_BOUNDS,
+    Histogram,
+    HttpCounters,
+    RevisionCounters,
+)
 
 
 @pytest.mark.parametrize(

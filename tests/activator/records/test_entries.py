@@ -18,6 +18,7 @@ from activator.records.entries import (
     KeptResponse,
     KeptResponses,
     WakeLease,
+    revision_from_host,
 )
 from throttler.errors import RevisionNotFound
 from throttler.model import Revision, RevisionID, RevisionKind, ServiceRoute
@@ -335,3 +336,28 @@ def test_a_lease_begins_again_after_its_end() -> None:
     lease.on_time(1.0)
     assert lease.keep(3.0, 2.0)
     assert load.in_flight == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "found"),
+    [
+        ("hello.default.svc.cluster.local", ("default", "hello")),
+        ("hello.default.svc.cluster.local:8012", ("default", "hello")),
+        ("hello.default.svc.cluster.local:", ("default", "hello")),
+        ("hello.default.svc", None),
+        ("hello.default", None),
+        ("", None),
+        ("hello.default.pod.cluster.local", None),
+        ("hello.default.svc.cluster.example", None),
+        ("www.hello.default.svc.cluster.local", None),
+        ("10.0.0.1:8012", None),
+        ("[fd00::1]:8012", None),
+    ],
+)
+def test_a_host_may_name_a_revision(host: str, found: tuple[str, str] | None) -> None:
+    assert revision_from_host(host, "cluster.local") == (RevisionID(*found) if found else None)
+
+
+def test_the_clusters_own_domain_counts() -> None:
+    assert revision_from_host("a.b.svc.corp", "corp") == RevisionID("b", "a")
+    assert revision_from_host("a.b.svc.cluster.local", "corp") is None

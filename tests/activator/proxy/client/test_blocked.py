@@ -6,7 +6,8 @@ from math import inf
 
 from activator.proxy.client.blocked import BlockedStreams
 from activator.proxy.client.connection import MAX_SECONDS
-from activator.proxy.http2.frames import FlowControl, SendQueue, Stream
+from activator.proxy.http2.connection import SendQueue, Stream
+from activator.proxy.http2.frames import FlowControl
 from activator.proxy.transport.peer_socket import PeerKind, UnreadBytes
 
 NOW = 1000.0

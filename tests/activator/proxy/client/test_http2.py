@@ -6,6 +6,7 @@ import pytest
 
 from activator.proxy.client.http2 import MAX_STREAMS
 from activator.proxy.http2 import frames
+from activator.proxy.http2.connection import data_head, header_frames
 from activator.proxy.http2.frames import ErrorCode, FrameType
 from activator.proxy.http2.hpack import line
 from tests.activator.proxy.http2.peers import TO_REVISION, Message, Peer, answer_hello
@@ -25,7 +26,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def asked(stream: int, *, ended: bool = True) -> bytes:
-    return frames.headers(stream, block(), ended=ended)
+    return header_frames(stream, block(), ended=ended)
 
 
 async def raw(http2, data: bytes):
@@ -113,7 +114,7 @@ async def test_a_server_that_stops_says_so_and_finishes_what_runs(http2):
     await http2.world.clock_moves(1.1)
     await until(lambda: len(goaways(client.received)) == 2)
     assert goaways(client.received)[1] == (3, ErrorCode.NO_ERROR)
-    client.send(asked(5, ended=False) + frames.data_head(5, 2, ended=True) + b"ab")
+    client.send(asked(5, ended=False) + data_head(5, 2, ended=True) + b"ab")
     await turns(20)
     assert not client.eof
     for stream in (1, 3):
@@ -267,8 +268,8 @@ async def test_what_is_only_the_beginning_of_the_preface_is_turned_away(http2):
     [
         (
             [
-                frames.headers(1, block((b"content-length", b"3")), ended=False),
-                frames.data_head(1, 2, ended=True) + b"ab",
+                header_frames(1, block((b"content-length", b"3")), ended=False),
+                data_head(1, 2, ended=True) + b"ab",
             ],
             ErrorCode.PROTOCOL_ERROR,
         ),
@@ -300,8 +301,8 @@ async def test_what_is_wrong_on_a_stream_costs_that_stream_alone(http2, bad, cod
 )
 async def test_a_malformed_request_gets_the_reason_and_reaches_no_pod(http2, malformed, why):
     pod = await http2.serving()
-    begin = frames.headers(1, malformed, ended=True)
-    unended = frames.headers(3, malformed, ended=False)
+    begin = header_frames(1, malformed, ended=True)
+    unended = header_frames(3, malformed, ended=False)
     client = await raw(
         http2, BEGIN + begin + unended * (why != b"the body does not have its content-length")
     )
@@ -323,7 +324,7 @@ async def test_a_malformed_request_gets_the_reason_and_reaches_no_pod(http2, mal
 async def test_a_malformed_head_request_gets_an_error_without_a_body(http2, more):
     """Clients treat DATA behind the response to a HEAD as a connection error."""
     head = b"".join(line(*field) for field in ((b":method", b"HEAD"), *HEAD[1:], more))
-    client = await raw(http2, BEGIN + frames.headers(1, head, ended=True))
+    client = await raw(http2, BEGIN + header_frames(1, head, ended=True))
     await until(lambda: line(b":status", b"400") in client.received)
     client.send(frames.ping(b"is it ok", ack=False))
     await until(lambda: pings(client.received) == [b"is it ok"])
@@ -337,12 +338,12 @@ async def test_a_malformed_head_request_gets_an_error_without_a_body(http2, more
 @pytest.mark.parametrize("ends", [True, False])
 async def test_a_malformed_request_that_goes_on_is_reset_behind_its_end(http2, ends):
     """Clients lose a response if a reset comes while they send."""
-    client = await raw(http2, BEGIN + frames.headers(1, block((b"te", b"gzip")), ended=False))
+    client = await raw(http2, BEGIN + header_frames(1, block((b"te", b"gzip")), ended=False))
     await until(lambda: b"400 Bad Request" in client.received)
     await turns(20)
     assert resets(client.received) == []
     if ends:
-        client.send(frames.data_head(1, 2, ended=True) + b"ab")
+        client.send(data_head(1, 2, ended=True) + b"ab")
     else:
         await http2.world.clock_moves(2.1)
     await until(lambda: resets(client.received) == [(1, ErrorCode.PROTOCOL_ERROR)])
@@ -366,19 +367,19 @@ async def test_a_malformed_request_has_its_response_before_the_reset_whatever_th
 @pytest.mark.parametrize(
     ("bad", "code"),
     [
-        (frames.data_head(0, 1, ended=False) + b"a", ErrorCode.PROTOCOL_ERROR),
-        (frames.data_head(7, 1, ended=False) + b"a", ErrorCode.PROTOCOL_ERROR),
+        (data_head(0, 1, ended=False) + b"a", ErrorCode.PROTOCOL_ERROR),
+        (data_head(7, 1, ended=False) + b"a", ErrorCode.PROTOCOL_ERROR),
         (asked(2), ErrorCode.PROTOCOL_ERROR),
         (frame(5, 4, 1, bytes(4) + block()), ErrorCode.PROTOCOL_ERROR),
         (frame(0, 0, 1, bytes(16385)), ErrorCode.FRAME_SIZE_ERROR),
-        (frames.headers(1, b"\xff\xff\xff", ended=True), ErrorCode.COMPRESSION_ERROR),
+        (header_frames(1, b"\xff\xff\xff", ended=True), ErrorCode.COMPRESSION_ERROR),
         (frames.window_update(0, (1 << 31) - 1), ErrorCode.FLOW_CONTROL_ERROR),
         (frame(1, 0, 1) + 100 * frame(9, 0, 1), ErrorCode.ENHANCE_YOUR_CALM),
         (20_000 * frame(2, 0, 1, bytes(5)), ErrorCode.ENHANCE_YOUR_CALM),
         (20_000 * frame(6, 0, 0, bytes(8)), ErrorCode.ENHANCE_YOUR_CALM),
         (20_000 * frames.settings(b""), ErrorCode.ENHANCE_YOUR_CALM),
         (
-            asked(1, ended=False) + 20_000 * frames.data_head(1, 0, ended=False),
+            asked(1, ended=False) + 20_000 * data_head(1, 0, ended=False),
             ErrorCode.ENHANCE_YOUR_CALM,
         ),
     ],

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from activator.proxy.exchange.request_body import NO_BODY, RequestBody
+from activator.proxy.exchange.exchange import NO_BODY, RequestBody
 from activator.proxy.message.request import RequestLimits, read_request
 from tests.activator.proxy.world import request, turns, until
 from throttler.throttler import Limits

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from activator.proxy.exchange.request_body import NO_BODY, RequestBody
+from activator.proxy.exchange.exchange import NO_BODY, RequestBody
 from activator.proxy.exchange.retry import (
     MAX_REFUSALS,
     MAX_REPEATS,
@@ -27,7 +27,7 @@ from activator.proxy.message.fields import HTTP_1_1
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import read_response
 from activator.proxy.pods.pool import may_be_lost
-from activator.records.entries import CAUSES
+from activator.records.counters import CAUSES
 from tests.activator.proxy.world import (
     Pod,
     PodConnection,
@@ -40,7 +40,7 @@ from tests.activator.proxy.world import (
 )
 from tests.conftest import both_loops, in_virtual_time
 from tests.rows import pairwise
-from throttler.outliers import CONSECUTIVE_ERRORS, PANIC_PAUSE
+from throttler.backends import CONSECUTIVE_ERRORS, PANIC_PAUSE
 from throttler.pod import PodState
 from throttler.throttler import Limits
 

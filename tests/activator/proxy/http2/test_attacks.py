@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from activator.proxy.http2 import frames
+from activator.proxy.http2.connection import header_frames
 from activator.proxy.http2.frame_reader import Http2Setting, write_settings
 from activator.proxy.http2.frames import ErrorCode
 from activator.proxy.http2.hpack import line
@@ -82,11 +83,11 @@ WRONGS = {
     "the window is too large": lambda n: (
         asked(n, ended=False) + frames.window_update(n, frames.MAX_31_BITS)
     ),
-    "HEADERS behind the end": lambda n: asked(n) + frames.headers(n, line(b"x", b"y"), ended=True),
+    "HEADERS behind the end": lambda n: asked(n) + header_frames(n, line(b"x", b"y"), ended=True),
     "DATA behind the end": lambda n: asked(n) + frame(0, 1, n, b"x"),
     "PRIORITY of 4 bytes": lambda n: asked(n, ended=False) + frame(2, 0, n, bytes(4)),
     "less than announced": lambda n: (
-        frames.headers(n, block((b"content-length", b"9")), ended=False) + frame(0, 1, n, b"x")
+        header_frames(n, block((b"content-length", b"9")), ended=False) + frame(0, 1, n, b"x")
     ),
 }
 WRONG_FLOODS = {
@@ -96,8 +97,8 @@ WRONG_FLOODS = {
 #: Requests that get 400 at once, which costs as little as a 404. Any tenant of an ingress may send
 #: them, so they are never a flood.
 MALFORMED = {
-    "malformed fields": lambda n: frames.headers(n, block((b"connection", b"x")), ended=True),
-    "no path": lambda n: frames.headers(n, line(b":method", b"GET"), ended=True),
+    "malformed fields": lambda n: header_frames(n, block((b"connection", b"x")), ended=True),
+    "no path": lambda n: header_frames(n, line(b":method", b"GET"), ended=True),
 }
 
 #: A field is put into the table once, and named 20 times in each of 1,200 requests. Each reference
@@ -105,10 +106,8 @@ MALFORMED = {
 LARGE = b"\x40" + line(b"x", b"y" * 3900)[1:]
 BOMBS = {
     "header lists that are too large": Attack(
-        frames.headers(1, block() + LARGE, ended=True)
-        + b"".join(
-            frames.headers(n, block() + 20 * b"\xbe", ended=True) for n in range(3, 2401, 2)
-        ),
+        header_frames(1, block() + LARGE, ended=True)
+        + b"".join(header_frames(n, block() + 20 * b"\xbe", ended=True) for n in range(3, 2401, 2)),
         CALM,
     )
 }
@@ -120,7 +119,7 @@ FAULTS = {
     "CONTINUATION of nothing": Attack(frame(9, 4, 1, block()), PROTOCOL),
     "an even stream": Attack(asked(2), PROTOCOL),
     "a stream whose number goes back": Attack(asked(5) + asked(3), PROTOCOL),
-    "HEADERS on stream 0": Attack(frames.headers(0, block(), ended=True), PROTOCOL),
+    "HEADERS on stream 0": Attack(header_frames(0, block(), ended=True), PROTOCOL),
     "RST_STREAM of a stream that never was": Attack(frames.rst_stream(9, 8), PROTOCOL),
     "a window of a stream that never was": Attack(frames.window_update(9, 9), PROTOCOL),
     "a push": Attack(frame(5, 4, 1, bytes(4) + block()), PROTOCOL),
@@ -132,14 +131,14 @@ FAULTS = {
         ErrorCode.FLOW_CONTROL_ERROR,
     ),
     "a table larger than we said": Attack(
-        frames.headers(1, b"\x3f\xff\xff\xff\x0f" + block(), ended=True),
+        header_frames(1, b"\x3f\xff\xff\xff\x0f" + block(), ended=True),
         ErrorCode.COMPRESSION_ERROR,
     ),
     "an index of nothing": Attack(
-        frames.headers(1, b"\xff\xff\x0f", ended=True), ErrorCode.COMPRESSION_ERROR
+        header_frames(1, b"\xff\xff\x0f", ended=True), ErrorCode.COMPRESSION_ERROR
     ),
     "a number without end": Attack(
-        frames.headers(1, b"\xff" + b"\xff" * 5000, ended=True), ErrorCode.COMPRESSION_ERROR
+        header_frames(1, b"\xff" + b"\xff" * 5000, ended=True), ErrorCode.COMPRESSION_ERROR
     ),
     "a frame of 16 MiB": Attack(frame(0, 0, 1, bytes((1 << 24) - 1))[:1000], ErrorCode(6)),
 }
@@ -187,7 +186,7 @@ async def test_one_that_is_far_too_large_is_refused_and_no_other(http2):
     await http2.serving()
     client = await raw(http2, BEGIN)
     large = block() + line(b"x", b"y" * (200 << 10))
-    client.send(frames.headers(1, large, ended=True) + asked(3))
+    client.send(header_frames(1, large, ended=True) + asked(3))
     await until(lambda: b"hello" in client.received)
     assert line(b":status", b"431") in client.received
     assert (resets(client.received), goaways(client.received)) == ([], [])
@@ -201,7 +200,7 @@ async def test_a_small_block_that_means_megabytes_is_refused_before_it_costs_any
     client = await raw(http2, BEGIN)
     await until(lambda: client.received)
     tracemalloc.start()
-    client.send(frames.headers(1, bomb, ended=True))
+    client.send(header_frames(1, bomb, ended=True))
     await until(lambda: b"431 Request Header Fields Too Large" in client.received)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -209,7 +208,7 @@ async def test_a_small_block_that_means_megabytes_is_refused_before_it_costs_any
     assert line(b":status", b"431") in client.received
     assert (resets(client.received), goaways(client.received)) == ([], [])
     # The table is in order: what was put there can be used.
-    client.send(frames.headers(3, block() + b"\xbe", ended=True))
+    client.send(header_frames(3, block() + b"\xbe", ended=True))
     await until(lambda: b"hello" in client.received)
 
 
@@ -248,7 +247,7 @@ async def test_a_stream_that_is_over_does_not_begin_again_and_its_trailers_may_c
     pod = await http2.serving()
     client = await raw(http2, BEGIN + asked(5) + asked(7))
     await until(lambda: client.received.count(b"hello") == 2)
-    client.send(frames.headers(5, line(b"x", b"late"), ended=True) + asked(9))
+    client.send(header_frames(5, line(b"x", b"late"), ended=True) + asked(9))
     await until(lambda: client.received.count(b"hello") == 3)
     assert goaways(client.received) == []
     client.send(asked(5))

@@ -9,8 +9,8 @@ import pytest
 
 from activator.proxy.client.http2 import MAX_STREAMS
 from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import RateBudget
-from activator.proxy.http2.frames import STREAM_WINDOW, ErrorCode
+from activator.proxy.http2.connection import header_frames
+from activator.proxy.http2.frames import STREAM_WINDOW, ErrorCode, RateBudget
 from activator.proxy.http2.hpack import line
 from tests.activator.proxy.client.test_http2 import (
     BEGIN,
@@ -151,7 +151,7 @@ def no_budget(monkeypatch):
 def nobody(stream: int) -> bytes:
     """Return a POST to a revision that does not exist; its body follows."""
     block = b"".join(line(*each) for each in HEAD)
-    return frames.headers(stream, block, ended=False)
+    return header_frames(stream, block, ended=False)
 
 
 def crumbs(stream: int, count: int, size: int = 1) -> bytes:
@@ -187,7 +187,7 @@ async def test_ends_of_requests_with_an_early_response_are_no_flood(http2, monke
 async def test_more_than_the_windows_of_streams_that_are_over_is_a_flood(http2):
     """Such a window costs nothing, with frames of any size."""
     client = await raw(http2, BEGIN)
-    malformed = frames.headers(1, line(b":method", b"POST"), ended=False)  # gets no more window
+    malformed = header_frames(1, line(b":method", b"POST"), ended=False)  # gets no more window
     client.send(malformed + crumbs(1, MANY, STREAM_WINDOW // MANY))
     client.send(crumbs(1, 1, STREAM_WINDOW % MANY) + frames.ping(b"received", ack=False))
     await until(lambda: b"received" in client.received)
@@ -241,7 +241,7 @@ async def test_late_frames_of_a_pod_for_a_gone_client_cost_no_other(http2, monke
     client.h2.reset_stream(gone)
     client.flush()
     await until(lambda: pod.requests[1].reset is not None)
-    peer.transport.write(frames.headers(3, b"\x88", ended=False) + crumbs(3, 5400, 12) + behind)
+    peer.transport.write(header_frames(3, b"\x88", ended=False) + crumbs(3, 5400, 12) + behind)
     peer.headers(1, [(b":status", b"200")])
     peer.data(1, b"there", end=True)
     assert (await other.answer(waits)).body == b"there"
@@ -252,7 +252,7 @@ async def test_late_frames_of_a_pod_for_a_gone_client_cost_no_other(http2, monke
     "flood",
     [
         crumbs(1, 5, STREAM_WINDOW // 4) + crumbs(1, MANY),
-        MANY * frames.headers(1, b"\x88", ended=True),
+        MANY * header_frames(1, b"\x88", ended=True),
     ],
     ids=["data", "answers"],
 )

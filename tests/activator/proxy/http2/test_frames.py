@@ -12,7 +12,7 @@ import pytest
 from hyperframe import frame as library
 
 from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import RateBudget
+from activator.proxy.http2.connection import SendQueue, Stream, data_head, header_frames
 from activator.proxy.http2.frame_reader import Http2Setting, write_settings
 from activator.proxy.http2.frames import (
     CONNECTION_WINDOW,
@@ -22,8 +22,7 @@ from activator.proxy.http2.frames import (
     STREAM_WINDOW,
     ConnectionFault,
     FlowControl,
-    SendQueue,
-    Stream,
+    RateBudget,
 )
 from activator.proxy.http2.hpack import NO_TABLE, line
 from activator.proxy.transport.peer_socket import PeerKind, UnreadBytes
@@ -56,13 +55,13 @@ def parsed(data: bytes) -> list[library.Frame]:
             library.GoAwayFrame(0, (1 << 31) - 1, error_code=11, additional_data=b"calm"),
         ),
         (frames.window_update(0, 1 << 30), library.WindowUpdateFrame(0, 1 << 30)),
-        (frames.data_head(7, 3, ended=False) + b"abc", library.DataFrame(7, b"abc")),
+        (data_head(7, 3, ended=False) + b"abc", library.DataFrame(7, b"abc")),
         (
-            frames.data_head(frames.MAX_31_BITS, 0, ended=True),
+            data_head(frames.MAX_31_BITS, 0, ended=True),
             library.DataFrame((1 << 31) - 1, b"", flags=["END_STREAM"]),
         ),
         (
-            frames.headers(1, b"block", ended=True),
+            header_frames(1, b"block", ended=True),
             library.HeadersFrame(1, b"block", flags=["END_STREAM", "END_HEADERS"]),
         ),
     ],
@@ -80,7 +79,7 @@ def test_a_long_block_is_continued(ended):
 
 def is_continued(size: int, ended: bool) -> None:
     block = bytes(range(256)) * 4
-    sent = parsed(frames.headers(3, block[:size], ended=ended, limit=100))
+    sent = parsed(header_frames(3, block[:size], ended=ended, limit=100))
     assert b"".join(cast(Any, each).data for each in sent) == block[:size]
     assert [type(each).__name__ for each in sent[1:]] == ["ContinuationFrame"] * (len(sent) - 1)
     assert {each.stream_id for each in sent} == {3}
@@ -109,11 +108,11 @@ def test_a_peer_understands_a_whole_conversation():
         + frames.settings(write_settings([(Http2Setting.ENABLE_PUSH, 0)]))
         + frames.SETTINGS_ACK
         + frames.window_update(0, 1 << 20)
-        + frames.headers(1, block, ended=False)
-        + frames.data_head(1, 4, ended=True)
+        + header_frames(1, block, ended=False)
+        + data_head(1, 4, ended=True)
         + b"body"
         + frames.ping(b"12345678", ack=False)
-        + frames.headers(3, block, ended=False)
+        + header_frames(3, block, ended=False)
         + frames.rst_stream(3, 8)
         + frames.goaway(0, 0)
     )
@@ -237,7 +236,7 @@ class Line:
 
 
 def data(payload: bytes, *, stream: int = 1, ended: bool = False) -> bytes:
-    return frames.data_head(stream, len(payload), ended=ended) + payload
+    return data_head(stream, len(payload), ended=ended) + payload
 
 
 def test_its_peer_gets_room_by_the_half_window():
@@ -275,7 +274,7 @@ def test_payload_without_room_waits_in_order_with_its_end_behind_it():
 def test_payload_that_goes_out_at_once_leaves_its_trailers_alone_to_be_sent():
     line = Line()
     line.stream().send(b"all", b"trailers")
-    assert line.sent() == data(b"all") + frames.headers(1, b"trailers", ended=True)
+    assert line.sent() == data(b"all") + header_frames(1, b"trailers", ended=True)
     assert line.ended == [1]
 
 

@@ -19,7 +19,7 @@ from tests.activator.proxy.http2.peers import (
 )
 from tests.activator.proxy.world import until
 from tests.conftest import both_loops, in_virtual_time
-from throttler.outliers import CONSECUTIVE_ERRORS, PANIC_PAUSE
+from throttler.backends import CONSECUTIVE_ERRORS, PANIC_PAUSE
 
 Script = Callable[[Peer, int, Message], None]
 

@@ -195,7 +195,8 @@ class Reader:
         self.recurring = Recurring(self.decoder, self._said)
 
     def read(self, block):
-        return self.recurring.read(block)
+        known = self.recurring.known.get(block)
+        return self.recurring.read(block) if known is None else known
 
     def _said(self, fields):
         self.asked += 1

@@ -9,7 +9,7 @@ import pytest
 
 from activator.proxy.client.connection import LONGEST_SECONDS, MAX_BYTES, MAX_SECONDS
 from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import MAX_BACKLOG
+from activator.proxy.http2.connection import MAX_BACKLOG, data_head, header_frames
 from activator.proxy.http2.frames import STREAM_WINDOW, ErrorCode, FrameType
 from activator.proxy.http2.hpack import line
 from tests.activator.proxy.client.test_http2 import (
@@ -114,7 +114,7 @@ async def test_each_head_has_its_own_time(http2):
 async def test_a_body_has_the_time_of_its_request(http2):
     """As in HTTP/1: only heads have a header timeout."""
     pod = await http2.serving()
-    client = await raw(http2, BEGIN + asked(1, ended=False) + frames.data_head(1, 4, ended=True))
+    client = await raw(http2, BEGIN + asked(1, ended=False) + data_head(1, 4, ended=True))
     await http2.world.clock_moves(2 * LIMIT)
     client.send(b"body")
     await until(lambda: b"hello" in client.received)
@@ -174,7 +174,7 @@ async def test_a_client_that_asks_and_does_not_read_is_not_listened_to_and_then_
     stream = 1
     for _ in range(1000):
         numbers = range(stream, stream + 40, 2)
-        client.send(b"".join(frames.headers(n, NOWHERE, ended=True) for n in numbers))
+        client.send(b"".join(header_frames(n, NOWHERE, ended=True) for n in numbers))
         stream += 40
         await http2.world.clock_moves(0.0)
         if client.transport.get_write_buffer_size() or largest > MAX_BACKLOG:
@@ -194,7 +194,7 @@ async def test_a_client_that_asks_and_does_not_read_is_not_listened_to_and_then_
 # -- a request that continues behind its response ------------------------------------------------
 
 #: A request that gets 404 at once, and is longer than its head.
-UNFINISHED = frames.headers(1, NOWHERE, ended=False)
+UNFINISHED = header_frames(1, NOWHERE, ended=False)
 
 
 async def answered_early(http2: Http2World) -> Any:
@@ -208,7 +208,7 @@ async def test_a_short_request_ends_by_itself_behind_its_response(http2):
     """A reset beside the response takes the response away from clients that are about to send."""
     client = await answered_early(http2)
     assert not resets(client.received)
-    client.send(frames.data_head(1, 4, ended=True) + b"body" + frames.ping(b"is it ok", ack=False))
+    client.send(data_head(1, 4, ended=True) + b"body" + frames.ping(b"is it ok", ack=False))
     await until(lambda: pings(client.received) == [b"is it ok"])
     (connection,) = http2.world.proxy.connections
     assert not connection.handler.link.streams
@@ -217,7 +217,7 @@ async def test_a_short_request_ends_by_itself_behind_its_response(http2):
 
 async def test_a_request_without_end_is_discarded_up_to_a_limit_behind_its_response(http2):
     client = await answered_early(http2)
-    piece = frames.data_head(1, 16_000, ended=False) + bytes(16_000)
+    piece = data_head(1, 16_000, ended=False) + bytes(16_000)
     room, sent = STREAM_WINDOW, 0
     while count := room // 16_000:
         client.received.clear()
@@ -235,7 +235,7 @@ async def test_a_request_that_ends_slowly_behind_its_response_has_some_minutes(h
     client = await answered_early(http2)
     started = http2.world.now()
     while not resets(client.received):
-        client.send(frames.data_head(1, 1, ended=False) + b"x")
+        client.send(data_head(1, 1, ended=False) + b"x")
         await http2.world.clock_moves(MAX_SECONDS / 4)
         assert http2.world.now() < started + LONGEST_SECONDS + 5
     assert http2.world.now() > started + LONGEST_SECONDS - 5

@@ -22,7 +22,7 @@ from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
 from tests.activator.proxy.pods.test_pool import Dialer, probes_of
 from tests.activator.proxy.world import until
 from tests.conftest import both_loops, in_virtual_time
-from throttler.outliers import PANIC_PAUSE
+from throttler.backends import PANIC_PAUSE
 
 pytestmark = both_loops
 

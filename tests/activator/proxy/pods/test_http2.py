@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from activator.proxy.http2 import frames
+from activator.proxy.http2.connection import data_head, header_frames
 from activator.proxy.pods.http1 import MAX_INTERIM
 from activator.proxy.pods.http2 import FIRST_STREAMS, Capacity
 from tests.activator.proxy.client.test_http2 import BEGIN, block, raw
@@ -98,7 +98,7 @@ async def test_requests_that_come_and_go_do_not_pile_up_for_a_pod_that_reads_not
     largest = 0
     head = block((b"x", b"y" * 16_000))
     for _ in range(20):
-        crowd = b"".join(frames.headers(n, head, ended=True) for n in range(1, 121, 2))
+        crowd = b"".join(header_frames(n, head, ended=True) for n in range(1, 121, 2))
         client = await raw(http2, BEGIN + crowd)
         await until(lambda: http2.world.in_flight == 61 or upstream.link.is_ending())
         largest = max(largest, upstream.link.transport.get_write_buffer_size())
@@ -141,7 +141,7 @@ def after(fields: Headers, *, frame: bytes = b"", count: int = 0, end: bool = Tr
             peer.headers(stream, fields, end=end)
             if frame:
                 size = len(frame)
-                peer.transport.write(frames.data_head(stream, size, ended=True) + frame)
+                peer.transport.write(data_head(stream, size, ended=True) + frame)
 
     return answer
 
