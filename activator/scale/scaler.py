@@ -29,7 +29,6 @@ from activator.scale.external_metrics import part as external_metrics
 from activator.scale.keda.part import KedaPart
 from activator.scale.owners import OwnersPart
 from activator.scale.part import Part, PartContext, Parts
-from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Name
 from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings
@@ -124,7 +123,7 @@ class ScalerProcess:
             rights=rights,
             api=api,
             start=self._tasks.start,
-            frozen=self._frozen,
+            is_stale=self._watch.is_stale,
         )
         self._stats = StatServer(
             *(self._loads, self._clock, lambda: self._candidate.leads, self._on_busy),
@@ -236,11 +235,6 @@ class ScalerProcess:
         if self._watch.errors():
             self._watch.hurry()
         self.engine.busy(names)
-
-    def _frozen(self, now: float) -> ScaleReason | None:
-        if self._watch.is_stale(now):
-            return ScaleReason.STALE_STATE
-        return None if self._loads.is_known(now) else ScaleReason.ACTIVATORS_UNREACHABLE
 
 
 @asynccontextmanager

@@ -222,7 +222,7 @@ class Engine:
         rights: looks up kinds and rights.
         api: sends the requests for replicas.
         start: starts a coroutine as a task.
-        frozen: returns why no replicas may be removed, as far as it is not about the leader.
+        is_stale: returns whether the objects of the cluster may be outdated.
         wall: the time of day.
 
     Attributes:
@@ -238,7 +238,7 @@ class Engine:
         rights: Rights,
         api: ApiServer,
         start: Start,
-        frozen: Callable[[float], ScaleReason | None],
+        is_stale: Callable[[float], bool],
         wall: Callable[[], datetime] = _WALL,
     ) -> None:
         self.counters = EngineCounters()
@@ -247,7 +247,7 @@ class Engine:
         self._parts = parts
         self._rights = rights
         self._actuator = Actuator(api, start, self._on_result)
-        self._is_frozen = frozen
+        self._is_stale = is_stale
         self._wall = wall
         self._call_at = asyncio.get_running_loop().call_at
         self._clock = asyncio.get_running_loop().time
@@ -419,8 +419,10 @@ class Engine:
 
     def _frozen(self, now: float) -> ScaleReason | None:
         """Return why no replicas of any workload may be removed; None if they may."""
-        if (frozen := self._is_frozen(now)) is not None:
-            return frozen
+        if self._is_stale(now):
+            return ScaleReason.STALE_STATE
+        if not self._loads.is_known(now):
+            return ScaleReason.ACTIVATORS_UNREACHABLE
         return ScaleReason.NEW_LEADER if now < self._since + NEW_LEADER else None
 
     def _decide_later(self, name: Name) -> None:

@@ -12,13 +12,13 @@ from activator.kpa.decision import (
     SENTENCES,
     STABLE,
     Autoscaler,
-    LoadWindow,
     Mode,
     Observation,
     ScaleDecision,
     ScaleRules,
     Why,
 )
+from activator.scale.reports.load import LoadWindow
 
 TEN = ScaleRules(target=10)
 

@@ -9,7 +9,6 @@ from activator.discovery.api_server import ApiServer
 from activator.process.tasks import Tasks
 from activator.scale.decisions import engine
 from activator.scale.part import Part, Parts
-from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads
 from activator.scale.workloads.replicas import Rights
 from activator.scale.workloads.services import EnabledServices
@@ -48,7 +47,7 @@ class EngineWorld:
         replicas: of the Deployments of the API server, by name.
 
     Attributes:
-        hold: why no replicas may be removed.
+        is_stale: whether the objects may be outdated, so that no replicas may be removed.
     """
 
     def __init__(self, *parts: Part, **replicas: int) -> None:
@@ -58,7 +57,7 @@ class EngineWorld:
         self.tasks = Tasks()
         self.services = EnabledServices()
         self.loads = Loads(lambda name: name in self.services)
-        self.hold: ScaleReason | None = None
+        self.is_stale = False
         rights = Rights(
             NoReviews(),
             self.tasks.start,
@@ -72,5 +71,5 @@ class EngineWorld:
             rights=rights,
             api=self.api,
             start=self.tasks.start,
-            frozen=lambda now: self.hold,
+            is_stale=lambda now: self.is_stale,
         )

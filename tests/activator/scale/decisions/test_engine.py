@@ -206,12 +206,16 @@ async def test_a_younger_service_of_the_workload_adds_and_removes_no_pods_and_sa
 @pytest.mark.parametrize("hold", [ScaleReason.STALE_STATE, ScaleReason.ACTIVATORS_UNREACHABLE])
 async def test_a_frozen_engine_removes_no_pods_and_adds_some(hold: ScaleReason) -> None:
     world = World(2, idle_seconds="1", target_concurrency="1")
-    world.hold = hold
+    world.is_stale = hold is ScaleReason.STALE_STATE
+    if hold is ScaleReason.ACTIVATORS_UNREACHABLE:
+        world.loads.disconnected(1, world.clock())
     world.engine.start(world.clock())
     world.put_ready(2)
     await world.tick(200)
     assert world.patches == []
     assert world.last.reason == hold
+    if hold is ScaleReason.ACTIVATORS_UNREACHABLE:
+        world.loads.connected(1)
     world.busy(30)
     await world.tick(4)
     assert world.patches

@@ -17,7 +17,6 @@ from activator.plain.annotations import Route
 from activator.scale.decisions.engine import TICK
 from activator.scale.decisions.record import Decided, Facts
 from activator.scale.part import Part
-from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name, Report
 from tests.activator.plain.objects import deployment, endpoint, named, service, slice_of
 from tests.activator.scale.decisions.engines import EngineWorld
@@ -207,8 +206,8 @@ class Walk:
         elif event < 0.44:
             self.connect(chance.randrange(2))
         elif event < 0.46:
-            hold = chance.choice((None, None, ScaleReason.STALE_STATE))
-            self.each(lambda side: setattr(side, "hold", hold))
+            is_stale = chance.choice((False, False, True))
+            self.each(lambda side: setattr(side, "is_stale", is_stale))
         elif event < 0.47:
             owner = chance.choice(("", "", "HPA shop/hello"))
             self.each(lambda side: setattr(side, "owner", owner))

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from activator.kpa.decision import PANIC, STABLE, LoadWindow
+from activator.kpa.decision import STABLE
+from activator.scale.reports.load import PANIC, LoadWindow
 
 
 def test_a_new_window_has_no_load() -> None:
