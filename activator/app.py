@@ -23,11 +23,11 @@ import uvloop
 
 from activator.build import description, running
 from activator.process import logs
-from activator.process.log_lines import of_activator
+from activator.process.logs import of_activator
 from activator.process.outputs import Outputs
 from activator.proxy.client.listener import BindError
 from activator.proxy.transport.files import LOW_LIMIT
-from activator.records.events import EventKind
+from activator.records.narration import EventKind
 from activator.runtime import Runtime, StartError
 from activator.servers import Servers
 from activator.settings.config import Settings

@@ -54,7 +54,6 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.records.counters",
     "activator.driver",
     "activator.records.entries",
-    "activator.records.failures",
     "activator.process.timers",
     "activator.knative.words",
     "activator.knative.queue_proxy",

@@ -9,15 +9,12 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from activator.records.change_log import ChangeLog
+from activator.records.change_log import ChangeLog, log_route, log_taken
 from activator.records.cold_starts import ColdStarts
-from activator.records.entries import Entries, Entry, Hosts, Load
-from activator.records.events import EventKind, Events
-from activator.records.failures import Failed
-from activator.records.moves import log_route, log_taken
-from activator.records.narration import Narration
+from activator.records.entries import Entries, Entry, Failed
+from activator.records.narration import EventKind, Events, Narration
 from throttler.model import (
     AppProtocol,
     ListedEndpoints,
@@ -26,7 +23,7 @@ from throttler.model import (
     RevisionConfig,
     RevisionID,
     RevisionKind,
-    Route,
+    ServiceRoute,
 )
 from throttler.pod import PodState, PodTracker
 from throttler.reason import Reason
@@ -34,6 +31,9 @@ from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler
 from throttler.ticket import SERVED, Changes, Outcome, Ticket
 from throttler.wait_reason import expired_reason, waiting_reason
+
+if TYPE_CHECKING:
+    from activator.runtime import HostClaims, RevisionLoad
 
 
 class Prober(Protocol):
@@ -89,11 +89,11 @@ class Driver:
     def __init__(
         self,
         throttler: Throttler,
-        load_for: Callable[[RevisionID], Load],
+        load_for: Callable[[RevisionID], RevisionLoad],
         clock: Callable[[], float] = time.monotonic,
         cluster_domain: str = "cluster.local",
         remove_load: Callable[[RevisionID], None] = lambda _: None,
-        hosts: Hosts | None = None,
+        hosts: HostClaims[RevisionID] | None = None,
         *,
         knative: bool = True,
     ) -> None:
@@ -105,7 +105,7 @@ class Driver:
         self.autoscaler_lost: Callable[[RevisionKind], bool] = lambda _kind: False
         self.on_waiting: Callable[[], None] = lambda: None
         self.on_stranded: Callable[[Ticket], None] = lambda ticket: None
-        self.on_route: Callable[[RevisionID, Route], None] = lambda _revision, _route: None
+        self.on_route: Callable[[RevisionID, ServiceRoute], None] = lambda _revision, _route: None
         self._change_log = ChangeLog(clock, self.why)
         self._narration = Narration(throttler, self.events, self._change_log, clock, self.why)
         self.cold_starts = ColdStarts(self.events, why=self.why)
@@ -297,7 +297,7 @@ class Driver:
         if self.entries.remove(revision):
             self._remove_load(revision)
 
-    def set_route(self, revision: RevisionID, route: Route) -> None:
+    def set_route(self, revision: RevisionID, route: ServiceRoute) -> None:
         """Set the hosts of a plain Service, and the port that is its alone."""
         self.entries.set_route(revision, route)
         self.on_route(revision, route)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from activator.admin.history import History
 from activator.authorization.authorizer import Authorizer as Authorizer
-from activator.autoscaler.concurrency import Stat
+from activator.autoscaler.concurrency import Stat as Stat
 from activator.autoscaler.links import Links
 from activator.autoscaler.reporter import Sink, StatReporter
 from activator.discovery.source import Source, SourceError
@@ -35,7 +35,7 @@ from activator.knative.configmaps.observability import ObservabilityConfig, obse
 from activator.knative.configmaps.process_log import LogChanges, LoggingConfig, logging_reader
 from activator.knative.system_objects import SystemObjects
 from activator.knative.words import CERTIFICATE_SECRET
-from activator.plain.hosts import HostClaims
+from activator.plain.hosts import HostClaims as HostClaims
 from activator.probing.prober import PodProber
 from activator.process.outputs import Outputs
 from activator.process.tasks import Tasks
@@ -49,10 +49,9 @@ from activator.proxy.transport.peer_socket import UnreadBytes
 from activator.records.source_status import SourceStatus
 from activator.settings.config import Settings
 from activator.settings.tls_parameters import TlsParameters
-from activator.telemetry.concurrency import ReportedConcurrency
+from activator.telemetry.collection import ReportedConcurrency
 from activator.telemetry.metrics import Metrics
-from activator.telemetry.observers import Observers
-from activator.telemetry.otel import OpenTelemetry
+from activator.telemetry.otel import Observers, OpenTelemetry
 from activator.telemetry.request_log import RequestLog as RequestLog
 from activator.telemetry.request_log import compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
@@ -61,6 +60,7 @@ from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:
     # Siblings must not import each other: they get these types here, and each ``X as X`` above.
+    from activator.autoscaler.concurrency import RevisionLoad as RevisionLoad
     from activator.probing.probe import Probe as Probe
     from activator.proxy.exchange.exchange import Exchange as Exchange
     from activator.proxy.exchange.observers import RequestRecord as RequestRecord
@@ -168,7 +168,7 @@ class Runtime:
         otel = OpenTelemetry(
             self.settings, self._set_tracer, self._tasks.start, lambda: self._metrics.points()
         )
-        return Observers(otel, RequestLog(outputs.stdout, self._clock), outputs)
+        return Observers(otel, RequestLog(outputs.stdout.write, self._clock), outputs)
 
     def _make_cluster_config(self) -> ClusterConfig:
         settings = self.settings

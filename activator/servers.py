@@ -35,7 +35,7 @@ from activator.proxy.client.service_ports import ServicePorts
 from activator.proxy.exchange.lookup import Admission, ClientPort
 from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings
-from activator.tls.metrics_port import metrics_tls
+from activator.tls.files import metrics_tls
 
 logger = logging.getLogger(__name__)
 
@@ -247,7 +247,6 @@ class _AdminConnection(HttpToolsProtocol):
         self._most = most
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
         self.number = next(self._numbers)
         self._head = 0
         # uvloop's transport does not inherit from asyncio.Transport.
@@ -259,7 +258,6 @@ class _AdminConnection(HttpToolsProtocol):
             oldest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
         self._head += len(data)
         if self._head > MOST_HEAD:
             self.transport.abort()
@@ -273,7 +271,6 @@ class _AdminConnection(HttpToolsProtocol):
         self.server_state.default_headers = [(b"date", date), *self.config.encoded_headers]
 
     def on_headers_complete(self) -> None:
-        """See HttpToolsProtocol."""
         self._head = 0
         super().on_headers_complete()
 
@@ -290,17 +287,16 @@ class _AdminGate:
         self._most = most
 
     def may_accept(self, *, secure: bool) -> bool:
-        """See listener.Gate."""
         return len(self._arrivals) < self._most
 
     def handshake_began(self) -> None:
-        """See listener.Gate."""
+        """Do nothing: no handshake is counted."""
 
     def handshake_failed(self) -> None:
-        """See listener.Gate."""
+        """Do nothing: no handshake is counted."""
 
     def on_room(self, wake: Callable[[], None], *, wanted: bool) -> None:
-        """See listener.Gate. The listener checks again by itself."""
+        """Do nothing: the listener checks again by itself."""
 
 
 def _asgi_server(app: Any, most: int) -> GatedServer:

@@ -10,10 +10,10 @@ from activator.discovery.wire import ConnectionLostError
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.reads import PlaneWatch
 from activator.lab.control_plane.status import PlaneResponse
-from activator.scale.cluster.api import ApiResponse, ApiUnreachable
+from activator.scale.cluster.api import Api, ApiResponse, ApiUnreachable
 
 
-class InProcessClient:
+class InProcessClient(Api):
     """Sends the requests of the scaler (scale.api.Api) and of discovery (discovery.wire.Cluster).
 
     Attributes:
@@ -28,7 +28,6 @@ class InProcessClient:
     async def send(
         self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
     ) -> ApiResponse:
-        """See Api."""
         try:
             response = await self._plane.send(method, path, body, content_type, self._agent)
         except ConnectionError as error:

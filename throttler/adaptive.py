@@ -299,19 +299,15 @@ class Adaptive(Policy):
     # -- the policy -----------------------------------------------------------------------------
 
     def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
-        """See Policy."""
         return self._policy.pick(ticket, pods, free_pods)
 
     def set_pods(self, pods: list[PodTracker]) -> None:
-        """See Policy."""
         self._policy.set_pods(pods)
 
     def changed(self, pod: PodTracker, has_free_slot: bool) -> None:
-        """See Policy."""
         self._policy.changed(pod, has_free_slot)
 
     def ended(self, pod: PodTracker, ticket: Ticket, outcome: Outcome, now: float) -> bool:
-        """See Policy."""
         self._policy.ended(pod, ticket, outcome, now)
         self._now = now
         gradient = self.gradients.get(pod)

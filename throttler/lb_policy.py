@@ -197,7 +197,7 @@ class LeastLoaded(Policy):
         return self._groups[free_pods].first()
 
     def set_pods(self, pods: list[PodTracker]) -> None:
-        """See Policy; O(pods)."""
+        """Set the pods; O(pods)."""
         self._groups = {}
         for pod in pods:
             if (free_pods := pod.free_pods) is not None:
@@ -207,7 +207,7 @@ class LeastLoaded(Policy):
                 groups.put(pod, pod.in_flight < pod.limit)
 
     def changed(self, pod: PodTracker, has_free_slot: bool) -> None:
-        """See Policy; O(1), except for the heap of loads."""
+        """Record a change; O(1), except for the heap of loads."""
         if (free_pods := pod.free_pods) is not None:
             self._groups[free_pods].put(pod, has_free_slot)
 
@@ -293,12 +293,11 @@ class PeakEwma(Policy):
         return a
 
     def set_pods(self, pods: list[PodTracker]) -> None:
-        """See Policy; pods that stay keep their averages."""
+        """Set the pods; pods that stay keep their averages."""
         before = self._averages
         self._averages = {pod: before.get(pod) or _Average() for pod in pods}
 
     def ended(self, pod: PodTracker, ticket: Ticket, outcome: Outcome, now: float) -> bool:
-        """See Policy."""
         self._now = now
         average = self._averages.get(pod)
         if average is None or not ticket.assigned:

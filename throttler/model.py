@@ -357,7 +357,7 @@ class ListedEndpoints:
         return len(self.ready) + len(self.not_ready) + len(self.terminating)
 
 
-class Route(NamedTuple):
+class ServiceRoute(NamedTuple):
     """How requests without header fields of an ingress reach a Service.
 
     Attributes:

@@ -13,7 +13,7 @@ from throttler.model import ReadinessRule, RevisionID
 from throttler.pod import PodState, PodTracker
 
 
-class Decision(Enum):
+class PodDecision(Enum):
     """The effect on requests: USE the pod, WAIT until it is usable, or LEAVE it unused."""
 
     USE = "use"
@@ -21,7 +21,7 @@ class Decision(Enum):
     LEAVE = "leave"
 
 
-class Rule(Enum):
+class PodRule(Enum):
     """The rules. The names of a ReadinessRule mean that Kubernetes must also list the pod as ready.
 
     None has the name of a Reason: a rule is about one pod, a reason about a request.
@@ -53,92 +53,92 @@ class PodVerdict(NamedTuple):
             sentence.
     """
 
-    decision: Decision
-    rule: Rule
+    decision: PodDecision
+    rule: PodRule
     sentence: str
 
 
-_USE, _WAIT, _LEAVE = Decision
+_USE, _WAIT, _LEAVE = PodDecision
 
 _PROBE_PASSED: Final = PodVerdict(
     _USE,
-    Rule.PROBE_PASSED,
+    PodRule.PROBE_PASSED,
     "Used: it passed the activator's own probe. That is enough, whether Kubernetes lists it as "
     "ready or not.",
 )
 _KUBERNETES_READY: Final = PodVerdict(
     _USE,
-    Rule.KUBERNETES_READY,
+    PodRule.KUBERNETES_READY,
     "Used: Kubernetes lists it as ready, which is enough because mesh-compatibility-mode is "
     "disabled.",
 )
 _ANSWERED_BADLY: Final = PodVerdict(
     _WAIT,
-    Rule.ANSWERED_BADLY,
+    PodRule.ANSWERED_BADLY,
     "Waits: it is ejected. queue-proxy refused a request before its application got it, or the "
     "application responded 502 or 503 several times in a row. It is used again when a probe "
     "passes after the ejection.",
 )
 _ON_TRIAL: Final = PodVerdict(
     _USE,
-    Rule.ON_TRIAL,
+    PodRule.ON_TRIAL,
     "Used, but half-open after an ejection: it gets one request more than it has, until it "
     "responds well to one.",
 )
 _BORROWED: Final = PodVerdict(
     _USE,
-    Rule.BEYOND_SHARE,
+    PodRule.BEYOND_SHARE,
     "Used once all pods of this activator's share are full: it is in the share of another "
     "activator.",
 )
 _OF_OTHERS: Final = PodVerdict(
     _LEAVE,
-    Rule.BEYOND_SHARE,
+    PodRule.BEYOND_SHARE,
     "Not used: it is in the share of another activator, and borrowing is off.",
 )
 _AWAITING_PROBE: Final = PodVerdict(
     _WAIT,
-    Rule.AWAITING_PROBE,
+    PodRule.AWAITING_PROBE,
     "Waits for the activator's own probe: none has ended since Kubernetes lists it as it does.",
 )
 _PROBE_FAILED: Final = PodVerdict(
     _WAIT,
-    Rule.PROBE_FAILED,
+    PodRule.PROBE_FAILED,
     "Waits: the activator's last probe of it, or a connection for a request, failed. It is used "
     "when a probe passes.",
 )
 _MESH: Final = PodVerdict(
     _LEAVE,
-    Rule.MESH,
+    PodRule.MESH,
     "Not used: mesh-compatibility-mode is enabled, so requests go to the ClusterIP and the "
     "activator does not probe pods.",
 )
 _DELISTED: Final = PodVerdict(
     _LEAVE,
-    Rule.DELISTED,
+    PodRule.DELISTED,
     "Not used: Kubernetes no longer lists it. Its requests in flight may finish.",
 )
 
 _TAKEN: Final = PodVerdict(
     _LEAVE,
-    Rule.TAKEN,
+    PodRule.TAKEN,
     "Not used: another revision, NAMESPACE/NAME, lists this address for another pod. The revision "
     "that listed it last owns it.",
 )
 
 _LAST_RESORT: Final = PodVerdict(
     _USE,
-    Rule.TERMINATING,
+    PodRule.TERMINATING,
     "Used although it terminates: Kubernetes lists no other pod, and this one still serves.",
 )
 _LISTED: Final = PodVerdict(
     _USE,
-    Rule.NO_PROBE,
+    PodRule.NO_PROBE,
     "Used: Kubernetes lists it as ready, which is enough because the activator does not probe it.",
 )
 _NOT_LISTED: Final = PodVerdict(
     _WAIT,
-    Rule.NO_PROBE,
+    PodRule.NO_PROBE,
     "Waits: Kubernetes does not list it as ready, and the activator does not probe it.",
 )
 
@@ -153,7 +153,7 @@ _BLIND: Final = {
 _BOTH_SAY_YES: Final = {
     readiness: PodVerdict(
         _USE,
-        Rule(readiness.value),
+        PodRule(readiness.value),
         "Used: it passed the activator's own probe, and Kubernetes lists it as ready. Both count "
         f"because {why}.",
     )
@@ -162,7 +162,7 @@ _BOTH_SAY_YES: Final = {
 _KUBERNETES_SAYS_NO: Final = {
     readiness: PodVerdict(
         _WAIT,
-        Rule(readiness.value),
+        PodRule(readiness.value),
         "Waits: it passed the activator's own probe, but Kubernetes does not list it as ready. Its "
         f"readiness counts because {why}.",
     )

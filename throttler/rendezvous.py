@@ -169,7 +169,7 @@ class Rendezvous(Policy):
         return self._find(key) if pod is None else pod
 
     def set_pods(self, pods: list[PodTracker]) -> None:
-        """See Policy. Later picks do the rest of a large change.
+        """Set the pods; later picks do the rest of a large change.
 
         Until then, the keys of pods that the rings lack go to the other pods.
         """

@@ -156,7 +156,6 @@ class Sticky(Policy):
     # -- what the throttler reports -------------------------------------------------------------
 
     def set_pods(self, pods: list[PodTracker]) -> None:
-        """See Policy; O(pods)."""
         self._base.set_pods(pods)
         self._hash.set_pods(pods)
         if not self.by_token:
@@ -166,9 +165,7 @@ class Sticky(Policy):
         self.tokens = {known.get(pod) or token_of(pod): pod for pod in used}
 
     def changed(self, pod: PodTracker, has_free_slot: bool) -> None:
-        """See Policy."""
         self._base.changed(pod, has_free_slot)
 
     def ended(self, pod: PodTracker, ticket: Ticket, outcome: Outcome, now: float) -> bool:
-        """See Policy."""
         return self._base.ended(pod, ticket, outcome, now)

@@ -92,10 +92,10 @@ class _NoOwner:
     """The owner of tickets that have ended; nothing calls it."""
 
     def ticket_assigned(self) -> None:
-        """See TicketOwner; an ended ticket is not assigned."""
+        """Do nothing: an ended ticket is not assigned."""
 
     def ticket_expired(self, reason: Reason, detail: str) -> None:
-        """See TicketOwner; an ended ticket does not expire."""
+        """Do nothing: an ended ticket does not expire."""
 
 
 NO_OWNER: Final[TicketOwner] = _NoOwner()

@@ -29,12 +29,11 @@ from activator.admin.waiting_view import profile_view, while_waiting_view
 from activator.admin.wake_view import authorization_view, kept_awake_view, wake_rules_view
 from activator.records.agents import NO_AGENTS, Agents
 from activator.records.cold_starts import ColdStarts
-from activator.records.entries import Entry
-from activator.records.failures import Failures
+from activator.records.entries import Entry, Failures
 from activator.records.source_status import SourceStatus
 from throttler.balancing import adaptive_mode, policy_name
 from throttler.capacity import CapacityTerms
-from throttler.model import NO_TIMEOUT, ProbeKind, Revision, Route
+from throttler.model import NO_TIMEOUT, ProbeKind, Revision, ServiceRoute
 from throttler.pod import PodState, PodTracker
 from throttler.pod_rule import verdict
 from throttler.revision import RevisionThrottler
@@ -46,7 +45,7 @@ _LEAVING = (PodState.DRAINING, PodState.GONE)
 
 #: For a revision without requests since the start.
 _NONE = Failures()
-_NO_ROUTE = Route()
+_NO_ROUTE = ServiceRoute()
 
 
 def revision_view(
@@ -81,7 +80,7 @@ def detail_view(
     autoscaler_lost: bool = False,
     failures: Failures = _NONE,
     source: SourceStatus | None = None,
-    route: Route = _NO_ROUTE,
+    route: ServiceRoute = _NO_ROUTE,
     agents: Agents = NO_AGENTS,
     entry: Entry | None = None,
 ) -> RevisionDetailView:
@@ -190,7 +189,7 @@ def _pods(throttler: RevisionThrottler, statistics: Statistics, now: float) -> R
     }
 
 
-def _route(route: Route) -> RouteView | None:
+def _route(route: ServiceRoute) -> RouteView | None:
     if route == _NO_ROUTE:
         return None
     return {

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any, Final
 
 from activator.admin.streaming import encode
-from activator.records.events import EventKind, Events
+from activator.records.narration import EventKind, Events
 from throttler.model import RevisionID, RevisionKind
 
 #: Events in the ring, for slow readers, and for readers that connect again.

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from activator.admin.event_feed import EventFeed, EventReader, TooManyReaders
 from activator.admin.problems import problem
-from activator.records.events import EventKind
+from activator.records.narration import EventKind
 
 MEDIA_TYPE: Final = "text/event-stream"
 

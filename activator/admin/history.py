@@ -19,8 +19,7 @@ from typing import Final, NamedTuple, Protocol
 
 from activator.admin.streaming import in_order
 from activator.admin.views.history import PastView, RevisionPastView
-from activator.records.counters import OUTCOMES
-from activator.records.entries import Entry
+from activator.records.entries import OUTCOMES, Entry
 from throttler.model import RevisionID, RevisionKind
 
 #: Seconds of a step. A burst during a cold start fits into one step, and a response is short.

@@ -14,12 +14,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from activator.authorization.server import (
-    LONGEST,
-    AuthorizationConnection,
-    AuthorizationServer,
-    Origin,
-)
+from activator.authorization.server import LONGEST, AuthorizationConnection, Origin, ServerQueue
 from activator.process.logs import Repeats
 from activator.process.tasks import Tasks
 from activator.proxy.exchange.permission import TOO_LATE
@@ -146,7 +141,7 @@ class Check:
     """
 
     owner: Exchange | None
-    server: AuthorizationServer
+    server: ServerQueue
     key: VerdictKey | None
     names: tuple[bytes, ...]
     request: bytes
@@ -176,7 +171,7 @@ class Authorizer:
         self._repeats = Repeats()
         self._trusted: asyncio.Future[ssl.SSLContext] | None = None
         self.connections = 0
-        self.servers: dict[Origin, AuthorizationServer] = {}
+        self.servers: dict[Origin, ServerQueue] = {}
         self.tasks = Tasks()
         self.counts: Counter[str] = Counter(dict.fromkeys(RESULTS, 0))
 
@@ -213,7 +208,7 @@ class Authorizer:
         if verdict is not None:
             return verdict
         origin, start = _parts(policy.url)
-        server = self.servers.get(origin) or AuthorizationServer(self, origin)
+        server = self.servers.get(origin) or ServerQueue(self, origin)
         size = max(size, LEAST_BYTES)
         if size > MOST_BYTES - self._bytes - server.bytes:
             return _FULL

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from activator.process.named_host import connected
+from activator.process.sockets import connected
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.response import Response
 from activator.proxy.pods.http1 import ResponseReader
@@ -50,7 +50,7 @@ class AuthorizationConnection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, server: AuthorizationServer) -> None:
+    def __init__(self, server: ServerQueue) -> None:
         self._server = server
         self._reader = ResponseReader(MOST_HEAD)
         self._response: Response | None = None
@@ -60,7 +60,6 @@ class AuthorizationConnection(asyncio.Protocol):
         self.check: Check | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
         self.transport, self.is_made = cast(asyncio.Transport, transport), True
         self._server.connections.add(self)
 
@@ -78,7 +77,7 @@ class AuthorizationConnection(asyncio.Protocol):
         self.transport.write(check.request)
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol. Bytes without a request end the connection."""
+        """Read a part of a response. Bytes without a request end the connection."""
         self._begun = True
         payload: list[bytes] = []
         try:
@@ -119,12 +118,11 @@ class AuthorizationConnection(asyncio.Protocol):
         self._server.authorizer.decide(check, verdict)
 
     def eof_received(self) -> None:
-        """See asyncio.Protocol; the transport closes itself."""
+        """End a response that ends by the close; the transport closes itself."""
         if self.check and self._response and self._reader.ends_by_close():
             self._go_on(self.check, self._response, ended=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
         if self._expiry is not None:
             self._expiry.cancel()
         check, self.check = self.check, None
@@ -180,7 +178,7 @@ MOST_CONNECTIONS: Final = 128
 _IDLE: Final = 15.0
 
 
-class AuthorizationServer:
+class ServerQueue:
     """The server at one address.
 
     Arguments:

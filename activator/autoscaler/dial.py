@@ -16,7 +16,7 @@ from websockets.exceptions import InvalidStatus, InvalidURI
 from websockets.uri import parse_uri
 
 from activator.autoscaler.token import bearers
-from activator.process.named_host import connected
+from activator.process.sockets import connected
 
 #: Bytes that a peer may send at once, and per second in the long run. The autoscaler sends only
 #: pongs. 256 KiB of empty pings, the most that one read returns, blocked the loop for 30 s.

@@ -16,7 +16,7 @@ from activator.cli.statuses import MISUSED
 from activator.scale import settings as scale_settings
 from activator.scale.settings import ScaleSettings
 from activator.settings.config import SETTINGS, Settings, load, settings_of
-from activator.settings.setting import ConfigError, Setting, unknown_variables
+from activator.settings.setting import ConfigError, SettingRow, unknown_variables
 
 
 class SettingsCommand(Command):
@@ -37,7 +37,7 @@ class SettingsCommand(Command):
                 formatter.write_dl(records)
 
 
-def _rows(command: str) -> tuple[Setting, ...]:
+def _rows(command: str) -> tuple[SettingRow, ...]:
     """Return the settings of a command; the scaler is a program of its own, with its own table."""
     own = command == scale_settings.COMMAND
     return scale_settings.SETTINGS if own else settings_of(command)
@@ -47,7 +47,7 @@ def _options(command: str) -> list[click.Parameter]:
     return [_option(row, command) for row in _rows(command)]
 
 
-def _option(row: Setting, command: str) -> click.Option:
+def _option(row: SettingRow, command: str) -> click.Option:
     default = row.default_text(command)
     shown = default if default == "required" else f"default: {default or 'none'}"
     return click.Option(

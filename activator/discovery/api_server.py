@@ -24,7 +24,7 @@ from activator.discovery.wire import (
     ConnectionLostError,
     WholeResponse,
 )
-from activator.process.keepalive import SocketKind, find_dead
+from activator.process.sockets import SocketKind, find_dead
 
 if TYPE_CHECKING:
     import aiohttp
@@ -101,12 +101,12 @@ def _expanded(path: str) -> str:
     return str(Path(path).expanduser())
 
 
-def _exists(path: str) -> bool:
-    return Path(path).expanduser().is_file()
-
-
 def _is_folder(path: str) -> bool:
     return Path(path).expanduser().is_dir()
+
+
+def _exists(path: str) -> bool:
+    return Path(path).expanduser().is_file()
 
 
 async def authorization(configuration: Any) -> dict[str, str]:

@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +166,23 @@ class Pauses:
             return
         now = _now()
         end.reschedule(now + hurried(pause, now - began, self._timings))
+
+
+#: Seconds of work after which other tasks get a turn. One request needs about six turns.
+PIECE: Final = 0.002
+
+
+class Turns:
+    """Divides long work into pieces: requests run in the same loop, between them."""
+
+    def __init__(self) -> None:
+        self._since = _now()
+
+    async def pause(self) -> None:
+        """Let other tasks run if the current piece has lasted long enough."""
+        if _now() - self._since >= PIECE:
+            await asyncio.sleep(0)
+            self._since = _now()
 
 
 def _now() -> float:

@@ -15,7 +15,6 @@ from activator.discovery.object_warnings import (
     Effect,
     ObjectWarnings,
     Rejection,
-    Stats,
     log_rejection,
     revision_of,
 )
@@ -67,6 +66,7 @@ class DialectInventory:
 
     Attributes:
         warnings: the objects without effect.
+        rejected: the present unusable objects, each with the reason.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class DialectInventory:
         self.dialect = dialect
         self.kinds = dialect.kinds
         self.state = state
-        self.stats = Stats()
+        self.rejected: dict[ObjectKey, str] = {}
         self.warnings = ObjectWarnings(dialect.revision_kind)
         self._scope = scope
         self._report = report
@@ -95,7 +95,7 @@ class DialectInventory:
 
     def warnings_of_rejected(self) -> Iterator[ObjectWarning]:
         """Yield some of the unusable objects, each with its error."""
-        for key, reason in islice(self.stats.rejected.items(), _MOST_REJECTED):
+        for key, reason in islice(self.rejected.items(), _MOST_REJECTED):
             text = f"{reason.removeprefix(f'{key}: ')}; {self.effect(key)}"
             yield ObjectWarning(
                 *key, self._revisions[key], text, INVALID, self.dialect.revision_kind
@@ -138,7 +138,6 @@ class DialectInventory:
         """Remove a deleted object; see ``Inventory.remove``."""
         entry = self._entries.get(key)
         if entry and uid and entry.uid and uid != entry.uid:
-            self.stats.outdated += 1
             return
         self._delete(key)
         self._publish()
@@ -155,7 +154,7 @@ class DialectInventory:
             yield
         for key, entry in changed:
             self._put(key, entry)
-        known = self._entries.keys() | self.stats.rejected.keys()
+        known = self._entries.keys() | self.rejected.keys()
         for key in [key for key in known if key.kind == kind and key not in present]:
             self._delete(key)
         while self.state.publish_next():
@@ -189,7 +188,6 @@ class DialectInventory:
         old = self._entries.get(key)
         # After a restore of etcd, a list may have another state with the known version.
         if not listed and old and old.uid == uid and not_newer(version, old.version):
-            self.stats.outdated += version != old.version
             return None, None
         kind, reason = self.kinds[key.kind], None
         try:
@@ -229,15 +227,13 @@ class DialectInventory:
             pass
 
     def _accept(self, key: ObjectKey) -> None:
-        self.stats.rejected.pop(key, None)
+        self.rejected.pop(key, None)
         self._revisions.pop(key, None)
 
     def _reject(self, key: ObjectKey, reason: str, effect: Effect) -> None:
-        self.stats.rejections += 1
-        self.stats.last_rejection = reason
-        if self.stats.rejected.get(key) != reason:
+        if self.rejected.get(key) != reason:
             if key.name != "?":
-                self.stats.rejected[key] = reason
+                self.rejected[key] = reason
             self._report(Rejection(*key, reason, effect))
 
 
@@ -297,7 +293,6 @@ class Inventory:
         dialects = tuple(dialects)
         self.dialects = tuple(each.name for each in dialects)
         self._report = report
-        self._ignored = 0
         # The rejections of the present call: two dialects may find the same fault.
         self._reported: set[Rejection] = set()
         self._parts = tuple(
@@ -322,7 +317,6 @@ class Inventory:
         """
         kind = kind_of(obj)
         if kind is None or kind not in self._by_kind:
-            self._ignored += 1
             return None
         self._reported.clear()
         found = [part.apply(kind, obj) for part in self._by_kind[kind]]
@@ -389,11 +383,6 @@ class Inventory:
     # -- state --------------------------------------------------------------------------------
 
     @property
-    def kinds(self) -> tuple[str, ...]:
-        """All kinds that count, in a fixed order."""
-        return tuple(self._by_kind)
-
-    @property
     def counts(self) -> Mapping[str, int]:
         """The number of objects in force, by kind."""
         return {
@@ -401,31 +390,18 @@ class Inventory:
         }
 
     @property
-    def rejected(self) -> Mapping[str, int]:
-        """The present number of unusable objects, by kind."""
-        found = Counter(key.kind for key in self.stats.rejected)
-        return {kind: found[kind] for kind in self._by_kind}
-
-    @property
-    def stats(self) -> Stats:
-        """The counts of all dialects together."""
-        every = [part.stats for part in self._parts]
-        rejected: dict[ObjectKey, str] = {}
-        for stats in every:
-            for key, reason in stats.rejected.items():
-                known = rejected.get(key, reason)
-                rejected[key] = known if known == reason else f"{known}; {reason}"
-        return Stats(
-            sum(stats.rejections for stats in every),
-            rejected,
-            next((stats.last_rejection for stats in every if stats.last_rejection), ""),
-            sum(stats.outdated for stats in every),
-            self._ignored,
-        )
+    def rejected(self) -> Mapping[ObjectKey, str]:
+        """The present unusable objects, each with the reason of each dialect."""
+        found: dict[ObjectKey, str] = {}
+        for part in self._parts:
+            for key, reason in part.rejected.items():
+                known = found.get(key, reason)
+                found[key] = known if known == reason else f"{known}; {reason}"
+        return found
 
     def status(self) -> dict[str, KindStatus]:
         """Return the numbers of each kind; the source adds the rest of the status."""
-        rejected = self.rejected
+        rejected = Counter(key.kind for key in self.rejected)
         return {kind: KindStatus(n, rejected[kind]) for kind, n in self.counts.items()}
 
     @property
@@ -438,13 +414,13 @@ class Inventory:
 
     def problem(self, key: ObjectKey) -> str:
         """Return what is wrong with an object, and its state in force; empty if it is valid."""
-        parts = [part for part in self._by_kind[key.kind] if key in part.stats.rejected]
-        texts = (f"{part.stats.rejected[key]}; {part.effect(key)}" for part in parts)
+        parts = [part for part in self._by_kind[key.kind] if key in part.rejected]
+        texts = (f"{part.rejected[key]}; {part.effect(key)}" for part in parts)
         return "; ".join(dict.fromkeys(texts))
 
     def is_rejected(self, key: ObjectKey) -> bool:
         """Return whether an object is unusable at present, for any dialect."""
-        return any(key in part.stats.rejected for part in self._by_kind[key.kind])
+        return any(key in part.rejected for part in self._by_kind[key.kind])
 
     def version_of(self, key: ObjectKey) -> ObjectVersion | None:
         """Return the version of an object in force; None if the object is not in force."""

@@ -274,7 +274,7 @@ class KubernetesWatch(Source):
     def hurry(self) -> None:
         """Shorten all pauses after failures, since a request has begun to wait."""
         for reflector in self._reflectors.values():
-            reflector.hurry()
+            reflector.pauses.hurry()
 
     async def follow_secret(self, name: str) -> None:
         """Follow one Secret of the system namespace; the activator reads no other Secret.

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from activator.discovery.backoff import Turns
 from activator.discovery.documents import Document
 from activator.discovery.inventory import INVALID, Inventory
 from activator.discovery.listener import FolderListener
@@ -27,9 +28,6 @@ from activator.objects.fields import ObjectKey
 from activator.records.source_status import FilesStatus, ObjectWarning, SourceStatus
 
 logger = logging.getLogger(__name__)
-
-# Seconds of work after which other tasks of the loop get a turn. One request needs about six turns.
-_PIECE = 0.002
 
 
 class ManifestFolderError(SourceError):
@@ -64,19 +62,6 @@ class FolderTimings:
     def next_scan(self, cost: float) -> float:
         """Return the seconds until the next scan; ``cost`` is the CPU seconds of the last."""
         return max(self.rescan, min(cost / self.rescan_share, self.rescan_limit))
-
-
-class _Turns:
-    """Divides long work into pieces, so that other tasks serve requests between them."""
-
-    def __init__(self) -> None:
-        self._since = time.monotonic()
-
-    async def pause(self) -> None:
-        """Let other tasks run if the current piece has lasted long enough."""
-        if time.monotonic() - self._since >= _PIECE:
-            await asyncio.sleep(0)
-            self._since = time.monotonic()
 
 
 class ManifestFolder(Source):
@@ -191,7 +176,7 @@ class ManifestFolder(Source):
 
         Other tasks get turns between files and between objects.
         """
-        turns = _Turns()
+        turns = Turns()
         try:
             names = self._files.names()
         except OSError as error:

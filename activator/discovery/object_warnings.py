@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from activator.discovery.dialect import Dialect
@@ -52,32 +52,6 @@ def log_rejection(rejection: Rejection) -> None:
             "reason": rejection.reason,
         },
     )
-
-
-@dataclass(slots=True)
-class Stats:
-    """Counts of the inventory, for metrics and the admin pages.
-
-    Attributes:
-        rejections: number of rejected objects since the start.
-        rejected: the present invalid objects, each with the reason.
-        last_rejection: the last reason.
-        outdated: number of ignored events of an older version than the version in force.
-        ignored: number of objects of unknown kinds since the start.
-    """
-
-    rejections: int = 0
-    rejected: dict[ObjectKey, str] = field(default_factory=dict)
-    last_rejection: str = ""
-    outdated: int = 0
-    ignored: int = 0
-
-
-# Finds the parts of valid objects that have no effect, and keeps one warning for each object.
-#
-# A misspelt annotation, a missing label and a port of another name are no errors for Kubernetes.
-# So only the activator can report them. The module must not know where objects come from. Knative
-# has no counterpart: it ignores such objects without a trace.
 
 
 def revision_of(key: ObjectKey, obj: object, dialect: Dialect) -> str:

@@ -18,7 +18,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-from activator.discovery.backoff import Pause, Pauses, Timings
+from activator.discovery.backoff import Pause, Pauses, Timings, Turns
 from activator.discovery.inventory import not_newer
 from activator.discovery.wire import (
     HTTP_FORBIDDEN,
@@ -53,9 +53,6 @@ logger = logging.getLogger(__name__)
 # 4 MiB. A longer line is no event.
 MAX_LINE_BYTES = 64 * 2**20
 
-# Seconds of work after which other tasks get a turn: requests run in the same loop.
-_TURN_SECONDS = 0.002
-
 _HTTP_GATEWAY_TIMEOUT = 504
 
 # Statuses for a resource that no role allows to read, or that the server does not have.
@@ -65,7 +62,7 @@ _MISSING = (HTTP_FORBIDDEN, HTTP_NOT_FOUND)
 _NOT_ABOUT_THE_VERSION = (HTTP_UNAUTHORIZED, HTTP_FORBIDDEN, HTTP_TOO_MANY_REQUESTS, 502, 503)
 
 
-class ObjectStore(Protocol):
+class ReflectedObjects(Protocol):
     """The objects in force, which a reflector keeps equal to a cluster (inventory.Inventory)."""
 
     @property
@@ -203,13 +200,14 @@ class Reflector:
         settled: set when the resource has been listed once, or is optional and not readable.
         is_following: whether a watch is open.
         is_forbidden: whether no role allows to read the resource.
+        pauses: the pauses between attempts.
     """
 
     def __init__(
         self,
         resource: WatchedResource,
         cluster: ApiServer,
-        inventory: ObjectStore,
+        inventory: ReflectedObjects,
         timings: Timings,
         requests_wait: Callable[[], bool] = lambda: False,
         trim: Callable[[dict[str, object]], dict[str, object]] | None = None,
@@ -224,7 +222,7 @@ class Reflector:
         self._cluster = cluster
         self._inventory = inventory
         self._timings = timings
-        self._pauses = Pauses(timings, requests_wait)
+        self.pauses = Pauses(timings, requests_wait)
         self._versions = Versions()
         self._failures = WatchFailures()
         self._watching: asyncio.Timeout | None = None
@@ -236,16 +234,12 @@ class Reflector:
     async def run(self) -> None:
         """Follow the resource until cancelled. No fault of the server ends this."""
         while True:
-            await self._pauses.wait(await self._attempt())
+            await self.pauses.wait(await self._attempt())
 
     @property
     def last_error(self) -> str:
         """The reason of the last failure; empty after a valid response."""
         return self._failures.last_error
-
-    def hurry(self) -> None:
-        """Shorten the pause in progress, since a request has begun to wait."""
-        self._pauses.hurry()
 
     async def relist(self) -> None:
         """List again, from etcd, and watch from there; the state in force stays until then.
@@ -325,7 +319,7 @@ class Reflector:
         self.counters.expired += 1
         logger.info("watch of %s: %s; listing again", self.resource.path, reason)
         self._versions.expired()
-        return self._pauses.after_failure(first_is_free=True)
+        return self.pauses.after_failure(first_is_free=True)
 
     def _failed(self, reason: str, *, suspect: bool = False) -> Pause:
         """Record a failure. ``suspect``: the version of the watch may be the cause."""
@@ -335,7 +329,7 @@ class Reflector:
             self.settled.set()
         if self._failures.make_suspect:
             self._versions.list_next()
-        pause = self._pauses.after_failure()
+        pause = self.pauses.after_failure()
         logger.log(
             level,
             "watch of %s: %s; next attempt in %.1f s, the last state stays in force",
@@ -388,21 +382,17 @@ class Reflector:
                 self.resource.path,
                 known,
             )
-        turn = self._now()
+        turns = Turns()
         listed = objects if self._trim is None else unpacked(objects)
         for _ in self._inventory.replacing(self.resource.kind, listed):
-            if self._now() - turn > _TURN_SECONDS:
-                await asyncio.sleep(0)
-                turn = self._now()
+            await turns.pause()
 
     async def _decode_items(self, page: Page, into: list[object]) -> None:
-        turn = self._now()
+        turns = Turns()
         for item in page.items or ():
             obj = decode_object(item)
             into.append(obj if self._trim is None else pack(self._trim(obj)))
-            if self._now() - turn > _TURN_SECONDS:
-                await asyncio.sleep(0)
-                turn = self._now()
+            await turns.pause()
 
     # --- watch --------------------------------------------------------------------------------
 
@@ -456,12 +446,10 @@ class Reflector:
         lines = LineSplitter()
         async for chunk in response.chunks():
             self._alive()
-            turn = self._now()
+            turns = Turns()
             for line in lines.feed(chunk):
                 self._take(line)
-                if self._now() - turn > _TURN_SECONDS:
-                    await asyncio.sleep(0)
-                    turn = self._now()
+                await turns.pause()
             if lines.held > MAX_LINE_BYTES:
                 raise GarbledError(f"a line of more than {MAX_LINE_BYTES} bytes")
         if lines.held:

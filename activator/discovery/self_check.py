@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from activator.discovery.backoff import Timings
+from activator.discovery.backoff import Timings, Turns
 from activator.discovery.inventory import Inventory, ObjectVersion
 from activator.discovery.reflector import Reflector
 from activator.discovery.wire import (
@@ -146,9 +146,6 @@ _JITTER = 0.2
 # Most objects of one kind that one check names in the log.
 _NAMED = 20
 
-# Seconds of work after which other tasks get a turn: requests run in the same loop.
-_TURN_SECONDS = 0.002
-
 
 class SelfCheck:
     """Checks all followed kinds, one after the other.
@@ -220,19 +217,13 @@ class SelfCheck:
     async def _compare(self, reflector: Reflector) -> dict[ObjectKey, Difference]:
         """Compare with a list from etcd: a cache may have lost the same event as its watch."""
         comparison = Comparison(reflector.resource.kind, self._inventory)
-        now = asyncio.get_running_loop().time
-        turn = now()
+        turns = Turns()
         async for page in pages(self._cluster, reflector.resource, self._timings):
             for item in page.items or ():
                 comparison.take(decode_listed(item))
-                if now() - turn > _TURN_SECONDS:
-                    await asyncio.sleep(0)
-                    turn = now()
-        turn = now()
+                await turns.pause()
         for _ in comparison.finish():
-            if now() - turn > _TURN_SECONDS:
-                await asyncio.sleep(0)
-                turn = now()
+            await turns.pause()
         return comparison.differences
 
     async def _resync(self, reflector: Reflector) -> None:

@@ -8,7 +8,7 @@ Must not know where objects come from, nor which of them are in force.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
@@ -21,7 +21,7 @@ from activator.knative.words import SERVICE_TYPE_LABEL
 from activator.objects import policies
 from activator.objects.fields import ManifestError, ObjectKey, root
 from activator.plain import allotments, problems, service, slices, workloads
-from activator.plain.allotments import Allotment, PortClaims
+from activator.plain.allotments import Allotment
 from activator.plain.annotations import ENABLED, KNOWN
 from activator.plain.hosts import HostClaim, HostClaims, names_of_others
 from activator.plain.matches import Matches, known_target
@@ -37,12 +37,12 @@ from throttler.model import (
     Revision,
     RevisionID,
     RevisionKind,
-    Route,
+    ServiceRoute,
 )
 
 logger = logging.getLogger(__name__)
 
-_NO_ROUTE: Final = Route()
+_NO_ROUTE: Final = ServiceRoute()
 #: Most problems that the log has at once.
 _MOST_LOGGED: Final = 100
 
@@ -53,6 +53,7 @@ class _Known:
 
     Attributes:
         pods: the Service whose slices list the pods; None for a Service that does not opt in.
+        allotted: its oldest takeover slice, as last claimed; None without one.
         port: the last buffered port. Pods of a deleted Service may finish requests behind it.
         joined: the port whose endpoints the sink has, with ``pods``; None if a slice has changed
             since.
@@ -65,12 +66,13 @@ class _Known:
     pods: RevisionID | None = None
     slices: dict[ObjectKey, Slice] = field(default_factory=dict)
     allotments: dict[ObjectKey, Allotment] = field(default_factory=dict)
+    allotted: Allotment | None = None
     port: BufferedPort | None = None
     joined: tuple[BufferedPort, RevisionID | None] | None = None
     revision: Revision | None = None
     endpoints: Mapping[AppProtocol, ListedEndpoints] | None = None
     activators: frozenset[str] = frozenset()
-    route: Route = _NO_ROUTE
+    route: ServiceRoute = _NO_ROUTE
     own: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[ServiceProblem, ...] = ()
 
@@ -118,7 +120,7 @@ class ServicesState(DialectState):
         self._changed: dict[RevisionID, None] = {}
         self._matches: Matches[RevisionID] = Matches()
         self._hosts: HostClaims[RevisionID] = HostClaims()
-        self._ports: PortClaims[RevisionID] = PortClaims()
+        self._ports: HostClaims[RevisionID] = HostClaims()
         self._is_settled = False
         self._reads_workloads = True
 
@@ -210,9 +212,14 @@ class ServicesState(DialectState):
             known.port = service.port
             workloads = self._matches.find(id_)
             workload = workloads[0] if len(workloads) == 1 else None
-            self._set_revision(known, revision_of(service, service.port, workload))
+            revision = revision_of(service, service.port, workload)
+            if known.revision != revision:
+                self._sink.set_revision(revision)
+                known.revision = revision
             self._set_endpoints(id_, known)
-            self._set_activators(id_, known, service.port)
+            if known.activators != self._activators:  # each has its share of the pods
+                self._sink.set_activators(id_, {service.port.protocol: self._activators})
+                known.activators = self._activators
             self._set_route(id_, known, service)
             self._report(id_, known, self._problems(id_, known, service, workloads))
 
@@ -223,11 +230,6 @@ class ServicesState(DialectState):
             self._sink.delete_revision(id_)
             known.revision = None
         self._set_endpoints(id_, known)
-
-    def _set_revision(self, known: _Known, revision: Revision) -> None:
-        if known.revision != revision:
-            self._sink.set_revision(revision)
-            known.revision = revision
 
     def _set_endpoints(self, id_: RevisionID, known: _Known) -> None:
         if known.port is None or known.joined == (known.port, known.pods):
@@ -262,47 +264,51 @@ class ServicesState(DialectState):
             self._activators = ready
             self._changed.update(dict.fromkeys(self._known))
 
-    def _set_activators(self, id_: RevisionID, known: _Known, port: BufferedPort) -> None:
-        """Pass on the activators: each has its share of the pods."""
-        if known.activators != self._activators:
-            self._sink.set_activators(id_, {port.protocol: self._activators})
-            known.activators = self._activators
-
     def _set_route(self, id_: RevisionID, known: _Known, service: PlainService) -> None:
         allotments = known.allotments.values()
-        self._claim_port(id_, min(allotments, default=None))
-        port = self._ports.granted(id_)
+        allotment = min(allotments, default=None)
+        self._claim_port(id_, known, allotment)
+        has_port = allotment is not None and self._ports.winner(str(allotment.port)) == id_
+        port = allotment.port if allotment is not None and has_port else 0
         self._pass_route(id_, known, route_of(service, allotments, port, self._cluster_domain))
 
-    def _pass_route(self, id_: RevisionID, known: _Known, route: Route) -> None:
+    def _pass_route(self, id_: RevisionID, known: _Known, route: ServiceRoute) -> None:
         before = known.route
         if before == route:
             return
         if route is _NO_ROUTE:
-            self._claim_port(id_, None)
-        self._claim_hosts(id_, before, route)
+            self._claim_port(id_, known, None)
+        old, new = (before.created, before.hosts), (route.created, route.hosts)
+        self._claim(self._hosts, id_, old, new)
         self._sink.set_route(id_, route)
         known.route = route
 
-    def _claim_port(self, id_: RevisionID, allotment: Allotment | None) -> None:
-        created, port = ("", 0) if allotment is None else (allotment.created, allotment.port)
-        self._mark(id_, self._ports.put(id_, (created, str(id_)), port))
+    def _claim_port(self, id_: RevisionID, known: _Known, allotment: Allotment | None) -> None:
+        before, known.allotted = known.allotted, allotment
+        old, new = (
+            ("", []) if each is None or not each.port else (each.created, [str(each.port)])
+            for each in (before, allotment)
+        )
+        self._claim(self._ports, id_, old, new)
 
-    def _claim_hosts(self, id_: RevisionID, before: Route, route: Route) -> None:
-        if (before.created, before.hosts) == (route.created, route.hosts):
+    def _claim(
+        self,
+        claims: HostClaims[RevisionID],
+        id_: RevisionID,
+        old: tuple[str, Sequence[str]],
+        new: tuple[str, Sequence[str]],
+    ) -> None:
+        """Replace what a Service claims since a time; publish others again if it decides theirs."""
+        if old == new:
             return
-        hosts, name = self._hosts, str(id_)
-        winners = {host: hosts.winner(host) for host in (*before.hosts, *route.hosts)}
-        hosts.remove(HostClaim(before.created, name))
-        if route.hosts:
-            hosts.put(HostClaim(route.created, name), route.hosts, id_)
-        for host, winner in winners.items():
-            if hosts.winner(host) != winner:
-                self._mark(id_, hosts.claimants(host))
-
-    def _mark(self, id_: RevisionID, others: Iterable[RevisionID]) -> None:
-        """Publish other Services again: a claim of one Service decides about theirs."""
-        self._changed.update((other, None) for other in others if other != id_)
+        (before, lost), (since, gained) = old, new
+        winners = {name: claims.winner(name) for name in (*lost, *gained)}
+        claims.remove(HostClaim(before, str(id_)))
+        if gained:
+            claims.put(HostClaim(since, str(id_)), gained, id_)
+        for name, winner in winners.items():
+            if claims.winner(name) != winner:
+                self._changed.update((each, None) for each in claims.claimants(name) if each != id_)
 
     # -- problems -----------------------------------------------------------------------------
 
@@ -353,7 +359,8 @@ class ServicesState(DialectState):
         conflicts = self._hosts.conflicts(HostClaim(service.created, str(id_)))
         others = names_of_others(service.asks.hosts, str(id_), self._cluster_domain)
         yield from problems.of_hosts(conflicts, others)
-        yield from problems.of_port(*self._ports.refused(id_))
+        allotted = known.allotted.created if known.allotted else ""
+        yield from problems.of_ports(self._ports.conflicts(HostClaim(allotted, str(id_))))
         yield from problems.of_slices(service.port, self._slices(known))
         yield from problems.of_own_ports(known.own)
         if self._peers is not None and not self._activators and service.asks.container_concurrency:

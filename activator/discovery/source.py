@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from activator.records.source_status import SourceStatus
-from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID, Route
+from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID, ServiceRoute
 
 
 class Sink(Protocol):
@@ -38,7 +38,7 @@ class Sink(Protocol):
     ) -> None:
         """Replace the IPs of the activators that share the pods of a revision, by protocol."""
 
-    def set_route(self, revision_id: RevisionID, route: Route) -> None:
+    def set_route(self, revision_id: RevisionID, route: ServiceRoute) -> None:
         """Replace the hosts and the port of a Service; ``Route()`` if it has none.
 
         May come before the Service. The caller also resets it when the Service is deleted.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from activator.discovery.backoff import Timings
 
 if TYPE_CHECKING:
     from activator.discovery.api_server import AiohttpResponse, ApiServer
+
+T = TypeVar("T")
 
 HTTP_OK = 200
 HTTP_UNAUTHORIZED = 401
@@ -106,6 +108,13 @@ _LISTED = msgspec.json.Decoder(Listed)
 _OBJECT = msgspec.json.Decoder(dict[str, object])
 
 
+def _decoded(decoder: msgspec.json.Decoder[T], raw: msgspec.Raw | bytes, what: str) -> T:
+    try:
+        return decoder.decode(raw)
+    except UNDECODABLE as error:
+        raise GarbledError(f"{what}: {error}") from None
+
+
 def decode_page(body: bytes, kind: str) -> Page:
     """Return a page of a list.
 
@@ -116,10 +125,7 @@ def decode_page(body: bytes, kind: str) -> Page:
     Raises:
         GarbledError: the body is anything else. The caller must not treat it as an empty list.
     """
-    try:
-        page = _PAGE.decode(body)
-    except UNDECODABLE as error:
-        raise GarbledError(f"the body is no list: {error}") from None
+    page = _decoded(_PAGE, body, "the body is no list")
     if page.kind != f"{kind}List" or not page.metadata.resourceVersion:
         raise GarbledError(f"the body is no {kind}List, or has no resourceVersion")
     return page
@@ -127,19 +133,13 @@ def decode_page(body: bytes, kind: str) -> Page:
 
 def decode_event(line: bytes) -> tuple[str, dict[str, object]]:
     """Return the type of the event on a line, and its object. Raises ``GarbledError``."""
-    try:
-        event = _EVENT.decode(line)
-    except UNDECODABLE as error:
-        raise GarbledError(f"the line is no event: {error}") from None
+    event = _decoded(_EVENT, line, "the line is no event")
     return event.type, decode_object(event.object)
 
 
 def decode_object(raw: msgspec.Raw | bytes) -> dict[str, object]:
     """Return one object. Raises ``GarbledError``."""
-    try:
-        return _OBJECT.decode(raw)
-    except UNDECODABLE as error:
-        raise GarbledError(f"the value is no object: {error}") from None
+    return _decoded(_OBJECT, raw, "the value is no object")
 
 
 def pack(obj: object) -> bytes:
@@ -158,10 +158,7 @@ def unpacked(packed: list[object]) -> Iterator[dict[str, object]]:
 
 def decode_listed(raw: msgspec.Raw | bytes) -> ListedMetadata:
     """Return only the metadata of an object. Raises ``GarbledError``."""
-    try:
-        return _LISTED.decode(raw).metadata
-    except UNDECODABLE as error:
-        raise GarbledError(f"the value is no object: {error}") from None
+    return _decoded(_LISTED, raw, "the value is no object").metadata
 
 
 # client-go's page size; a smaller page is not noticeably faster.

@@ -56,7 +56,7 @@ class Fate(Enum):
     LOST = "lost"
 
 
-class Claim(NamedTuple):
+class QueueProxyClaim(NamedTuple):
     """A response that has a status, the fields and a length of queue-proxy's own.
 
     Attributes:
@@ -69,7 +69,9 @@ class Claim(NamedTuple):
     bodiless: bool
 
 
-def claim_in_http1(status: int, length: int, block: bytes, *, bodiless: bool) -> Claim | None:
+def claim_in_http1(
+    status: int, length: int, block: bytes, *, bodiless: bool
+) -> QueueProxyClaim | None:
     """Return the claim of an HTTP/1 response; None if queue-proxy did not make the response.
 
     Arguments:
@@ -84,7 +86,7 @@ def claim_in_http1(status: int, length: int, block: bytes, *, bodiless: bool) ->
 
 def claim_in_http2(
     status: int, length: int, fields: Mapping[bytes, bytes], *, bodiless: bool
-) -> Claim | None:
+) -> QueueProxyClaim | None:
     """Return the claim of an HTTP/2 response; None if queue-proxy did not make the response.
 
     Arguments:
@@ -97,13 +99,13 @@ def claim_in_http2(
     return _claim(status, length, bodiless)
 
 
-def _claim(status: int, length: int, bodiless: bool) -> Claim | None:
+def _claim(status: int, length: int, bodiless: bool) -> QueueProxyClaim | None:
     if status not in DOUBTFUL or not 0 < length <= MAX_BODY:
         return None
-    return Claim(status, length, bodiless)
+    return QueueProxyClaim(status, length, bodiless)
 
 
-def fate_of(claim: Claim | None, payload: Sequence[bytes]) -> Fate | None:
+def fate_of(claim: QueueProxyClaim | None, payload: Sequence[bytes]) -> Fate | None:
     """Return the state of a request; None if queue-proxy did not make the response.
 
     A response to HEAD has only fields and a length, which may be the application's. A wrong result

@@ -119,7 +119,10 @@ def private_service(revision: str) -> str:
     A long name is shortened: the first 23 characters of the revision's name, the MD5 of the whole
     name, the suffix.
     """
-    return _child(revision, _PRIVATE)
+    if len(revision) + len(_PRIVATE) <= _LONGEST:
+        return revision + _PRIVATE
+    digest = hashlib.md5(revision.encode(), usedforsecurity=False).hexdigest()
+    return revision[: _LONGEST - len(digest) - len(_PRIVATE)] + digest + _PRIVATE
 
 
 def names_private_service(name: str) -> bool:
@@ -134,13 +137,6 @@ def http_version(minor: int) -> str:
         minor: minor version of HTTP/1; 2 stands for HTTP/2.
     """
     return "2" if minor == 2 else f"1.{minor}"
-
-
-def _child(parent: str, suffix: str) -> str:
-    if len(parent) + len(suffix) <= _LONGEST:
-        return parent + suffix
-    digest = hashlib.md5(parent.encode(), usedforsecurity=False).hexdigest()
-    return parent[: _LONGEST - len(digest) - len(suffix)] + digest + suffix
 
 
 # Words of Knative's probes: the activator's probe of a pod, and the probes that it receives.

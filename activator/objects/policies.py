@@ -189,7 +189,9 @@ def parse_request_policies(annotations: Field) -> RequestPolicies | None:
 
 def _waiting(annotations: Field, profile: Profile | None) -> WhileWaiting | None:
     field, problems = annotations.at(WHILE_WAITING), Problems()
-    words = problems.read(lambda: _list(field, _is_mode, f"a list of {', '.join(WaitMode)}")) or ()
+    modes = tuple(WaitMode)
+    what = f"a list of {', '.join(modes)}"
+    words = problems.read(lambda: _list(field, modes.__contains__, what)) or ()
     after, every = annotations.at(PAGE_AFTER_SECONDS), annotations.at(HEARTBEAT_SECONDS)
     page_after = problems.read(lambda: _seconds(after, 0, 300, PAGE_AFTER))
     heartbeat_every = problems.read(lambda: _seconds(every, 1, 300, HEARTBEAT_EVERY))
@@ -272,10 +274,6 @@ def word(field: Field, words: type[_Word]) -> _Word | None:
     if text and text not in tuple(words):
         field.expected(f"one of {', '.join(words)}")
     return words(text) if text else None
-
-
-def _is_mode(text: str) -> bool:
-    return text in tuple(WaitMode)
 
 
 def _is_method(text: str) -> bool:

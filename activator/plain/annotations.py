@@ -73,7 +73,7 @@ class ReadinessPolicy(Enum):
     KUBERNETES = "kubernetes"
 
 
-class Target(NamedTuple):
+class ScaleTarget(NamedTuple):
     """The object that is scaled; ``group`` and ``version`` are empty if the kind implies them."""
 
     group: str
@@ -179,7 +179,7 @@ def _label(field: Field, allowed: str) -> str | None:
     return text or None
 
 
-def target(field: Field) -> Target | None:
+def target(field: Field) -> ScaleTarget | None:
     """Read the name of the object that is scaled."""
     text = text_of(field)
     if not text:
@@ -187,7 +187,7 @@ def target(field: Field) -> Target | None:
     found = _TARGET.fullmatch(text)
     if found is None:
         field.expected("KIND/NAME or GROUP/VERSION/KIND/NAME, as in deployment/hello")
-    return Target(found["group"] or "", found["version"] or "", found["kind"], found["name"])
+    return ScaleTarget(found["group"] or "", found["version"] or "", found["kind"], found["name"])
 
 
 def probe(field: Field) -> ChosenProbe | None:
@@ -244,7 +244,7 @@ class Annotations:
         policies: which pod gets a request, how many requests a pod gets, and which is next.
     """
 
-    target: Target | None = None
+    target: ScaleTarget | None = None
     hosts: tuple[str, ...] = ()
     port: str = ""
     container_concurrency: int = 0

@@ -31,7 +31,7 @@ class HostClaim(NamedTuple):
 
 
 class HostClaims(Generic[Service]):
-    """The hosts of all Services."""
+    """The hosts of all Services, or their allotted ports: names without a dot."""
 
     def __init__(self) -> None:
         self._claims: dict[str, dict[tuple[str, str], Service]] = {}

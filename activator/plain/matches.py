@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from activator.objects.fields import ObjectKey
-from activator.plain.annotations import Target
+from activator.plain.annotations import ScaleTarget
 from activator.plain.workloads import KINDS, Workload, matches
 
 # Keeps values by key in little memory, for indexes of thousands of objects.
@@ -77,7 +77,7 @@ class _Wish(NamedTuple):
     label: _Label | None
 
 
-def known_target(target: Target, namespace: str) -> ObjectKey | None:
+def known_target(target: ScaleTarget, namespace: str) -> ObjectKey | None:
     """Return the key of a named target; None for a kind that the activator does not read."""
     kind = _KINDS.get(target.kind.lower())
     if kind is None or target.group not in ("", _GROUP):

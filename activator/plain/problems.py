@@ -118,9 +118,9 @@ def of_hosts(conflicts: Mapping[str, str], others: Iterable[str] = ()) -> Iterat
         )
 
 
-def of_port(port: int, other: str) -> Iterator[ServiceProblem]:
-    """Yield that an older slice, of another Service, has the allotted port."""
-    if other:
+def of_ports(conflicts: Mapping[str, str]) -> Iterator[ServiceProblem]:
+    """Yield each allotted port that an older slice has, of the other Service that is given."""
+    for port, other in conflicts.items():
         yield ServiceProblem(
             ProblemReason.PORT_CONFLICT,
             f"port {port} is allotted to {other} too, whose slice is older: the activator listens "

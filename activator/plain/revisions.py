@@ -29,7 +29,7 @@ from throttler.model import (
     Revision,
     RevisionID,
     RevisionKind,
-    Route,
+    ServiceRoute,
 )
 
 _TCP: Final = ContainerProbe(ProbeKind.TCP)
@@ -240,7 +240,7 @@ def endpoints_of(
 
 def route_of(
     service: PlainService, allotments: Iterable[Allotment], port: int, cluster_domain: str
-) -> Route:
+) -> ServiceRoute:
     """Return how requests reach a Service. Names in the cluster belong to their own Service alone.
 
     Arguments:
@@ -254,4 +254,4 @@ def route_of(
     for other in names_of_others(hosts, str(revision_id(service.key)), cluster_domain):
         del hosts[other]
     reconnect = bool(port) and all(each.is_empty for each in allotments)
-    return Route(service.created, tuple(hosts), port, reconnect, service.pods.name)
+    return ServiceRoute(service.created, tuple(hosts), port, reconnect, service.pods.name)

@@ -1,30 +1,255 @@
 """Writes the process log to stderr: JSON lines in a cluster, readable lines in a terminal.
 
-One handler of the root logger serves structlog and ``logging``, whose ``extra`` becomes fields. So
-it also serves asyncio, the warnings module and uvicorn, which must start with ``log_config=None``.
-A field ``revision`` becomes Knative's ``knative.dev/key``. The module must not know the other
-modules nor the settings. It imports structlog, which takes 80 ms, only in ``configure``, so that
-``--help`` is fast. Knative's counterparts: pkg/logging of knative.dev/pkg, and the keys of its zap
-encoder.
+One handler of the root logger serves ``logging``, whose ``extra`` becomes fields. So it also serves
+asyncio, the warnings module and uvicorn, which must start with ``log_config=None``. A field
+``revision`` becomes Knative's ``knative.dev/key``. The keys are Knative's, unless
+``zap-logger-config`` has others. The module must not know the other modules nor the settings.
+Knative's counterparts: pkg/logging of knative.dev/pkg, and zap's JSON encoder
+(go.uber.org/zap/zapcore).
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import PurePath
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
+from typing import Any, Final, NamedTuple, TextIO
 
-from activator.process.log_lines import Event, LineShape, Origin, line_of, severity
+_SEVERITIES: Final = (
+    (logging.CRITICAL, "CRITICAL"),
+    (logging.ERROR, "ERROR"),
+    (logging.WARNING, "WARNING"),
+    (logging.INFO, "INFO"),
+    (logging.NOTSET, "DEBUG"),
+)
+#: zap's words for these severities.
+_ZAP: Final = {"CRITICAL": "fatal", "WARNING": "warn"}
+_NANOSECONDS: Final = 1_000_000_000
 
-if TYPE_CHECKING:
-    from structlog.typing import Processor
+# Fields with a name of Knative's own.
+_RENAMED: Final = {"revision": "knative.dev/key"}
+
+
+def severity(number: int) -> str:
+    """Return the severity's name for one of logging's levels."""
+    return next(name for least, name in _SEVERITIES if number >= least)
+
+
+def _zap_level(number: int) -> str:
+    name = severity(number)
+    return _ZAP.get(name, name.lower())
+
+
+LEVEL_FORMS: Final[Mapping[str, Callable[[int], str]]] = {
+    "": _zap_level,
+    "severity": severity,
+    "lowercase": _zap_level,
+    "color": _zap_level,
+    "capital": lambda number: _zap_level(number).upper(),
+    "capitalColor": lambda number: _zap_level(number).upper(),
+}
+"""Forms of the level by zap's ``levelEncoder``; ``severity`` is Knative's own. There are no colours
+in JSON."""
+
+
+def _moment(created: float, form: str = "%Y-%m-%dT%H:%M:%S") -> str:
+    return f"{datetime.fromtimestamp(int(created), UTC):{form}}"
+
+
+def _rfc3339_nano(created: float) -> str:
+    # zap writes nine digits. A float of a present time is exact to about 0.2 µs.
+    return f"{_moment(created)}.{int(created * _NANOSECONDS) % _NANOSECONDS:09d}Z"
+
+
+TIME_FORMS: Final[Mapping[str, Callable[[float], str | float]]] = {
+    "": lambda created: created,
+    "epoch": lambda created: created,
+    "millis": lambda created: created * 1000,
+    "nanos": lambda created: int(created * _NANOSECONDS),
+    "iso8601": lambda created: f"{_moment(created)}.{int(created * 1000) % 1000:03d}Z",
+    "rfc3339": lambda created: _moment(created) + "Z",
+    "rfc3339nano": _rfc3339_nano,
+}
+"""Forms of the time by zap's ``timeEncoder``, in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineShape:
+    """Keys and forms of a line. A line has no field for an empty key.
+
+    Attributes:
+        time_key, level_key, name_key, caller_key, message_key, stacktrace_key: names of the
+            fields.
+        level: a key of LEVEL_FORMS.
+        time: a key of TIME_FORMS.
+        full_caller: whether the line has the whole path of a source file.
+    """
+
+    time_key: str = "timestamp"
+    level_key: str = "severity"
+    name_key: str = "logger"
+    caller_key: str = "caller"
+    message_key: str = "message"
+    stacktrace_key: str = "stacktrace"
+    level: str = "severity"
+    time: str = "rfc3339nano"
+    full_caller: bool = False
+
+
+class Origin(NamedTuple):
+    """The program and the pod of all lines.
+
+    Attributes:
+        logger: the name of the program.
+        fields: the fields that each line has, by name.
+    """
+
+    logger: str
+    fields: Mapping[str, str]
+
+
+def of_activator(pod_name: str) -> Origin:
+    """Return the origin of an activator's lines, with Knative's keys."""
+    fields = {"knative.dev/controller": "activator", "knative.dev/pod": pod_name}
+    return Origin("activator", fields)
+
+
+def of_scaler(pod_name: str) -> Origin:
+    """Return the origin of a scaler's lines. Knative has no such program."""
+    return Origin("activator-scale", {"pod": pod_name})
+
+
+#: What each record has, and the copies of its message that uvicorn and other handlers add.
+_NO_FIELDS: Final = frozenset(
+    {*logging.LogRecord("", 0, "", 0, "", (), None).__dict__}
+    | {"color_message", "message", "asctime"}
+)
+_TRACES: Final = logging.Formatter()
+
+
+def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    """Return the fields of a message; ``exception`` is the trace of an exception."""
+    fields = {"stack_info": record.stack_info} if record.stack_info else {}
+    fields |= {key: value for key, value in record.__dict__.items() if key not in _NO_FIELDS}
+    if record.exc_info and record.exc_info[0] is not None:
+        fields["exception"] = _TRACES.formatException(record.exc_info)
+    return fields
+
+
+class JsonLines(logging.Formatter):
+    """Makes one line of strict JSON of each message.
+
+    Arguments:
+        shape: keys and forms.
+        origin: the program and the pod.
+    """
+
+    def __init__(self, shape: LineShape, origin: Origin) -> None:
+        super().__init__()
+        self._shape = shape
+        self._origin = origin
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a line without its end."""
+        shape = self._shape
+        line: dict[str, Any] = {
+            shape.level_key: LEVEL_FORMS[shape.level](record.levelno),
+            shape.time_key: TIME_FORMS[shape.time](record.created),
+            shape.name_key: self._origin.logger,
+            shape.caller_key: _caller(record, shape.full_caller),
+            shape.message_key: record.getMessage(),
+            **self._origin.fields,
+        }
+        line.pop("", None)
+        renamed = _RENAMED | {"exception": shape.stacktrace_key}
+        for key, value in _fields_of(record).items():
+            if name := renamed.get(key, key):
+                line[name if name not in line else name + "_"] = value
+        return _json_of(line)
+
+
+def _json_of(line: Mapping[str, Any]) -> str:
+    """Return a line of strict JSON for any values."""
+    try:
+        return json.dumps(line, default=_plain, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        # A value is NaN, a key is no text, or a value contains itself.
+        return json.dumps({str(key): _text(value) for key, value in line.items()})
+
+
+def _plain(value: object) -> object:
+    return sorted(map(str, value)) if isinstance(value, set | frozenset) else str(value)
+
+
+def _text(value: object) -> object:
+    return value if isinstance(value, str | bool | int | None) else repr(value)
+
+
+def _caller(record: logging.LogRecord, full: bool) -> str:
+    path = PurePath(record.pathname)
+    name = str(path) if full else f"{path.parent.name}/{path.name}"
+    return f"{name}:{record.lineno}"
+
 
 logger = logging.getLogger(__name__)
+
+#: Escape codes of a terminal: the time, each level, the message, a key, a value, the end.
+_DIM, _BRIGHT, _KEY, _VALUE, _RESET = "\033[2m", "\033[1m", "\033[36m", "\033[35m", "\033[0m"
+_RED, _YELLOW, _GREEN = "\033[31m", "\033[33m", "\033[32m"
+_LEVEL_COLOURS: Final = {"critical": _RED, "error": _RED, "warning": _YELLOW}
+_WIDEST_LEVEL: Final = 9
+#: Characters of a text that make its field ambiguous.
+_SEPARATORS: Final = frozenset(" \t=\r\n\"'")
+
+
+class ReadableLines(logging.Formatter):
+    """Makes a line for people of each message; a trace follows in lines of its own."""
+
+    def __init__(self, *, colours: bool) -> None:
+        super().__init__()
+        self._colours = colours
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a line without its end."""
+        fields = _fields_of(record)
+        trace = fields.pop("exception", None)
+        level = severity(record.levelno).lower()
+        in_colour = _LEVEL_COLOURS.get(level, _GREEN) + _BRIGHT
+        parts = [
+            self._styled(_DIM, f"{datetime.fromtimestamp(record.created):%H:%M:%S.%f}"[:-3]),
+            f"[{self._styled(in_colour, level.ljust(_WIDEST_LEVEL))}]",
+            self._styled(_BRIGHT, printable(record.getMessage())),
+        ]
+        for key in sorted(fields.keys() - {"timestamp", "level"}):
+            value = _shown(fields[key])
+            parts.append(f"{self._styled(_KEY, key)}={self._styled(_VALUE, value)}")
+        line = " ".join(filter(None, parts)).rstrip(" ")
+        return line if trace is None else f"{line}\n{trace}"
+
+    def _styled(self, style: str, text: str) -> str:
+        return f"{style}{text}{_RESET}" if self._colours else text
+
+
+def _shown(value: object) -> str:
+    if not isinstance(value, str):
+        return repr(value)
+    text = printable(value)
+    return repr(text) if _SEPARATORS.intersection(text) else text
+
+
+def printable(text: str) -> str:
+    """Return a text with control characters escaped, so that a header cannot move the cursor."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
 
 LEVELS: Final[Mapping[str, int]] = {
     "debug": logging.DEBUG,
@@ -86,14 +311,12 @@ def configure(log_format: str, level: str, origin: Origin, stream: TextIO | None
         raise ValueError(f"unknown log format {log_format!r}: accepted is auto, json or console")
     set_level(level)
     _configured = _Configured(log_format, origin, stream or sys.stderr)
-    _import_structlog()
     _install(_configured.stream, log_format, LineShape())
     logging.captureWarnings(True)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
     for name in _SERVERS:
         logging.getLogger(name).filters[:] = [_Limit()]
-    _configure_structlog()
 
 
 def reshape(
@@ -120,8 +343,9 @@ def _install(stream: TextIO, log_format: str, shape: LineShape) -> None:
     assert _configured is not None
     readable = log_format == "console" or (log_format == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
-    renderers = _console(stream) if readable else _json(shape, _configured.origin)
-    handler.setFormatter(_formatter(renderers))
+    colours = stream.isatty() and "NO_COLOR" not in os.environ
+    lines = ReadableLines(colours=colours) if readable else JsonLines(shape, _configured.origin)
+    handler.setFormatter(lines)
     root = logging.getLogger()
     if _installed is not None:
         root.removeHandler(_installed)
@@ -155,88 +379,6 @@ def change_level(level: str) -> None:
         root.setLevel(min(before, after))
         logger.info("log level: %s", level.lower())
         root.setLevel(after)
-
-
-def _import_structlog() -> None:
-    """Import structlog without rich, which takes 5 MiB; structlog needs it for tracebacks only."""
-    if "structlog" in sys.modules or "rich" in sys.modules:
-        return
-    sys.modules["rich"] = None  # type: ignore[assignment] # an import of it fails meanwhile
-    try:
-        import structlog  # noqa: F401 # the functions below use it
-    finally:
-        del sys.modules["rich"]
-
-
-def _configure_structlog() -> None:
-    import structlog
-
-    structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            structlog.contextvars.merge_contextvars,
-            structlog.stdlib.PositionalArgumentsFormatter(),
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=True,
-    )
-
-
-def _formatter(renderers: list[Processor]) -> logging.Formatter:
-    import structlog
-
-    return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=[structlog.stdlib.ExtraAdder(), _drop_echoes],
-        processors=[*renderers],
-    )
-
-
-def _drop_echoes(logger: object, method: str, event: Event) -> Event:
-    # uvicorn adds a copy of each message with escape codes; other handlers add fields as well.
-    for key in ("color_message", "message", "asctime"):
-        event.pop(key, None)
-    return event
-
-
-def _json(shape: LineShape, origin: Origin) -> list[Processor]:
-    import structlog
-
-    def line(logger: object, method: str, event: Event) -> str:
-        record: logging.LogRecord = event.pop("_record")
-        event.pop("_from_structlog", None)
-        return line_of(event, record, shape, origin)
-
-    return [structlog.processors.format_exc_info, line]
-
-
-def _console(stream: TextIO) -> list[Processor]:
-    import structlog
-
-    colours = stream.isatty() and "NO_COLOR" not in os.environ
-    renderer = structlog.dev.ConsoleRenderer(
-        colors=colours, exception_formatter=structlog.dev.plain_traceback, pad_event_to=0
-    )
-    return [_readable, renderer]
-
-
-def _readable(logger: object, method: str, event: Event) -> Event:
-    record: logging.LogRecord = event.pop("_record")
-    event.pop("_from_structlog", None)
-    event["timestamp"] = f"{datetime.fromtimestamp(record.created):%H:%M:%S.%f}"[:-3]
-    event["level"] = severity(record.levelno).lower()
-    for key, value in event.items():
-        if isinstance(value, str) and key != "exception":
-            event[key] = printable(value)
-    return event
-
-
-def printable(text: str) -> str:
-    """Return a text with control characters escaped, so that a header cannot move the cursor."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 class Repeats:

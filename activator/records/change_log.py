@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
 from throttler.capacity import MAX_CAPACITY
 from throttler.model import RevisionID, RevisionKind
 from throttler.pod import PodState, PodTracker
-from throttler.pod_rule import Decision, Rule, verdict
+from throttler.pod_rule import PodDecision, PodRule, verdict
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 
@@ -43,21 +43,24 @@ _NOT_UNTIL_PROBED: Final = "no request goes to it until it passes a probe"
 _USED: Final = "requests may go to it"
 #: The effect on requests, by decision and rule. All other rules are about readiness, and such a pod
 #: waits for Kubernetes.
-_CONSEQUENCES: Final[Mapping[tuple[Decision, Rule], str]] = {
-    (Decision.USE, Rule.ON_TRIAL): "it gets one request at a time until it responds well",
-    (Decision.USE, Rule.BEYOND_SHARE): "requests go to it once the pods of the own share are full",
-    (Decision.WAIT, Rule.AWAITING_PROBE): _NOT_UNTIL_PROBED,
-    (Decision.WAIT, Rule.PROBE_FAILED): _NOT_UNTIL_PROBED,
-    (Decision.WAIT, Rule.ANSWERED_BADLY): "it is ejected until it passes a probe",
-    (Decision.LEAVE, Rule.BEYOND_SHARE): "it is in the share of another activator",
-    (Decision.LEAVE, Rule.MESH): "no request goes to it while mesh mode is enabled",
-    (Decision.LEAVE, Rule.DELISTED): "it finishes its requests and gets no others",
-    (Decision.LEAVE, Rule.TAKEN): "it finishes its requests and gets no others",
+_CONSEQUENCES: Final[Mapping[tuple[PodDecision, PodRule], str]] = {
+    (PodDecision.USE, PodRule.ON_TRIAL): "it gets one request at a time until it responds well",
+    (
+        PodDecision.USE,
+        PodRule.BEYOND_SHARE,
+    ): "requests go to it once the pods of the own share are full",
+    (PodDecision.WAIT, PodRule.AWAITING_PROBE): _NOT_UNTIL_PROBED,
+    (PodDecision.WAIT, PodRule.PROBE_FAILED): _NOT_UNTIL_PROBED,
+    (PodDecision.WAIT, PodRule.ANSWERED_BADLY): "it is ejected until it passes a probe",
+    (PodDecision.LEAVE, PodRule.BEYOND_SHARE): "it is in the share of another activator",
+    (PodDecision.LEAVE, PodRule.MESH): "no request goes to it while mesh mode is enabled",
+    (PodDecision.LEAVE, PodRule.DELISTED): "it finishes its requests and gets no others",
+    (PodDecision.LEAVE, PodRule.TAKEN): "it finishes its requests and gets no others",
 }
-_BY_DECISION: Final[Mapping[Decision, str]] = {
-    Decision.USE: _USED,
-    Decision.WAIT: "no request goes to it until Kubernetes lists it as ready",
-    Decision.LEAVE: "no request goes to it",
+_BY_DECISION: Final[Mapping[PodDecision, str]] = {
+    PodDecision.USE: _USED,
+    PodDecision.WAIT: "no request goes to it until Kubernetes lists it as ready",
+    PodDecision.LEAVE: "no request goes to it",
 }
 
 
@@ -211,3 +214,34 @@ def _shown(capacity: int) -> str:
 
 def _changes(count: int) -> str:
     return f"{count} more change{'' if count == 1 else 's'}"
+
+
+# Moves that few users expect: requests to a ClusterIP, and addresses to another revision.
+
+
+def log_route(service: PodTracker) -> None:
+    """Log that requests use, or no longer use, the ClusterIP."""
+    if service.in_use:
+        why = "pods are out of reach" if service.config.reach.pods else "mesh mode is enabled"
+        text = f"requests go to the ClusterIP {service.address}: {why}"
+    else:
+        text = f"requests no longer go to the ClusterIP {service.address}"
+    logger.info(text, extra=identity(service.config.revision.id))
+
+
+def log_taken(pods: Iterable[PodTracker]) -> None:
+    """Warn that addresses of pods moved to another revision, with one line for each pair.
+
+    Kubernetes reused the addresses, or an Endpoints object lists pods of another revision.
+    """
+    losses: dict[tuple[RevisionID, RevisionID], list[str]] = {}
+    for pod in pods:
+        if (owner := pod.taken_by) is not None:
+            losses.setdefault((pod.config.revision.id, owner), []).append(pod.address)
+    for (loser, owner), addresses in losses.items():
+        more = f" and {len(addresses) - 1} more" if len(addresses) > 1 else ""
+        logger.warning(
+            "address %s%s moved from revision %s to revision %s, which lists it for other pods",
+            *(addresses[0], more, loser, owner),
+            extra={**identity(loser), "pod": addresses[0]},
+        )

@@ -17,14 +17,65 @@ from enum import Enum
 from typing import Any
 
 from activator.records.counters import WAIT_BOUNDS, Histogram
-from activator.records.events import EventKind, Events
-from activator.records.probe_lead import ProbeLead
+from activator.records.narration import EventKind, Events
 from throttler.model import Endpoint, RevisionID
-from throttler.pod import PodTracker
+from throttler.pod import PodState, PodTracker
 from throttler.queue import UNKNOWN
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.wait_reason import waiting_reason
+
+
+class ProbeLead:
+    """Measures by how many seconds the activator's own probes are ahead of Kubernetes.
+
+    A pod that passes such a probe is usable before Kubernetes lists it as ready. The lead ends when
+    Kubernetes does. Knative does not measure this.
+
+    The caller removes each pod that is gone, so only existing pods take memory.
+
+    Attributes:
+        seconds: the leads that have ended.
+    """
+
+    __slots__ = ("_since", "seconds")
+
+    def __init__(self) -> None:
+        self.seconds = Histogram(WAIT_BOUNDS)
+        # Usable pods that Kubernetes does not list as ready, and since when they are usable.
+        self._since: dict[RevisionID, dict[PodTracker, float]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._since.values()))
+
+    def passed(self, pod: PodTracker, now: float) -> None:
+        """Record that a pod has become healthy; a pod that is not usable has no lead."""
+        if pod.in_use and not pod.ready and not pod.is_service:
+            self._since.setdefault(pod.config.revision.id, {})[pod] = now
+
+    def listed(self, revision: RevisionID, now: float) -> list[tuple[PodTracker, float]]:
+        """Record a new list of Kubernetes for a revision; O(pods with a lead).
+
+        Returns:
+            The pods whose lead has ended, with its seconds. A pod that failed meanwhile has no
+            lead: Kubernetes was right to wait.
+        """
+        ended: list[tuple[PodTracker, float]] = []
+        for pod, since in list(self._since.get(revision, {}).items()):
+            if pod.ready:
+                self.remove(pod)
+                if pod.state is PodState.HEALTHY:
+                    self.seconds.observe(now - since)
+                    ended.append((pod, now - since))
+        return ended
+
+    def remove(self, pod: PodTracker) -> None:
+        """Remove a pod that is gone, or whose lead has ended."""
+        revision = pod.config.revision.id
+        pods = self._since.get(revision)
+        if pods is not None and pods.pop(pod, None) is not None and not pods:
+            del self._since[revision]
+
 
 Why = Callable[[RevisionThrottler], tuple[Reason, str]]
 
@@ -34,7 +85,7 @@ KEPT = 10
 KEPT_REVISIONS = 1000
 
 
-class Phase(Enum):
+class ColdStartPhase(Enum):
     """The phases of a cold start, in order; the value is the name of the event that ends it."""
 
     STAT_SENT = "stat-sent"
@@ -45,7 +96,7 @@ class Phase(Enum):
     FIRST_BYTE = "first-byte"
 
 
-_PLACE = {phase: place for place, phase in enumerate(Phase)}
+_PLACE = {phase: place for place, phase in enumerate(ColdStartPhase)}
 
 
 class ColdStart:
@@ -93,7 +144,7 @@ class ColdStart:
         self.revision = throttler.revision.id
         self.began = now
         self.began_at = wall
-        self.seen: dict[Phase, float] = {}
+        self.seen: dict[ColdStartPhase, float] = {}
         self.requests = self.open = 0
         self.endpoint: Endpoint | None = None
         self.ended: float | None = None
@@ -105,7 +156,7 @@ class ColdStart:
         self._throttler: RevisionThrottler | None = throttler
         self._counts = counts
 
-    def reached(self, phase: Phase, now: float) -> None:
+    def reached(self, phase: ColdStartPhase, now: float) -> None:
         """Record the event of a phase, unless this phase or a later one has been seen."""
         if not self.seen or _PLACE[phase] > _PLACE[next(reversed(self.seen))]:
             self.seen[phase] = now
@@ -113,8 +164,10 @@ class ColdStart:
     def listed(self, now: float) -> None:
         """Record a new list of Kubernetes, if it has a pod that is new since the beginning."""
         pods = self._throttler.pods() if self._throttler is not None else ()
-        if Phase.ADDRESS not in self.seen and any(pod.listed_at > self.began for pod in pods):
-            self.reached(Phase.ADDRESS, now)
+        if ColdStartPhase.ADDRESS not in self.seen and any(
+            pod.listed_at > self.began for pod in pods
+        ):
+            self.reached(ColdStartPhase.ADDRESS, now)
 
     def probe_started(self, pod: PodTracker, now: float) -> None:
         """Record a probe. It proves the phase before it if the pod is new since the beginning.
@@ -122,14 +175,14 @@ class ColdStart:
         The list of another revision adds the pod if that revision releases the pod's address.
         """
         if pod.listed_at > self.began:
-            self.reached(Phase.ADDRESS, now)
-        self.reached(Phase.PROBE, now)
+            self.reached(ColdStartPhase.ADDRESS, now)
+        self.reached(ColdStartPhase.PROBE, now)
 
     def responded(self, dispatched: float, endpoint: Endpoint, now: float) -> None:
         """Record the first byte, and the dispatch that led to it; other dispatches failed."""
         self.seen = {phase: when for phase, when in self.seen.items() if when <= dispatched}
-        self.seen[Phase.DISPATCHED] = dispatched
-        self.seen[Phase.FIRST_BYTE] = now
+        self.seen[ColdStartPhase.DISPATCHED] = dispatched
+        self.seen[ColdStartPhase.FIRST_BYTE] = now
         self.endpoint = endpoint
 
     def left(self, outcome: str, now: float, why: Why) -> None:
@@ -154,7 +207,7 @@ class ColdStart:
         self._throttler = None
         self._counts[outcome] = self._counts.get(outcome, 0) + 1
 
-    def durations(self) -> Iterable[tuple[Phase, float]]:
+    def durations(self) -> Iterable[tuple[ColdStartPhase, float]]:
         """Yield each seen phase with the seconds since the previous seen phase."""
         before = self.began
         for phase, when in self.seen.items():
@@ -198,7 +251,7 @@ class ColdStarts:
         self._why = why
         self.under_way: dict[RevisionID, ColdStart] = {}
         self.seconds = Histogram(WAIT_BOUNDS)
-        self.phase_seconds = {phase: Histogram(WAIT_BOUNDS) for phase in Phase}
+        self.phase_seconds = {phase: Histogram(WAIT_BOUNDS) for phase in ColdStartPhase}
         self.leads = ProbeLead()
         self._past: OrderedDict[RevisionID, deque[ColdStart]] = OrderedDict()
 
@@ -281,7 +334,7 @@ class ColdStarts:
         for revision in revisions if self.under_way else ():
             cold_start = self.under_way.get(revision)
             if cold_start is not None and cold_start.began <= arose:
-                cold_start.reached(Phase.STAT_SENT, now)
+                cold_start.reached(ColdStartPhase.STAT_SENT, now)
 
     def listed(self, revision: RevisionID, now: float) -> None:
         """Record a new list of Kubernetes."""
@@ -300,7 +353,7 @@ class ColdStarts:
     def probe_passed(self, pod: PodTracker, now: float) -> None:
         """Record that a pod has become healthy because of a probe."""
         if (cold_start := self.under_way.get(pod.config.revision.id)) is not None:
-            cold_start.reached(Phase.PROBE_PASSED, now)
+            cold_start.reached(ColdStartPhase.PROBE_PASSED, now)
             if cold_start.leased and cold_start.open == 1:
                 self.lease_ended(cold_start, now)
         self.leads.passed(pod, now)

@@ -1,33 +1,410 @@
 """Keeps the records of each requested revision, and finds them by a request's header fields.
 
 The keys are the bytes of the fields, so that no request needs decoding. Only existing revisions get
-an entry, so invented names take no memory.
+an entry, so invented names take no memory. Requests count in plain integers, from which telemetry
+makes metrics: an increment of a prometheus-client child costs microseconds. The module reads no
+clock, and knows neither metric names nor HTTP, except a status.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from activator.records.agents import NO_AGENTS, Agents
-from activator.records.counters import RevisionCounters
-from activator.records.failures import Failures
-from activator.records.kept_responses import KeptResponses
-from activator.records.wake_lease import WakeLease
+from activator.records.counters import DURATION_BOUNDS, SHORT, SIZE_BOUNDS, WAIT_BOUNDS, Histogram
 from throttler.errors import RevisionNotFound
-from throttler.model import RevisionID, RevisionKind, Route
+from throttler.model import RevisionID, RevisionKind, ServiceRoute
+from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler, revision_from_host
 
+if TYPE_CHECKING:
+    from activator.records.cold_starts import ColdStart, ColdStarts
+    from activator.runtime import HostClaims, RevisionLoad
 
-class Load(Protocol):
-    """Counts a revision's concurrent requests over time, for the autoscaler."""
 
-    def request_began(self, now: float) -> None:
-        """Count the arrival of a request."""
+class HttpCounters:
+    """Durations and sizes of requests of one kind (method, version, status …).
 
-    def request_ended(self, now: float) -> None:
-        """Count the end of a request."""
+    Nearly all requests are short, and as large as the previous one. Plain numbers count such
+    requests, and a read moves these numbers into the histograms.
+    """
+
+    __slots__ = (
+        "_duration",
+        "_last_request",
+        "_last_request_count",
+        "_last_response",
+        "_last_response_count",
+        "_request_size",
+        "_response_size",
+        "_short",
+        "_short_seconds",
+    )
+
+    def __init__(self) -> None:
+        self._duration = Histogram(DURATION_BOUNDS)
+        self._request_size = Histogram(SIZE_BOUNDS)
+        self._response_size = Histogram(SIZE_BOUNDS)
+        self._short = 0  # the number of short requests, and the sum of their durations
+        self._short_seconds = 0.0
+        self._last_request = 0  # the last request's size, and how many in a row had it
+        self._last_request_count = 0
+        self._last_response = 0  # the same for responses
+        self._last_response_count = 0
+
+    @property
+    def duration(self) -> Histogram:
+        """Durations of requests in seconds."""
+        self._duration.counts[0] += self._short
+        self._duration.total += self._short_seconds
+        self._short, self._short_seconds = 0, 0.0
+        return self._duration
+
+    @property
+    def request_size(self) -> Histogram:
+        """Bytes of request bodies."""
+        self._request_size.observe(self._last_request, self._last_request_count)
+        self._last_request_count = 0
+        return self._request_size
+
+    @property
+    def response_size(self) -> Histogram:
+        """Bytes of response bodies."""
+        self._response_size.observe(self._last_response, self._last_response_count)
+        self._last_response_count = 0
+        return self._response_size
+
+    def observe_head(self, seconds: float, request_size: int) -> None:
+        """Count one request whose response has only begun; arguments as ``observe``."""
+        if seconds <= SHORT:
+            self._short += 1
+            self._short_seconds += seconds
+        else:
+            self._duration.observe(seconds)
+        if request_size != self._last_request:
+            self._request_size.observe(self._last_request, self._last_request_count)
+            self._last_request, self._last_request_count = request_size, 0
+        self._last_request_count += 1
+
+    def observe(self, seconds: float, request_size: int, response_size: int) -> None:
+        """Count one request; sizes in bytes, -1 if unknown."""
+        self.observe_head(seconds, request_size)
+        if response_size != self._last_response:
+            self._response_size.observe(self._last_response, self._last_response_count)
+            self._last_response, self._last_response_count = response_size, 0
+        self._last_response_count += 1
+
+
+#: The outcomes of requests, for RevisionCounters.outcomes.
+OUTCOMES: Final = (
+    "served",
+    "timed-out",
+    "cancelled",
+    "admitted",
+    "queue-full",
+    "tenant-full",
+    "shed",
+    "upstream-failed",
+    "refused",
+    "draining",
+    "asleep",
+    "denied",
+    "not-authorized",
+    "page",
+    "wait-refused",
+    "peek",
+)
+
+
+#: The causes of retries and requeues, for RevisionCounters.requeues. A connect failed (refused,
+#: late, TLS). A kept connection, or a new one, ended without a response. queue-proxy returned the
+#: request before the application had it, or lost its application during the request.
+CAUSES: Final = (
+    *("connect-failed", "connect-timeout", "tls-failed"),
+    *("connection-closed", "connection-lost", "untouched", "application-lost"),
+)
+
+
+class RevisionCounters:
+    """All counters of one revision.
+
+    Attributes:
+        server: requests of clients, by (method, HTTP/1 minor version, status).
+        client: requests to pods, by (pod address, method, minor version, status).
+        waits: seconds in the queue, of queued requests only.
+        outcomes: ended requests by outcome, see OUTCOMES.
+        requeues: retries and requeues by cause, see CAUSES.
+        cold_starts: ended cold starts by outcome.
+        early_heads: event streams that the activator began before a pod responded.
+        waiting: requests that wait now, by mode (throttler.request_policies.WaitMode); not HOLD.
+    """
+
+    __slots__ = (
+        "client",
+        "cold_starts",
+        "early_heads",
+        "outcomes",
+        "requeues",
+        "server",
+        "waiting",
+        "waits",
+    )
+
+    def __init__(self) -> None:
+        self.server: dict[tuple[bytes, int, int], HttpCounters] = {}
+        self.client: dict[tuple[str, bytes, int, int], HttpCounters] = {}
+        self.waits = Histogram(WAIT_BOUNDS)
+        self.outcomes: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
+        self.requeues: dict[str, int] = {}
+        self.cold_starts: dict[str, int] = {}
+        self.early_heads = 0
+        self.waiting: dict[str, int] = {}
+
+    def server_of(self, key: tuple[bytes, int, int]) -> HttpCounters:
+        """Return the counters of clients' requests of a kind, a key of ``server``."""
+        counters = self.server.get(key)
+        if counters is None:
+            counters = self.server[key] = HttpCounters()
+        return counters
+
+    def client_of(self, key: tuple[str, bytes, int, int]) -> HttpCounters:
+        """Return the counters of requests to pods of a kind, a key of ``client``."""
+        counters = self.client.get(key)
+        if counters is None:
+            counters = self.client[key] = HttpCounters()
+        return counters
+
+    def responded(
+        self, key: tuple[str, bytes, int, int], seconds: float, request_size: int
+    ) -> None:
+        """Count the beginning of a pod's response.
+
+        Arguments:
+            key: a key of ``client``.
+            seconds: since the request was sent; request_size: bytes of its body, -1 if unknown.
+        """
+        counters = self.client.get(key)
+        if counters is None:
+            counters = self.client_of(key)
+        counters.observe_head(seconds, request_size)
+
+    def ended(
+        self,
+        key: tuple[bytes, int, int],
+        outcome: str,
+        seconds: float,
+        request_size: int,
+        response_size: int,
+    ) -> None:
+        """Count the end of a request.
+
+        Arguments:
+            key: a key of ``server``.
+            outcome: one of OUTCOMES; seconds: since the request's arrival.
+            request_size, response_size: bytes of the bodies, -1 if unknown.
+        """
+        self.outcomes[outcome] += 1
+        counters = self.server.get(key)
+        if counters is None:
+            counters = self.server_of(key)
+        counters.observe(seconds, request_size, response_size)
+
+    def requeued(self, cause: str) -> None:
+        """Count a retry or a requeue; ``cause`` is one of CAUSES."""
+        self.requeues[cause] = self.requeues.get(cause, 0) + 1
+
+    def remove_pod(self, address: str) -> None:
+        """Remove the counters of a pod that is gone, so that the number of series stays bounded."""
+        for key in [key for key in self.client if key[0] == address]:
+            del self.client[key]
+
+
+#: Seconds between two events of one revision: thousands of requests may fail together.
+PACE: Final = 1.0
+
+
+class Failed(NamedTuple):
+    """One failed request.
+
+    Attributes:
+        at: its end on the driver's clock.
+        status: of the error response; the pod's status if its response broke off.
+        reason: why it failed.
+        detail: more about the reason, for people: printable and short; may be empty.
+    """
+
+    at: float
+    status: int
+    reason: Reason
+    detail: str
+
+
+class Failures:
+    """The failed requests of one revision; the number of reasons bounds the memory.
+
+    The byte path records a failure with an error response, or when a pod's response breaks off. So
+    served requests cost nothing.
+
+    Attributes:
+        last: the last one; None before the first.
+        by_reason: the number of failed requests by reason.
+    """
+
+    __slots__ = ("_reported_at", "_unreported", "by_reason", "last")
+
+    def __init__(self) -> None:
+        self.last: Failed | None = None
+        self.by_reason: dict[Reason, int] = {}
+        self._reported_at = float("-inf")
+        self._unreported = 0
+
+    def record(self, failed: Failed) -> int:
+        """Record a failed request.
+
+        Returns:
+            The number of failed requests since the last event, with this one; the caller publishes
+            an event about them. 0 if the last event is younger than ``PACE``.
+        """
+        self.last = failed
+        self.by_reason[failed.reason] = self.by_reason.get(failed.reason, 0) + 1
+        self._unreported += 1
+        if failed.at - self._reported_at < PACE:
+            return 0
+        count, self._unreported, self._reported_at = self._unreported, 0, failed.at
+        return count
+
+
+#: Bytes of all bodies of one revision.
+MOST_BYTES: Final = 64 << 10
+#: Responses of one revision, since small ones cost more than their bodies.
+MOST_RESPONSES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class KeptResponse:
+    """The body of a pod's response.
+
+    Attributes:
+        body: the whole body.
+        since: when it arrived, seconds.
+    """
+
+    body: bytes
+    since: float
+
+
+class KeptResponses:
+    """Responses of a revision's pods, for requests that must not start a pod.
+
+    Each has a key for the requests that may get it. The oldest response leaves first.
+    """
+
+    __slots__ = ("_responses", "size")
+
+    def __init__(self) -> None:
+        self._responses: dict[bytes, KeptResponse] = {}
+        self.size = 0
+
+    def put(self, key: bytes, response: KeptResponse) -> None:
+        """Keep a response instead of an older one; one that is too large is not kept.
+
+        Arguments:
+            key: of the requests that may get it.
+            response: the response.
+        """
+        self._remove(key)
+        if len(response.body) > MOST_BYTES:
+            return
+        while self.size + len(response.body) > MOST_BYTES or len(self._responses) >= MOST_RESPONSES:
+            self._remove(next(iter(self._responses)))
+        self._responses[key] = response
+        self.size += len(response.body)
+
+    def get(self, key: bytes) -> KeptResponse | None:
+        """Return the response for a key; None without one."""
+        return self._responses.get(key)
+
+    def _remove(self, key: bytes) -> None:
+        removed = self._responses.pop(key, None)
+        if removed is not None:
+            self.size -= len(removed.body)
+
+
+#: Seconds by which a lease must grow until that is worth another probe of the pods.
+_NEWS: Final = 1.0
+
+
+@final
+class WakeLease:
+    """Keeps the demand for a revision alive while its clients are expected back.
+
+    A client with a waiting page, or one that was refused with Retry-After, has no request in the
+    meantime. So the lease counts as one concurrent request in the load of its revision, for all
+    such clients together. A timer calls it (process.timers.Timed).
+
+    Arguments:
+        load: the load of the revision.
+
+    Attributes:
+        armed: see Timed.
+        until: when the lease ends, seconds; minus infinity while there is none.
+    """
+
+    __slots__ = ("_cold_start", "_cold_starts", "_load", "armed", "until")
+
+    def __init__(self, load: RevisionLoad) -> None:
+        self._load = load
+        self._cold_starts: ColdStarts | None = None
+        self._cold_start: ColdStart | None = None
+        self.armed = inf
+        self.until = -inf
+
+    def keep(self, until: float, now: float) -> bool:
+        """Begin the lease, or prolong it; the caller then arms a timer for ``until``.
+
+        Arguments:
+            until: when the clients should be back, seconds.
+            now: seconds.
+
+        Returns:
+            Whether it began, or grew by more than a second.
+        """
+        before = self.until
+        if before == -inf:
+            self._load.request_began(now)
+        self.until = max(before, until)
+        return until > before + _NEWS
+
+    def hold(self, cold_starts: ColdStarts, cold_start: ColdStart, outcome: str) -> None:
+        """Continue a cold start while the lease lasts; it has begun before.
+
+        Arguments:
+            cold_starts: the cold starts of all revisions.
+            cold_start: the one of this revision.
+            outcome: see ColdStarts.lease.
+        """
+        self._cold_starts, self._cold_start = cold_starts, cold_start
+        cold_starts.lease(cold_start, outcome)
+
+    def on_time(self, now: float) -> float:
+        """End the lease if its time is over; see Timed."""
+        if now < self.until:
+            return self.until
+        if self.until > -inf:
+            self.until = -inf
+            self._load.request_ended(now)
+            if self._cold_starts is not None and self._cold_start is not None:
+                self._cold_starts.lease_ended(self._cold_start, now)
+            self._cold_starts = self._cold_start = None
+        return inf
+
+    def seconds_left(self, now: float) -> float:
+        """Return the seconds until the lease ends; 0 without one."""
+        return max(self.until - now, 0.0)
 
 
 class Entry:
@@ -35,7 +412,9 @@ class Entry:
 
     __slots__ = ("agents", "counters", "failures", "kept", "lease", "load", "throttler")
 
-    def __init__(self, throttler: RevisionThrottler, counters: RevisionCounters, load: Load):
+    def __init__(
+        self, throttler: RevisionThrottler, counters: RevisionCounters, load: RevisionLoad
+    ):
         self.throttler = throttler
         self.counters = counters
         self.failures = Failures()
@@ -43,29 +422,6 @@ class Entry:
         self.load = load
         self.kept: KeptResponses | None = None
         self.lease = WakeLease(load)
-
-
-class Hosts(Protocol):
-    """The hosts of plain Services (activator.plain.hosts.Hosts)."""
-
-    def put(self, claim: tuple[str, str], hosts: Iterable[str], service: RevisionID) -> None:
-        """Replace the hosts of a Service.
-
-        Arguments:
-            claim: ``creationTimestamp`` and ``namespace/name`` of the Service.
-        """
-
-    def remove(self, claim: tuple[str, str]) -> None:
-        """Remove the hosts of a Service; an unknown one is no error."""
-
-    def winner(self, host: str) -> RevisionID | None:
-        """Return the Service that has exactly this host; None if none claims it."""
-
-    def find(self, host: str) -> RevisionID | None:
-        """Return the Service that a host without a port names; None if none does."""
-
-    def is_exact(self, host: str) -> bool:
-        """Return whether a Service has this host itself, not by a wildcard."""
 
 
 class Entries:
@@ -81,9 +437,9 @@ class Entries:
     def __init__(
         self,
         throttler: Throttler,
-        load_for: Callable[[RevisionID], Load],
+        load_for: Callable[[RevisionID], RevisionLoad],
         cluster_domain: str = "cluster.local",
-        hosts: Hosts | None = None,
+        hosts: HostClaims[RevisionID] | None = None,
         *,
         knative: bool = True,
     ) -> None:
@@ -92,7 +448,7 @@ class Entries:
         self._cluster_domain = cluster_domain
         self._hosts = hosts
         self._knative = knative
-        self._routes: dict[RevisionID, Route] = {}
+        self._routes: dict[RevisionID, ServiceRoute] = {}
         self._entries: dict[RevisionID, Entry] = {}
         # The same entries by the bytes that name them in requests.
         self._by_name: dict[tuple[bytes, bytes], Entry] = {}
@@ -191,9 +547,9 @@ class Entries:
             return False
         return True
 
-    def set_route(self, revision: RevisionID, route: Route) -> None:
-        """Replace the hosts of a plain Service; ``Route()`` removes them."""
-        hosts, before = self._hosts, self._routes.pop(revision, Route())
+    def set_route(self, revision: RevisionID, route: ServiceRoute) -> None:
+        """Replace the hosts of a plain Service; ``ServiceRoute()`` removes them."""
+        hosts, before = self._hosts, self._routes.pop(revision, ServiceRoute())
         if hosts is None or before.hosts == route.hosts == ():
             return
         hosts.remove((before.created, str(revision)))
@@ -202,12 +558,12 @@ class Entries:
             hosts.put((route.created, str(revision)), route.hosts, revision)
         self._by_host.clear()
 
-    def route_of(self, revision: RevisionID) -> Route:
-        """Return the route of a plain Service; ``Route()`` for any other revision.
+    def route_of(self, revision: RevisionID) -> ServiceRoute:
+        """Return the route of a plain Service; ``ServiceRoute()`` for any other revision.
 
         Its hosts are the ones that the Service has: an older Service may have one that it claims.
         """
-        route, hosts = self._routes.get(revision, Route()), self._hosts
+        route, hosts = self._routes.get(revision, ServiceRoute()), self._hosts
         if hosts is None:
             return route
         own = tuple(host for host in route.hosts if hosts.winner(host) == revision)

@@ -7,13 +7,13 @@ changes nothing, and knows neither HTTP nor Kubernetes. Knative has no counterpa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from activator.records.change_log import ChangeLog, name_of
-from activator.records.events import EventKind, Events
 from throttler.capacity import MAX_CAPACITY
 from throttler.errors import RevisionNotFound
 from throttler.model import RevisionID
@@ -22,6 +22,55 @@ from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler
 from throttler.ticket import Changes
+
+
+class EventKind(Enum):
+    """The kinds of events; the value is the name on the wire."""
+
+    POD_CHANGED = "pod-changed"
+    CAPACITY_CHANGED = "capacity-changed"
+    QUEUE_BEGAN = "queue-began"
+    QUEUE_ENDED = "queue-ended"
+    COLD_START_FINISHED = "cold-start-finished"
+    FAILED = "failed"
+
+
+#: Handles one event: its kind, its revision, and its data as JSON. It must return at once and must
+#: not raise.
+Listener = Callable[[EventKind, RevisionID, Mapping[str, Any]], None]
+
+
+class Events:
+    """Passes events of revisions and their pods to the current listeners, in their order.
+
+    A publisher first checks for listeners, so that it makes no event without one.
+
+    Attributes:
+        listeners: the current listeners. A publisher checks this before it makes an event.
+        session: grows with the first listener after a time without any. Notes that a publisher
+            made in an earlier session are stale.
+    """
+
+    __slots__ = ("listeners", "session")
+
+    def __init__(self) -> None:
+        self.listeners: list[Listener] = []
+        self.session = 0
+
+    def listen(self, listener: Listener) -> None:
+        """Add a listener."""
+        self.session += not self.listeners
+        self.listeners.append(listener)
+
+    def leave(self, listener: Listener) -> None:
+        """Remove a listener."""
+        self.listeners.remove(listener)
+
+    def publish(self, kind: EventKind, revision: RevisionID, what: Mapping[str, Any]) -> None:
+        """Call all listeners; a listener may remove itself meanwhile."""
+        for listener in tuple(self.listeners):
+            listener(kind, revision, what)
+
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
 _LEAVING = (PodState.DRAINING, PodState.GONE)

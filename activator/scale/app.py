@@ -18,11 +18,11 @@ import uvloop
 from activator.build import description, running
 from activator.discovery.api_server import ClusterConfigError
 from activator.process import logs
-from activator.process.log_lines import of_scaler
+from activator.process.logs import of_scaler
 from activator.process.outputs import Outputs
 from activator.scale import scaler as scalers
 from activator.scale.listeners.http_server import ListenError
-from activator.scale.scaler import Scaler
+from activator.scale.scaler import ScalerProcess
 from activator.scale.settings import ScaleSettings
 from activator.tls.files import TlsFileError
 
@@ -53,7 +53,7 @@ class _Signals:
 async def run(settings: ScaleSettings) -> int:
     """Run a scaler until a signal; return the exit status."""
     signals = _Signals()
-    async with scalers.running(scaler := Scaler(settings, os.environ)) as task:
+    async with scalers.running(scaler := ScalerProcess(settings, os.environ)) as task:
         addresses = scaler.addresses
         logger.info(
             "listening: %s", ", ".join(f"{k} {v}" for k, v in addresses.items()), extra=addresses

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from activator.telemetry.families import Family, Kind, markdown
+from activator.telemetry.families import Family, MetricKind, markdown
 
 SERVICE: Final = ("namespace", "service")
 
 TICK_BOUNDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 COLD_START_BOUNDS: Final = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0)
 
-_G, _C, _H = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
+_G, _C, _H = MetricKind.GAUGE, MetricKind.COUNTER, MetricKind.HISTOGRAM
 
 LEADER: Final = Family(
     "activator_scale_leader", _G, (), "1 on the scaler that leads, 0 on the others."

@@ -1,31 +1,25 @@
 """Defines a part of the scaler: the context that it gets, and its contributions.
 
 A part acts on decisions, or knows other components. The parts do not know each other.
-``parts`` has the table of all parts.
+``scaler.PARTS`` has all of them.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import NamedTuple, final
 
-from activator.plain.service import PlainService
-from activator.scale.cluster.api import Api
-from activator.scale.cluster.objects import View
-from activator.scale.decisions.effects import Effect
-from activator.scale.decisions.findings import Finding
-from activator.scale.decisions.plan import ACTIVATION_LEASE
-from activator.scale.decisions.record import Record
+from activator.scale.cluster.api import Api, Start
+from activator.scale.cluster.watch import ObjectView
+from activator.scale.decisions.record import Decided, Facts, Record
+from activator.scale.reasons import Finding
 from activator.scale.reports.load import Loads, Name
 from activator.scale.settings import ScaleSettings
-from activator.scale.workloads.actuator import Target
-from activator.scale.workloads.services import Services
+from activator.scale.workloads.services import EnabledServices
 
 
-class Context(NamedTuple):
+class PartContext(NamedTuple):
     """What a part may use.
 
     Attributes:
@@ -42,88 +36,121 @@ class Context(NamedTuple):
 
     settings: ScaleSettings
     api: Api
-    services: Services
+    services: EnabledServices
     loads: Loads
     record: Callable[[Name], Record | None]
-    start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    start: Start
     clock: Callable[[], float]
     is_leader: Callable[[], bool]
     changed: Callable[[Iterable[Name]], None]
     missing_rule: Callable[[str], str]
 
 
-@dataclass(frozen=True, slots=True)
 class Part:
-    """One part.
+    """One part, which contributes nothing; a subclass has what it knows and does.
 
     Attributes:
         views: take the objects of further kinds, or of known ones, by kind.
-        effect: carries out decisions.
-        other_owner: returns which other component scales the workload of a Service, as in
-            ``HPA shop/hello``; empty if there is none, or if the annotation ``owner`` names it.
-        slice_since: returns since when the activators are endpoints of a Service; None if they are
-            not.
-        lease: returns the seconds for which the owner of a workload must read it as active.
-        findings: returns what a user must know of a Service, for the API and Events.
-        listeners: enters the listeners of the part; the context's value has their addresses by
-            name. They are open while the process runs, whether it leads or not.
     """
 
-    views: Mapping[str, View] = field(default_factory=dict)
-    effect: Effect | None = None
-    other_owner: Callable[[Name, PlainService, Target], str] | None = None
-    slice_since: Callable[[Name, float], float | None] | None = None
-    lease: Callable[[PlainService, Target], float] | None = None
-    findings: Callable[[Name], Iterable[Finding]] | None = None
-    listeners: Callable[[], AbstractAsyncContextManager[Mapping[str, str]]] | None = None
+    views: Mapping[str, ObjectView] = {}
 
+    # -- effects of decisions; a call must not block -----------------------------------------------
 
-def views(services: Services, parts: Iterable[Part]) -> Mapping[str, Sequence[View]]:
-    """Return the views of each kind; the views of the Services come first."""
-    found: dict[str, list[View]] = {kind: [view] for kind, view in services.views().items()}
-    for part in parts:
-        for kind, view in part.views.items():
-            found.setdefault(kind, []).append(view)
-    return found
+    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
+        """Carry out a decision. The engine calls it when anything but the load differs.
+
+        Arguments:
+            now: seconds, monotonic, on the loop's clock.
+        """
+
+    def leave(self, name: Name, now: float) -> None:
+        """Record that a Service is deleted, or no longer opts in."""
+
+    def start(self, now: float) -> None:
+        """Begin to write: this process leads, and has decided about all Services."""
+
+    def stop(self, now: float) -> None:
+        """Write nothing more: this process no longer leads."""
+
+    # -- what other components do -----------------------------------------------------------------
+
+    def complete(self, name: Name, facts: Facts) -> Facts:
+        """Return the facts about a Service, completed by this part."""
+        found = tuple(self.findings(name))
+        return facts._replace(findings=facts.findings + found) if found else facts
+
+    def slice_since(self, name: Name, now: float) -> float | None:
+        """Return since when the activators are endpoints of a Service; None if they are not."""
+        return None
+
+    def findings(self, name: Name) -> Iterable[Finding]:
+        """Return what a user must know of a Service, for the API and Events."""
+        return ()
+
+    # -- listeners ---------------------------------------------------------------------------------
+
+    def listeners(self) -> AbstractAsyncContextManager[Mapping[str, str]]:
+        """Open the listeners; the context's value has their addresses by name.
+
+        They are open while the process runs, whether it leads or not.
+        """
+        return nullcontext({})
 
 
 @final
 class Parts:
-    """All parts, as one guard of the engine (effects.Guard)."""
+    """All parts, as the engine uses them."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
-        self._owners = [part.other_owner for part in parts if part.other_owner]
-        self._slices = [part.slice_since for part in parts if part.slice_since]
-        self._leases = [part.lease for part in parts if part.lease]
-        self._findings = [part.findings for part in parts if part.findings]
 
-    @property
-    def effects(self) -> Sequence[Effect]:
-        """The effects, in the order of the parts."""
-        return [part.effect for part in self._parts if part.effect]
+    def views(self, services: EnabledServices) -> Mapping[str, Sequence[ObjectView]]:
+        """Return the views of each kind; the views of the Services come first."""
+        found: dict[str, list[ObjectView]] = {
+            kind: [view] for kind, view in services.views().items()
+        }
+        for part in self._parts:
+            for kind, view in part.views.items():
+                found.setdefault(kind, []).append(view)
+        return found
 
-    def other_owner(self, name: Name, service: PlainService, target: Target) -> str:
-        """See effects.Guard: the first component that a part knows."""
-        for find in self._owners:
-            if other := find(name, service, target):
-                return other
-        return ""
-
-    def slice_since(self, name: Name, now: float) -> float | None:
-        """See effects.Guard."""
-        for find in self._slices:
-            if (since := find(name, now)) is not None:
-                return since
-        return None
-
-    def lease(self, service: PlainService, target: Target) -> float:
-        """See effects.Guard: the longest time."""
-        return max([ACTIVATION_LEASE, *(find(service, target) for find in self._leases)])
+    def complete(self, name: Name, facts: Facts) -> Facts:
+        """Return the facts about a Service, completed by the parts."""
+        for part in self._parts:
+            facts = part.complete(name, facts)
+        return facts
 
     def findings(self, name: Name) -> Sequence[Finding]:
         """Return what a user must know of a Service."""
-        return [finding for find in self._findings for finding in find(name)]
+        return [finding for part in self._parts for finding in part.findings(name)]
+
+    def slice_since(self, name: Name, now: float) -> float | None:
+        """Return since when the activators are endpoints of a Service; None if they are not."""
+        for part in self._parts:
+            if (since := part.slice_since(name, now)) is not None:
+                return since
+        return None
+
+    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
+        """Pass a decision to the parts, in their order."""
+        for part in self._parts:
+            part.carry_out(name, decided, now)
+
+    def leave(self, name: Name, now: float) -> None:
+        """Tell the parts that a Service does not opt in any more."""
+        for part in self._parts:
+            part.leave(name, now)
+
+    def start(self, now: float) -> None:
+        """Tell the parts that this process leads."""
+        for part in self._parts:
+            part.start(now)
+
+    def stop(self, now: float) -> None:
+        """Tell the parts that this process leads no more."""
+        for part in self._parts:
+            part.stop(now)
 
     def __iter__(self) -> Iterator[Part]:
         return iter(self._parts)

@@ -18,26 +18,26 @@ from activator.autoscaler.token import bearers
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.process.tasks import Tasks
-from activator.scale import part
 from activator.scale.admin import application
 from activator.scale.admin.metrics import Measured
 from activator.scale.admin.status import Status
-from activator.scale.cluster.client import ClusterApi
-from activator.scale.cluster.objects import Objects
-from activator.scale.cluster.watch import Watch
-from activator.scale.decisions.engine import TICK, Engine
-from activator.scale.decisions.pending import Pending
-from activator.scale.decisions.plan import Hold
+from activator.scale.cluster.api import Api
+from activator.scale.cluster.watch import ClusterObjects, ClusterWatch
+from activator.scale.decisions.engine import TICK, Engine, Pending
 from activator.scale.election.leader import Candidate, Place, new_identity
+from activator.scale.events import EventsPart
+from activator.scale.external_metrics import part as external_metrics
+from activator.scale.keda.part import KedaPart
 from activator.scale.listeners import http_server
-from activator.scale.part import Context, Part, Parts
-from activator.scale.parts import PARTS
+from activator.scale.owners import OwnersPart
+from activator.scale.part import Part, PartContext, Parts
+from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Name
 from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings
-from activator.scale.workloads.actuator import Actuator
-from activator.scale.workloads.rights import Rights
-from activator.scale.workloads.services import Services
+from activator.scale.takeover.part import TakeoverPart
+from activator.scale.workloads.replicas import Rights
+from activator.scale.workloads.services import EnabledServices
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +46,19 @@ LEASE_REQUEST: Final = 4.0
 #: Seconds for requests under way when the process ends.
 _LAST_REQUESTS: Final = 2.0
 
+#: The parts, in the order in which they get each decision. KEDA and HPAs come first: they must read
+#: a load before they see the replicas that follow from it. Events come last: they have the findings
+#: of the others.
+PARTS: Final[Sequence[Callable[[PartContext], Part]]] = (
+    KedaPart,
+    external_metrics.make,
+    OwnersPart,
+    TakeoverPart,
+    EventsPart,
+)
 
-class Scaler:
+
+class ScalerProcess:
     """One process of ``activator scale``.
 
     Arguments:
@@ -58,6 +69,7 @@ class Scaler:
 
     Attributes:
         addresses: of the listeners, by name; empty before ``start``.
+        engine: decides while this process leads.
         status: what the admin port shows.
     """
 
@@ -66,7 +78,7 @@ class Scaler:
         settings: ScaleSettings,
         environ: Mapping[str, str],
         timings: Timings | None = None,
-        parts: Sequence[Callable[[Context], Part]] = PARTS,
+        parts: Sequence[Callable[[PartContext], Part]] = PARTS,
     ) -> None:
         loop, timings = asyncio.get_running_loop(), timings or Timings()
         self.settings = settings
@@ -74,25 +86,25 @@ class Scaler:
         self._clock = loop.time
         self._tasks = Tasks()
         self._running = AsyncExitStack()
-        self._pending = Pending(lambda names: self._engine.changed(names))
+        self._pending = Pending(lambda names: self.engine.changed(names))
         self._server = ApiServer(settings.kubeconfig or None, timings, environ)
         lease_timings = replace(timings, request=LEASE_REQUEST)
         self._lease_server = ApiServer(settings.kubeconfig or None, lease_timings, environ)
         self._candidate = self._make_candidate()
-        api, services = ClusterApi(self._server), Services(self._pending.add)
+        api, services = Api(self._server), EnabledServices(self._pending.add)
         self._loads = Loads(lambda name: name in services)
         context = self._context(api, services)
         self._parts = Parts([make(context) for make in parts])
-        objects = Objects(part.views(services, self._parts))
-        self._watch = Watch(self._server, objects, timings)
-        self._engine = self._make_engine(api, services)
+        objects = ClusterObjects(self._parts.views(services))
+        self._watch = ClusterWatch(self._server, objects, timings)
+        self.engine = self._make_engine(api, services)
         self._stats = StatServer(
             *(self._loads, self._clock, lambda: self._candidate.leads, self._on_busy),
             settings.stat_token_file,
         )
         self.status = Status(
             settings,
-            Measured(self._engine, self._loads, objects, self._watch),
+            Measured(self.engine, self._loads, objects, self._watch),
             self._candidate,
             self._stats,
             self._parts.findings,
@@ -104,44 +116,42 @@ class Scaler:
     def _make_candidate(self) -> Candidate:
         settings = self.settings
         return Candidate(
-            ClusterApi(self._lease_server),
+            Api(self._lease_server),
             Place(settings.system_namespace, settings.lease_name, settings.pod_name),
             new_identity(settings.pod_name),
             self._on_lead,
         )
 
-    def _context(self, api: ClusterApi, services: Services) -> Context:
+    def _context(self, api: Api, services: EnabledServices) -> PartContext:
         """Return what the parts may use; the engine exists later."""
-        return Context(
-            self.settings,
-            api,
-            services,
-            self._loads,
-            lambda name: self._engine.get(name),
-            self._tasks.start,
-            self._clock,
-            lambda: self._candidate.leads,
-            self._pending.update,
-            lambda kind: self._watch.missing_rule(kind),
+        return PartContext(
+            settings=self.settings,
+            api=api,
+            services=services,
+            loads=self._loads,
+            record=lambda name: self.engine.get(name),
+            start=self._tasks.start,
+            clock=self._clock,
+            is_leader=lambda: self._candidate.leads,
+            changed=self._pending.update,
+            missing_rule=lambda kind: self._watch.missing_rule(kind),
         )
 
-    def _make_engine(self, api: ClusterApi, services: Services) -> Engine:
+    def _make_engine(self, api: Api, services: EnabledServices) -> Engine:
         rights = Rights(
             api,
             self._tasks.start,
             self._clock,
-            lambda namespace: self._pending.update(self._engine.names(namespace)),
+            lambda namespace: self._pending.update(self.engine.names(namespace)),
         )
         return Engine(
             services,
             self._loads,
-            rights,
-            lambda report: Actuator(api, self._tasks.start, report),
-            self._frozen,
-            asyncio.get_running_loop().call_at,
-            self._clock,
             self._parts,
-            self._parts.effects,
+            rights=rights,
+            api=api,
+            start=self._tasks.start,
+            frozen=self._frozen,
         )
 
     # -- life --------------------------------------------------------------------------------------
@@ -169,8 +179,7 @@ class Scaler:
             ) from error
         self.addresses["stat"] = f"{settings.bind}:{port}"
         for each in self._parts:
-            if each.listeners is not None:
-                self.addresses |= await self._running.enter_async_context(each.listeners())
+            self.addresses |= await self._running.enter_async_context(each.listeners())
 
     async def _listen(self, name: str, host: str, port: int) -> None:
         if name == "metrics":
@@ -211,11 +220,11 @@ class Scaler:
         while True:
             await asyncio.sleep(TICK)
             spent, began = 0.0, time.thread_time()
-            for _ in self._engine.ticking(self._clock()):
+            for _ in self.engine.ticking(self._clock()):
                 spent += time.thread_time() - began
                 await asyncio.sleep(0)
                 began = time.thread_time()
-            self._engine.counters.ticks.observe(spent + time.thread_time() - began)
+            self.engine.counters.ticks.observe(spent + time.thread_time() - began)
 
     def _on_lead(self, leads: bool) -> None:
         """Begin to decide when this process leads and knows all objects, or stop."""
@@ -223,31 +232,31 @@ class Scaler:
             self._pending.clear()
             self._tasks.start(self._start())
         elif not leads:
-            self._engine.stop(self._clock())
+            self.engine.stop(self._clock())
             self._stats.disconnect_all()
 
     async def _start(self) -> None:
         """Begin to decide, in steps."""
-        for _ in self._engine.starting(self._clock()):
+        for _ in self.engine.starting(self._clock()):
             await asyncio.sleep(0)
         if self._candidate.leads:
             # The records of the Services are no garbage either, see _begin.
             gc.freeze()
-            logger.info("deciding about %d Services", len(list(self._engine)))
+            logger.info("deciding about %d Services", len(list(self.engine)))
 
     def _on_busy(self, names: list[Name]) -> None:
         if self._watch.errors():
             self._watch.hurry()
-        self._engine.busy(names)
+        self.engine.busy(names)
 
-    def _frozen(self, now: float) -> Hold:
+    def _frozen(self, now: float) -> ScaleReason | None:
         if self._watch.is_stale(now):
-            return Hold.STALE
-        return Hold.NONE if self._loads.is_known(now) else Hold.LOAD_UNKNOWN
+            return ScaleReason.STALE_STATE
+        return None if self._loads.is_known(now) else ScaleReason.ACTIVATORS_UNREACHABLE
 
 
 @asynccontextmanager
-async def running(scaler: Scaler) -> AsyncIterator[asyncio.Task[None]]:
+async def running(scaler: ScalerProcess) -> AsyncIterator[asyncio.Task[None]]:
     """Start a scaler, and run it inside the context; the value is the task that runs it."""
     try:
         await scaler.start()

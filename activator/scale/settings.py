@@ -14,10 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from activator.settings import defaults, values
+from activator.settings import values
 from activator.settings.setting import (
+    ACTIVATORS,
+    BIND,
+    EVERY_ADDRESS,
+    HOST_NAME,
     REQUIRED,
-    Setting,
+    RESOLV_CONF,
+    SettingRow,
     Sources,
     find_all,
     markdown,
@@ -68,7 +73,7 @@ class ScaleSettings:
     """
 
     bind: str = _setting(
-        values.ADDRESS, "ACTIVATOR_BIND", LISTENERS, defaults.EVERY_ADDRESS,
+        values.ADDRESS, "ACTIVATOR_BIND", LISTENERS, EVERY_ADDRESS,
         "Address of the listeners for activators, KEDA and metrics.",
         "The activators and KEDA are on other nodes.",
     )
@@ -139,7 +144,7 @@ class ScaleSettings:
         "8080 is the port for the activators.",
     )
     admin_bind: str = _setting(
-        values.ADDRESS, "ACTIVATOR_ADMIN_BIND", LISTENERS, defaults.BIND,
+        values.ADDRESS, "ACTIVATOR_ADMIN_BIND", LISTENERS, BIND,
         "Address of the admin listener.",
         "The kubelet sends its health checks to the pod's address. The API is read-only.",
     )
@@ -158,7 +163,7 @@ class ScaleSettings:
     )
 
     pod_name: str = _setting(
-        values.OBJECT_NAME, "POD_NAME", IDENTITY, defaults.HOST_NAME,
+        values.OBJECT_NAME, "POD_NAME", IDENTITY, HOST_NAME,
         "Name of this pod. The leader sets the label `activator.dev/leader` on it.",
         "The host name of a pod is its name.",
     )
@@ -181,7 +186,7 @@ class ScaleSettings:
     )
 
     activators: tuple[str, str] = _setting(
-        values.SERVICE, "ACTIVATOR_ACTIVATORS", TAKEOVER, defaults.ACTIVATORS,
+        values.SERVICE, "ACTIVATOR_ACTIVATORS", TAKEOVER, ACTIVATORS,
         "The Service whose EndpointSlices list the activators. Their addresses become endpoints "
         "of the Services with route `takeover` or `front`.",
         "The Service of the manifests.",
@@ -208,7 +213,7 @@ class ScaleSettings:
 # fmt: on
 
 
-SETTINGS: Final[tuple[Setting, ...]] = rows(ScaleSettings)
+SETTINGS: Final[tuple[SettingRow, ...]] = rows(ScaleSettings)
 """The table, in the order of the fields; a default may depend on rows above it only."""
 
 
@@ -216,7 +221,7 @@ def load(
     flags: Mapping[str, str | None],
     environ: Mapping[str, str] = os.environ,
     *,
-    resolv_conf: Path = defaults.RESOLV_CONF,
+    resolv_conf: Path = RESOLV_CONF,
 ) -> ScaleSettings:
     """Read every setting.
 

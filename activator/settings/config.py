@@ -17,15 +17,23 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from activator.settings import defaults, values
 from activator.settings import tls_parameters as parameters
-from activator.settings.contradictions import contradictions
+from activator.settings import values
 from activator.settings.setting import (
+    ACTIVATORS,
     ASKING,
+    AUTOSCALER_URL,
+    BIND,
+    CLUSTER_DOMAIN,
+    EVERY_ADDRESS,
+    HOST_NAME,
     REQUIRED,
-    Setting,
+    RESOLV_CONF,
+    SCALER_ADMIN_URL,
+    SCALER_URL,
+    SettingRow,
     Sources,
     find_all,
     markdown,
@@ -104,7 +112,7 @@ class Settings:
         "Envoy needs none.",
     )
     bind: str = setting(
-        values.ADDRESS, "ACTIVATOR_BIND", LISTENERS, defaults.EVERY_ADDRESS,
+        values.ADDRESS, "ACTIVATOR_BIND", LISTENERS, EVERY_ADDRESS,
         "Address of the listeners for traffic and metrics.",
         "The ingress is on other nodes; the demo is for this machine only.",
         demo="127.0.0.1",
@@ -122,7 +130,7 @@ class Settings:
         "points to this machine.",
     )
     metrics_bind: str = setting(
-        values.ADDRESS, "METRICS_PROMETHEUS_HOST", LISTENERS, defaults.BIND,
+        values.ADDRESS, "METRICS_PROMETHEUS_HOST", LISTENERS, BIND,
         "Address of the metrics listener.",
         "Prometheus is usually in the same network as the ingress.",
     )
@@ -208,14 +216,14 @@ class Settings:
         values.NAME, "POD_NAME", IDENTITY, REQUIRED,
         "Name of this activator in logs and in the statistics for the autoscaler.",
         "The autoscaler distinguishes activators by this name, so each needs its own.",
-        local=defaults.HOST_NAME,
+        local=HOST_NAME,
     )
     pod_ip: str = setting(
         values.ADDRESS, "POD_IP", IDENTITY, REQUIRED,
         "Address of this activator. Its position among the activators of a revision determines "
         "its share of pods.",
         "Only the cluster knows it.",
-        local=defaults.BIND,
+        local=BIND,
     )
     system_namespace: str = setting(
         values.DNS_LABEL, "SYSTEM_NAMESPACE", IDENTITY, REQUIRED,
@@ -224,7 +232,7 @@ class Settings:
         local="knative-serving",
     )
     cluster_domain: str = setting(
-        values.DOMAIN, "CLUSTER_DOMAIN", IDENTITY, defaults.CLUSTER_DOMAIN,
+        values.DOMAIN, "CLUSTER_DOMAIN", IDENTITY, CLUSTER_DOMAIN,
         "Domain of the cluster's service names.",
         "The kubelet writes it into the resolv.conf of each pod.",
     )
@@ -280,7 +288,7 @@ class Settings:
     )
     autoscaler_url: str = setting(
         values.url("ws", "wss", empty="no autoscaler"), "ACTIVATOR_AUTOSCALER_URL", CLUSTER,
-        defaults.AUTOSCALER_URL,
+        AUTOSCALER_URL,
         "WebSocket of the autoscaler, which scales services by the activator's statistics; empty "
         "turns the connection off.",
         "The address of Knative's autoscaler; a laptop has none.",
@@ -288,7 +296,7 @@ class Settings:
     )
     scaler_url: str = setting(
         values.url("ws", "wss", empty="no scaler"), "ACTIVATOR_SCALER_URL", CLUSTER,
-        defaults.SCALER_URL,
+        SCALER_URL,
         "WebSocket of `activator scale`, which scales annotated Services by the activator's "
         "statistics; empty turns the connection off.",
         "The address in the activator's own manifests; a laptop has no scaler.",
@@ -302,7 +310,7 @@ class Settings:
         commands=("run", "local"),
     )
     activators: tuple[str, str] = setting(
-        values.SERVICE, "ACTIVATOR_ACTIVATORS", CLUSTER, defaults.ACTIVATORS,
+        values.SERVICE, "ACTIVATOR_ACTIVATORS", CLUSTER, ACTIVATORS,
         "The Service whose EndpointSlices list the activators. They share the pods of a Service "
         "with the annotation `activator.dev/container-concurrency`.",
         "The Service of the manifests.",
@@ -588,7 +596,7 @@ class Settings:
     )
     scaler_admin_url: str = setting(
         values.url("http", "https", empty="no query"), "ACTIVATOR_SCALER_ADMIN_URL", CLIENT,
-        defaults.SCALER_ADMIN_URL,
+        SCALER_ADMIN_URL,
         "Admin port of the scaler, which `activator explain` also queries about a Service; empty "
         "for no query.",
         "The scaler knows why a Service has no pods.",
@@ -599,11 +607,11 @@ class Settings:
 # fmt: on
 
 
-SETTINGS: Final[tuple[Setting, ...]] = rows(Settings)
+SETTINGS: Final[tuple[SettingRow, ...]] = rows(Settings)
 """The table, in the order of the fields; a default may depend on rows above it only."""
 
 
-def settings_of(command: str) -> tuple[Setting, ...]:
+def settings_of(command: str) -> tuple[SettingRow, ...]:
     """Return the rows that one command reads."""
     return tuple(row for row in SETTINGS if command in row.commands)
 
@@ -613,7 +621,7 @@ def load(
     flags: Mapping[str, str | None],
     environ: Mapping[str, str] = os.environ,
     *,
-    resolv_conf: Path = defaults.RESOLV_CONF,
+    resolv_conf: Path = RESOLV_CONF,
 ) -> Settings:
     """Read every setting of one command.
 
@@ -628,6 +636,87 @@ def load(
     """
     sources = Sources(command, flags, environ, resolv_conf)
     return Settings(command=command, **find_all(SETTINGS, sources, contradictions))
+
+
+def contradictions(known: Mapping[str, Any]) -> list[str]:
+    """Return one sentence for each contradiction, for which the activator refuses to start.
+
+    Arguments:
+        known: the value of each setting, by its name.
+    """
+    return _shared_ports(known) + _tls(known) + _held(known) + _unfinished(known)
+
+
+def _held(known: Mapping[str, Any]) -> list[str]:
+    return [
+        f"hold_bytes ({known['hold_bytes']} bytes) is larger than {budget} ({known[budget]} "
+        f"bytes): one request alone would not fit; lower the one or raise the other."
+        for budget in ("hold_bytes_per_revision", "hold_bytes_total")
+        if known["hold_bytes"] > known[budget]
+    ]
+
+
+def _unfinished(known: Mapping[str, Any]) -> list[str]:
+    one, all_of_them = known["max_header_bytes"], known["unfinished_header_bytes"]
+    if one <= all_of_them - all_of_them // 4:
+        return []
+    return [
+        f"max_header_bytes ({one} bytes) is larger than three quarters of unfinished_header_bytes "
+        f"({all_of_them} bytes): the largest heads would not fit; lower the one or raise the other."
+    ]
+
+
+def _tls(known: Mapping[str, Any]) -> list[str]:
+    problems = [
+        f"{end}tls_min_version (1.3) is above {end}tls_max_version (1.2): no version is left."
+        for end in ("", "metrics_")
+        if known[f"{end}tls_min_version"] > known[f"{end}tls_max_version"] != ""
+    ]
+    pair = {name: known[name] for name in ("metrics_tls_cert", "metrics_tls_key")}
+    if any(pair.values()) and not all(pair.values()):
+        problems.append(" and ".join(pair) + " belong together: give both or neither.")
+    auth, ca = known["metrics_tls_client_auth"], known["metrics_tls_client_ca_file"]
+    if (auth != "none" or ca) and not any(pair.values()):
+        problems.append(
+            "metrics_tls_client_auth and metrics_tls_client_ca_file need TLS on the metrics port: "
+            "give metrics_tls_cert and metrics_tls_key, too."
+        )
+    elif auth != "none" and not ca:
+        problems.append(
+            f"metrics_tls_client_auth is {auth}, but metrics_tls_client_ca_file is empty: give the "
+            f"certificate authorities for clients."
+        )
+    elif ca and auth == "none":
+        problems.append(
+            "metrics_tls_client_ca_file is given, and metrics_tls_client_auth is none: set it to "
+            "optional or require, or leave out the file."
+        )
+    return problems
+
+
+def _shared_ports(known: Mapping[str, Any]) -> list[str]:
+    # https_port is left out: it is open only with TLS, and this module does not know that.
+    addresses = {
+        "http_port": known["bind"],
+        "h2c_port": known["bind"],
+        "admit_port": known["bind"],
+        "metrics_port": known["metrics_bind"],
+        "profiling_port": known["bind"],
+        "admin_port": known["admin_bind"],
+    }
+    names = list(addresses)
+    return [
+        f"{one} and {other} are both {known[one]} on {addresses[one]}: give each its own port, "
+        f"or 0 to pick a free one."
+        for position, one in enumerate(names)
+        for other in names[position + 1 :]
+        if known[one] == known[other] not in (0, None)
+        and _overlap(addresses[one], addresses[other])
+    ]
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one == other or not {"0.0.0.0", "::"}.isdisjoint({one, other})
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """Finds the value of a setting: in its flag, then in the environment, then its default.
 
-A row of the table is a dataclass field with a ``Setting`` as its metadata. The module must not know
-which settings the program has (activator/settings/config.py), nor parse a text (values.py).
+A row of the table is a dataclass field with a ``SettingRow`` as its metadata. The module must not
+know which settings the program has (activator/settings/config.py), nor parse a text (values.py).
 Knative's counterpart: the envconfig library, which does this by struct tags.
 """
 
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -15,10 +16,12 @@ from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from activator.settings import values
 from activator.settings.values import Kind
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
 
 T = TypeVar("T")
 
@@ -76,7 +79,7 @@ Default = str | Derived | None
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SettingRow:
     """One row of the table.
 
     Attributes:
@@ -131,7 +134,7 @@ def setting(
     """Return a field of ``Settings`` with its row; ``local`` and ``demo`` are other defaults."""
     of_local = default if isinstance(local, EllipsisType) else local
     of_demo = of_local if isinstance(demo, EllipsisType) else demo
-    row = Setting(
+    row = SettingRow(
         name="",  # rows() adds it from the dataclass
         variable=variable,
         kind=kind,
@@ -148,7 +151,7 @@ def setting(
     return made
 
 
-def rows(settings: type[DataclassInstance]) -> tuple[Setting, ...]:
+def rows(settings: type[DataclassInstance]) -> tuple[SettingRow, ...]:
     """Return the rows of a dataclass's fields, in their order."""
     carrying = (made for made in fields(settings) if _ROW in made.metadata)
     return tuple(replace(made.metadata[_ROW], name=made.name) for made in carrying)
@@ -163,7 +166,7 @@ class ConfigError(ValueError):
 
 
 def find_all(
-    table: Iterable[Setting],
+    table: Iterable[SettingRow],
     sources: Sources,
     contradictions: Callable[[Mapping[str, Any]], list[str]],
 ) -> dict[str, Any]:
@@ -205,7 +208,7 @@ def unknown_variables(known: Sequence[str], environ: Mapping[str, str]) -> list[
     ]
 
 
-def find(row: Setting, sources: Sources) -> Any:
+def find(row: SettingRow, sources: Sources) -> Any:
     """Return the value of one setting.
 
     Raises:
@@ -235,7 +238,7 @@ def _service_link(text: str) -> str:
     )
 
 
-def _given(row: Setting, sources: Sources) -> tuple[str, str] | None:
+def _given(row: SettingRow, sources: Sources) -> tuple[str, str] | None:
     """Return the text given for a setting, and its source; None if it is not given."""
     text = sources.flags.get(row.name)
     if text is not None:
@@ -246,7 +249,7 @@ def _given(row: Setting, sources: Sources) -> tuple[str, str] | None:
     return text, f"environment variable {row.variable}"
 
 
-def _default(row: Setting, sources: Sources) -> Any:
+def _default(row: SettingRow, sources: Sources) -> Any:
     default = row.defaults[sources.command]
     if default is REQUIRED:
         raise ValueError(
@@ -261,13 +264,13 @@ def _echo(text: str) -> str:
     return repr(text if len(text) <= _LONGEST_ECHO else text[:_LONGEST_ECHO] + "…")
 
 
-def markdown(rows: tuple[Setting, ...]) -> str:
+def markdown(rows: tuple[SettingRow, ...]) -> str:
     """Return the settings for the reference: a heading and a table for each section."""
     sections = dict.fromkeys(row.section for row in rows)
     return "\n\n".join(_section(name, rows) for name in sections)
 
 
-def _section(name: str, rows: tuple[Setting, ...]) -> str:
+def _section(name: str, rows: tuple[SettingRow, ...]) -> str:
     """Return a heading and a table; without a column of commands where all rows have the same."""
     own = [row for row in rows if row.section == name]
     commands = {row.commands for row in own}
@@ -281,7 +284,7 @@ def _section(name: str, rows: tuple[Setting, ...]) -> str:
     return "\n".join(lines + [_line(row, with_commands=len(commands) > 1) for row in own])
 
 
-def _line(row: Setting, *, with_commands: bool) -> str:
+def _line(row: SettingRow, *, with_commands: bool) -> str:
     cells = [
         f"`{row.flag}` {row.kind.metavar}<br>`{row.variable}`".replace("|", "\\|"),
         f"{_defaults_cell(row)}<br>{row.reason}",
@@ -292,10 +295,106 @@ def _line(row: Setting, *, with_commands: bool) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _defaults_cell(row: Setting) -> str:
+def _defaults_cell(row: SettingRow) -> str:
     by_text: dict[str, list[str]] = {}
     for command in row.commands:
         by_text.setdefault(row.default_text(command) or "none", []).append(command)
     if len(by_text) == 1:
         return next(iter(by_text))
     return "; ".join(f"{', '.join(commands)}: {text}" for text, commands in by_text.items())
+
+
+# -- defaults that the machine or other settings give ----------------------------------------------
+
+RESOLV_CONF: Final = Path("/etc/resolv.conf")
+_USUAL_DOMAIN: Final = "cluster.local"
+
+
+def _host_name(sources: Sources) -> str:
+    return socket.gethostname() or "localhost"
+
+
+def _every_address(sources: Sources) -> str:
+    """Return the address that stands for all addresses of this pod, of both families.
+
+    ``::`` takes IPv4 too. But a kernel without IPv6 cannot bind it, so the pod must have such an
+    address. Kubernetes' downward API has all addresses in ``status.podIPs``.
+    """
+    environ = sources.environ
+    addresses = environ.get("POD_IPS", "") or environ.get("POD_IP", "")
+    return "::" if ":" in addresses else "0.0.0.0"
+
+
+def _bind_address(sources: Sources) -> str:
+    return str(sources.known.get("bind", "127.0.0.1"))
+
+
+def _cluster_domain(sources: Sources) -> str:
+    """Return the first search domain with prefix ``svc.``, as Knative's pkg/network/domain.go."""
+    try:
+        lines = sources.resolv_conf.read_text(errors="replace").splitlines()
+    except OSError:
+        return _USUAL_DOMAIN
+    searches = (words for line in lines if (words := line.split()) and words[0] == "search")
+    for domain in (word for words in searches for word in words[1:]):
+        if domain.startswith("svc."):
+            try:
+                return values.DOMAIN.parse(domain.removeprefix("svc."))
+            except ValueError:
+                continue
+    return _USUAL_DOMAIN
+
+
+def _autoscaler_url(sources: Sources) -> str:
+    return _peer_url(sources, "autoscaler", "knative")
+
+
+def _scaler_url(sources: Sources) -> str:
+    return _peer_url(sources, "activator-scale", "services")
+
+
+def _peer_url(sources: Sources, service: str, dialect: str) -> str:
+    """Return the URL of a Service of the system namespace; empty without its dialect."""
+    known = sources.known
+    if "system_namespace" not in known or "cluster_domain" not in known:
+        return ""  # one of both is wrong, so the activator does not start anyway
+    if dialect not in known.get("dialect", ()):
+        return ""
+    return f"ws://{service}.{known['system_namespace']}.svc.{known['cluster_domain']}:8080"
+
+
+def _scaler_admin_url(sources: Sources) -> str:
+    namespace = sources.environ.get("SYSTEM_NAMESPACE", "")
+    try:
+        return f"http://activator-scale.{values.DNS_LABEL.parse(namespace)}.svc:8081"
+    except ValueError:
+        return "http://127.0.0.1:8081"  # not in a pod: kubectl port-forward
+
+
+def _activators(sources: Sources) -> str:
+    # Any namespace will do if the right one is wrong: the program does not start then.
+    return f"{sources.known.get('system_namespace', 'default')}/activator-service"
+
+
+ACTIVATORS: Final = Derived("SYSTEM_NAMESPACE/activator-service", _activators)
+HOST_NAME: Final = Derived("the host's name", _host_name)
+EVERY_ADDRESS: Final = Derived(
+    "0.0.0.0; `::` if `POD_IPS` or `POD_IP` has an IPv6 address", _every_address
+)
+BIND: Final = Derived("the value of `--bind`", _bind_address)
+CLUSTER_DOMAIN: Final = Derived(
+    "the `svc.` search domain of resolv.conf, else cluster.local", _cluster_domain
+)
+AUTOSCALER_URL: Final = Derived(
+    "ws://autoscaler.SYSTEM_NAMESPACE.svc.CLUSTER_DOMAIN:8080; nothing without the dialect knative",
+    _autoscaler_url,
+)
+SCALER_URL: Final = Derived(
+    "ws://activator-scale.SYSTEM_NAMESPACE.svc.CLUSTER_DOMAIN:8080; nothing without the dialect "
+    "services",
+    _scaler_url,
+)
+SCALER_ADMIN_URL: Final = Derived(
+    "http://activator-scale.SYSTEM_NAMESPACE.svc:8081 in a pod, else http://127.0.0.1:8081",
+    _scaler_admin_url,
+)

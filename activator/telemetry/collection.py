@@ -9,28 +9,29 @@ counterparts: pkg/activator/handler/metrics.go and otelhttp.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from activator.knative.words import http_version
-from activator.records.counters import Histogram, HttpCounters, RevisionCounters
-from activator.records.entries import Entry
+from activator.records.counters import Histogram
+from activator.records.entries import Entry, HttpCounters, RevisionCounters
 from activator.telemetry import families as f
 from activator.telemetry.destination import Identity
 from activator.telemetry.families import Family
+from activator.telemetry.metric_writers import L, MetricWriter, P
 from activator.telemetry.totals import Totals
-from activator.telemetry.writer import L, P, Writer
 from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT
 from throttler.capacity import MAX_CAPACITY
-from throttler.model import RevisionKind
+from throttler.model import RevisionID, RevisionKind
 from throttler.pod import PodState
 from throttler.request_policies import NAMES, WaitMode
 from throttler.revision import RevisionThrottler
 
 if TYPE_CHECKING:
-    from activator.runtime import Runtime
+    from activator.runtime import Runtime, Stat
+
 
 #: The methods that OpenTelemetry names (RFC 9110, RFC 5789); all others count as OTHER_METHOD.
 METHODS = {
@@ -63,6 +64,34 @@ _Kinds = Iterator[tuple[bool, L, HttpCounters]]
 """Kinds of requests: whether the method counts as OTHER_METHOD, the labels, the counters."""
 
 
+class ReportedConcurrency:
+    """The concurrency that the activator last reported of each revision, for the gauge.
+
+    It holds busy revisions only, so it stays small. The stat reporter calls it as one of its sinks.
+    Knative's counterpart: the gauge of pkg/activator/handler/concurrency_reporter.go. The
+    announcement of a revision's first request counts here too, so the gauge shows it up to a second
+    earlier.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[RevisionID, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    def __call__(self, stats: Iterable[Stat]) -> None:
+        """Record a report. The last one of an idle revision says 0, and removes the revision."""
+        for stat in stats:
+            if stat.concurrency:
+                self._last[stat.revision_id] = stat.concurrency
+            else:
+                self._last.pop(stat.revision_id, None)
+
+    def of(self, entry: Entry) -> float:
+        """Return the concurrency that was last reported of a revision."""
+        return self._last.get(entry.throttler.revision.id, 0.0)
+
+
 def open_now(entry: Entry) -> float:
     """Return the number of requests of a revision that are queued or in flight now."""
     return entry.throttler.breaker.waiting + entry.throttler.in_flight
@@ -81,7 +110,7 @@ class Collection(Generic[L, P]):
     def __init__(
         self,
         sources: Runtime,
-        writer: Writer[L, P],
+        writer: MetricWriter[L, P],
         concurrency: Callable[[Entry], float],
         identity: Identity,
     ) -> None:

@@ -17,7 +17,7 @@ from activator.knative.words import METRIC_SCOPE
 from activator.records.counters import DURATION_BOUNDS, LAG_BOUNDS, SIZE_BOUNDS, WAIT_BOUNDS
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """The type of a metric; the value is the word of Prometheus' TYPE line."""
 
     GAUGE = "gauge"
@@ -41,7 +41,7 @@ class Family:
     """
 
     name: str
-    kind: Kind
+    kind: MetricKind
     labels: tuple[str, ...]
     meaning: str
     bounds: tuple[float, ...] = ()
@@ -65,7 +65,7 @@ CLIENT = (*SERVICE, *HTTP, "server_port", *SCOPE)
 ACTIVATOR_SCOPE = METRIC_SCOPE
 HTTP_SCOPE = "go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 
-_G, _C, _H = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
+_G, _C, _H = MetricKind.GAUGE, MetricKind.COUNTER, MetricKind.HISTOGRAM
 
 KN_CONCURRENCY = Family(
     "kn_revision_request_concurrency",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from activator.knative.configmaps.observability import OTLP, PROMETHEUS, MetricsConfig
 from activator.process.logs import Repeats
 from activator.telemetry.destination import Destination, Endpoints, Identity, Signal
-from activator.telemetry.points import Point
+from activator.telemetry.metric_writers import Point
 
 if TYPE_CHECKING:  # OpenTelemetry's packages are imported by a thread
     from activator.telemetry.otlp import MetricSender

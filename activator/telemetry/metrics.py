@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from activator.records.entries import Entry
 from activator.telemetry.collection import Collection, open_now
 from activator.telemetry.destination import Identity
-from activator.telemetry.exposition import TextWriter
-from activator.telemetry.points import Point, PointWriter
+from activator.telemetry.metric_writers import Point, PointWriter, TextWriter
 from activator.telemetry.process import ProcessMetrics
 
 if TYPE_CHECKING:

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from activator.knative.configmaps.observability import ObservabilityConfig
+from activator.process.outputs import Outputs
+from activator.records.loop_lag import LoopLag
 from activator.settings.config import Settings
 from activator.telemetry.destination import Endpoints, Identity
 from activator.telemetry.metric_push import MetricPush
-from activator.telemetry.points import Point
-from activator.telemetry.trace_queue import TraceCounters
-from activator.telemetry.traces import Traces, TraceSettings
+from activator.telemetry.metric_writers import Point
+from activator.telemetry.request_log import RequestLog
+from activator.telemetry.traces import TraceCounters, Traces, TraceSettings
 from activator.telemetry.tracing import RequestTracer
+from activator.tls.certificates import Certificates
 
 
 class OpenTelemetry:
@@ -74,3 +78,33 @@ class OpenTelemetry:
     async def close(self) -> None:
         """Send the remaining traces and metrics; takes ten seconds at most."""
         await asyncio.gather(self._traces.close(), self._push.close())
+
+
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """The parts of one activator that observe the others, and print or send the observations.
+
+    Each part works alone. Metrics read their counters.
+
+    Attributes:
+        otel: traces and pushed metrics.
+        request_log: a line for each request, if a ConfigMap asks for lines.
+        outputs: stdout gets the request log, as with Knative; stderr gets the process log.
+        loop_lag: the delay of the event loop.
+        certificates: the certificates of the listeners.
+    """
+
+    otel: OpenTelemetry
+    request_log: RequestLog
+    outputs: Outputs
+    loop_lag: LoopLag = field(default_factory=LoopLag)
+    certificates: Certificates = field(default_factory=Certificates)
+
+    def apply(self, config: ObservabilityConfig) -> RequestLog | None:
+        """Apply the observability ConfigMap.
+
+        Returns:
+            The request log; None if requests get no line.
+        """
+        self.otel.apply(config)
+        return self.request_log if self.request_log.configure(config.request_log) else None

@@ -16,8 +16,8 @@ from prometheus_client import (
     generate_latest,
 )
 
-from activator.telemetry.families import Family, Kind
-from activator.telemetry.points import Point
+from activator.telemetry.families import Family, MetricKind
+from activator.telemetry.metric_writers import Point
 
 
 class ProcessMetrics:
@@ -36,7 +36,7 @@ class ProcessMetrics:
     def points(self) -> Iterator[Point]:
         """Yield the metrics as points; reads /proc."""
         for metric in self._registry.collect():
-            kind = Kind.COUNTER if metric.type == "counter" else Kind.GAUGE
+            kind = MetricKind.COUNTER if metric.type == "counter" else MetricKind.GAUGE
             for sample in metric.samples:
                 if not sample.name.endswith("_created"):
                     family = Family(sample.name, kind, (*sample.labels,), metric.documentation)

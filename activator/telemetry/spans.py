@@ -21,7 +21,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 from activator import __version__
 from activator.knative.words import http_version
 from activator.telemetry.families import ACTIVATOR_SCOPE
-from activator.telemetry.tracing import RecordedTrace, Step, What
+from activator.telemetry.tracing import RecordedTrace, TraceStep, What
 
 _SCOPE: Final = InstrumentationScope(ACTIVATOR_SCOPE, __version__)
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
@@ -67,7 +67,6 @@ class _Spans:
         self._error = ""
 
     def all(self) -> list[ReadableSpan]:
-        """See ``spans_of``."""
         for step in self._trace.steps:
             _ON[step.what](self, step)
         self._end(self._trace.ended_at, self._trace.outcome)
@@ -75,37 +74,37 @@ class _Spans:
 
     # -- steps ----------------------------------------------------------------------------------
 
-    def found(self, step: Step) -> None:
+    def found(self, step: TraceStep) -> None:
         self._wait_since = step.at
 
-    def no_pod(self, step: Step) -> None:
+    def no_pod(self, step: TraceStep) -> None:
         self._reason = str(step.detail)
         self._reasons.append(
             Event("waiting", {"activator.reason": self._reason}, timestamp=self._wall(step.at))
         )
 
-    def assigned(self, step: Step) -> None:
+    def assigned(self, step: TraceStep) -> None:
         self._end_wait(step.at, _UNSET)
         self._address = str(step.detail)
         if not self._pod_since:
             self._pod_since = step.at
             self._pod = self._context(getrandbits(64) or 1)
 
-    def sending(self, step: Step) -> None:
+    def sending(self, step: TraceStep) -> None:
         self._sent_since = step.at
         self._origin = step.origin
         self._status = 0
         self._error = ""
         self._client = self._context(int(step.detail))
 
-    def responded(self, step: Step) -> None:
+    def responded(self, step: TraceStep) -> None:
         self._status = int(step.detail)
 
-    def failed(self, step: Step) -> None:
+    def failed(self, step: TraceStep) -> None:
         self._error = str(step.detail)
         self._end_sending(step.at, self._error)
 
-    def waiting(self, step: Step) -> None:
+    def waiting(self, step: TraceStep) -> None:
         self._end_pod(step.at)
         self._wait_since = step.at
 
@@ -265,7 +264,7 @@ class _Spans:
 
 
 #: The method for each kind of step.
-_ON: Final[Mapping[What, Callable[[_Spans, Step], None]]] = {
+_ON: Final[Mapping[What, Callable[[_Spans, TraceStep], None]]] = {
     What.FOUND: _Spans.found,
     What.NO_POD: _Spans.no_pod,
     What.ASSIGNED: _Spans.assigned,

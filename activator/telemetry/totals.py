@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Generic
 
 from activator import __version__
 from activator.records.counters import Histogram
+from activator.records.source_status import SourceStatus
 from activator.telemetry import families as f
 from activator.telemetry.destination import Identity
 from activator.telemetry.families import Family
-from activator.telemetry.staleness import source_metrics
-from activator.telemetry.writer import L, P, Writer
+from activator.telemetry.metric_writers import L, MetricWriter, P
 
 if TYPE_CHECKING:
     from activator.runtime import Runtime
@@ -30,7 +30,7 @@ class Totals(Generic[L, P]):
         identity: the identity of this activator.
     """
 
-    def __init__(self, sources: Runtime, writer: Writer[L, P], identity: Identity) -> None:
+    def __init__(self, sources: Runtime, writer: MetricWriter[L, P], identity: Identity) -> None:
         self._sources = sources
         self._writer = writer
         self._identity = identity
@@ -167,3 +167,30 @@ class Totals(Generic[L, P]):
     def _one(self, family: Family, value: float, *pairs: tuple[str, str]) -> Iterator[P]:
         yield self._writer.header(family)
         yield self._writer.sample(family, self._writer.labels(*pairs), value)
+
+
+_NONE = SourceStatus(kind="", name="", kinds={})
+
+
+def source_metrics(
+    source: SourceStatus | None,
+) -> Iterator[tuple[Family, str, Mapping[str, float]]]:
+    """Yield the metrics of the source of objects: each with its one label, and its values by it.
+
+    Only these metrics show a watch that hangs. Its last state stays in force, and the activator
+    serves requests until the listed pods are gone.
+
+    Arguments:
+        source: None before the source is made.
+    """
+    source = source or _NONE
+    kinds = source.kinds
+    watched = {kind: each.watch for kind, each in kinds.items() if each.watch is not None}
+    yield f.OBJECTS, "kind", {kind: each.in_force for kind, each in kinds.items()}
+    yield f.REJECTED_OBJECTS, "kind", {kind: each.rejected for kind, each in kinds.items()}
+    yield f.WATCH_FAILURES, "kind", {kind: watch.failures for kind, watch in watched.items()}
+    ages = {kind: age for kind in watched if (age := kinds[kind].age) is not None}
+    yield f.WATCH_AGE, "kind", ages
+    yield f.SELF_CHECKS, "result", source.missed.checks
+    yield f.DRIFT, "kind", source.missed.found
+    yield f.DRIFT_LEFT, "kind", source.missed.present

@@ -1,6 +1,6 @@
 """Provides TLS: certificates and trusted roots, which can change while connections are open.
 
-``certificates`` makes contexts of PEM, ``internal_encryption`` is Knative's encryption between its
-components, ``metrics_port`` has the certificate of the metrics port. ``negotiated`` reads the
-result of a handshake.
+``certificates`` makes contexts of PEM, and reads the result of a handshake. ``internal_encryption``
+is Knative's encryption between its components, and the unverified one to pods of plain Services.
+``files`` has certificates of listeners that come from files.
 """

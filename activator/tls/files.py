@@ -1,6 +1,6 @@
 """Reads a listener's certificate from files, which may change at any time.
 
-The module knows files, no setting and no listener.
+The metrics port has such files by its settings. The module knows no listener.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from activator.settings.tls_parameters import TlsParameterError, TlsParameters
+from activator.settings.config import Settings
+from activator.settings.tls_parameters import CLIENT_AUTH_MODES, TlsParameterError, TlsParameters
 from activator.tls.certificates import CertificateError, ServerContext, ServerTls, server_context
 
 logger = logging.getLogger(__name__)
@@ -116,3 +117,31 @@ class FileTls(ServerTls):
         except (OSError, TlsFileError) as error:
             logger.warning("the last certificate of the listener stays in force: %s", error)
         super()._choose(handshake, name, listener)
+
+
+_WHAT: Final = "TLS on the metrics port, by METRICS_PROMETHEUS_TLS_CERT, _KEY and _CLIENT_CA_FILE"
+
+
+def metrics_tls(settings: Settings) -> FileTls | None:
+    """Return the TLS side of the metrics port; None for plain HTTP.
+
+    Knative's counterpart: the Prometheus server of knative.dev/pkg/observability, which reads the
+    files once.
+
+    Raises:
+        TlsFileError: the files of the settings are unusable.
+    """
+    names = settings.metrics_tls_cert, settings.metrics_tls_key, settings.metrics_tls_client_ca_file
+    if (files := tls_files(*names, _WHAT)) is None:
+        return None
+    parameters = TlsParameters(
+        settings.metrics_tls_min_version,
+        settings.metrics_tls_max_version,
+        settings.metrics_tls_cipher_suites,
+        settings.metrics_tls_curve_preferences,
+    )
+    mode = CLIENT_AUTH_MODES[settings.metrics_tls_client_auth]
+    made = FileTls(files, partial(server_context, parameters, mode=mode))
+    for note in parameters.apply(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)):
+        logger.warning("TLS on the metrics port: %s", note)
+    return made

@@ -10,11 +10,14 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Final
 
 from activator.knative.words import CERTIFICATE_SECRET, DATA_PLANE
 from activator.settings.tls_parameters import TlsParameterError, TlsParameters
 from activator.tls.certificates import (
+    HTTP1,
+    HTTP2,
     CertificateError,
     ServerContext,
     ServerTls,
@@ -22,7 +25,6 @@ from activator.tls.certificates import (
     server_context,
     trust,
 )
-from activator.tls.negotiated import HTTP1, HTTP2
 
 logger = logging.getLogger(__name__)
 
@@ -193,3 +195,38 @@ class InternalTls:
         ca = self._secret.get(CA, b"")
         found = [(f"{self._secret_name}: {CA}", ca)] if ca.strip() else []
         return found + [("a trust bundle", pem.encode()) for pem in self._bundles if pem.strip()]
+
+
+class UnverifiedTls:
+    """Encrypts connections to pods of plain Services without verification, as kubelet does.
+
+    Nothing in Kubernetes gives such pods a certificate that the activator could verify. The class
+    has the interface of PodTls.
+
+    Attributes:
+        server_name: empty: the activator knows only the address of a pod.
+    """
+
+    server_name = ""
+
+    @cached_property
+    def context(self) -> ssl.SSLContext:
+        """The context for new HTTP/1.1 connections."""
+        return _unverified_context(HTTP1)
+
+    @cached_property
+    def http2_context(self) -> ssl.SSLContext:
+        """The context for new HTTP/2 connections."""
+        return _unverified_context(HTTP2)
+
+    def check(self, handshake: ssl.SSLObject, namespace: str) -> str:
+        """Accept any certificate; see PodTls."""
+        return ""
+
+
+def _unverified_context(protocol: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols([protocol])
+    return context

@@ -185,7 +185,7 @@ def test_the_list_of_commands_cuts_no_sentence(capsys):
 def test_help_imports_nothing_heavy():
     check = (
         "import sys; from activator.cli.main import main; status = main(['local', '--help']);"
-        "heavy = {'httpx', 'rich', 'structlog', 'uvicorn', 'starlette', 'kubernetes_asyncio',"
+        "heavy = {'httpx', 'rich', 'uvicorn', 'starlette', 'kubernetes_asyncio',"
         " 'asyncio', 'yaml', 'activator.app'} & set(sys.modules);"
         "sys.exit(str(heavy) if heavy else status)"
     )

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from activator.autoscaler.concurrency import ConcurrencyReporter, RevisionLoad
 from activator.driver import Driver
-from activator.records.counters import HttpCounters
-from activator.records.events import EventKind
-from activator.records.failures import PACE, Failed
+from activator.records.entries import PACE, Failed, HttpCounters
+from activator.records.narration import EventKind
 from throttler.capacity import SLOW_START, SLOW_START_STEP
 from throttler.errors import RevisionNotFound
 from throttler.model import (
@@ -33,25 +33,21 @@ ENCODED = (b"default", b"app")
 HOST = b"app.default.svc.cluster.local"
 
 
-class Load:
-    def request_began(self, now: float) -> None: ...
-    def request_ended(self, now: float) -> None: ...
-
-
 class World:
     """A driver with a throttler; the world records the driver's calls, in order."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, object]] = []
         self.loads: list[RevisionID] = []
+        self._reporter = ConcurrencyReporter(lambda _: None)
         self.loop = asyncio.get_running_loop()
         throttler = Throttler(Limits(), random=lambda: 0.0)
         self.driver = Driver(throttler, self._load, clock=self.loop.time)
         self.driver.prober = self.driver.pools = self
 
-    def _load(self, revision: RevisionID) -> Load:
+    def _load(self, revision: RevisionID) -> RevisionLoad:
         self.loads.append(revision)
-        return Load()
+        return self._reporter.load(revision)
 
     def probe(self, pod: PodTracker) -> None:
         self.told.append(("probe", pod.address))

@@ -18,7 +18,7 @@ from activator.autoscaler.wire import decode
 from activator.knative.configmaps.cluster import NetworkConfig
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from activator.process import logs
-from activator.process.log_lines import of_activator
+from activator.process.logs import of_activator
 from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings, load
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer

@@ -30,7 +30,6 @@ TESTED: Final = (
     "tests/activator/records/test_counters.py",
     "tests/activator/test_driver.py",
     "tests/activator/records/test_entries.py",
-    "tests/activator/records/test_failures.py",
     "tests/activator/process/test_timers.py",
     "tests/compiled/test_installed.py",
     "tests/e2e",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from activator.discovery import manifests
+from activator.discovery import backoff
 from tests.knative.world import World
 
 
@@ -22,7 +22,7 @@ async def new_world(
     A scan of the folder is one step of the loop, also on a busy machine. Else a request that
     follows ``apply`` could come between two files.
     """
-    monkeypatch.setattr(manifests, "_PIECE", inf)
+    monkeypatch.setattr(backoff, "PIECE", inf)
     worlds: list[World] = []
 
     async def start(**settings: Any) -> World:

@@ -18,10 +18,9 @@ from activator.plain import annotations as plain
 from activator.plain.annotations import Annotations, Owner, Route, is_enabled
 from activator.scale.external_metrics.objects import GROUP, GROUP_VERSION, METRIC, SERVICE
 from activator.scale.keda import SERVICE_KEY
-from activator.scale.owners.owners import HPA, Owners
+from activator.scale.owners import HPA, WorkloadOwners
 from activator.scale.settings import load
-from activator.scale.workloads.actuator import Target
-from activator.scale.workloads.subresource import KNOWN
+from activator.scale.workloads.replicas import KNOWN, ScaleTarget
 from tests.guards import expect_none
 from tests.manifests.kustomize import MANIFESTS, Object, build, find
 from tests.manifests.test_manifests import OLDEST_KUBERNETES
@@ -277,10 +276,10 @@ def test_the_hpa_reads_the_metric_of_the_scaler_and_can_wake_its_workload() -> N
         "name": METRIC,
         "selector": {"matchLabels": {SERVICE: service["metadata"]["name"]}},
     }
-    owners = Owners()
+    owners = WorkloadOwners()
     namespace, name = hpa["metadata"]["namespace"], deployment["metadata"]["name"]
     owners.put(ObjectKey(HPA, namespace, hpa["metadata"]["name"]), hpa)
-    target = Target(KNOWN["deployment"], namespace, name)
+    target = ScaleTarget(KNOWN["deployment"], namespace, name)
     assert owners.findings(Owner.HPA, target, service["metadata"]["name"]) == []
 
 

@@ -15,15 +15,13 @@ from activator.discovery import wire
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.wire import ServerResponseError, WatchedResource, pages
-from activator.scale.cluster.api import MERGE_PATCH
+from activator.scale.cluster.api import MERGE_PATCH, ApiRequest
 from activator.scale.election import lease
 from activator.scale.election.lease import Election
-from activator.scale.events.event_book import EventBook, Notice, Subject
-from activator.scale.takeover import slice_requests
-from activator.scale.takeover.slice_requests import Request
+from activator.scale.events import EventBook, Notice, Subject
+from activator.scale.takeover import slices
 from activator.scale.takeover.slices import stored
-from activator.scale.workloads import subresource
-from activator.scale.workloads.subresource import Scale
+from activator.scale.workloads.replicas import Scale
 from tests.recorded.talk import Speaker, Talk
 
 Object = dict[str, Any]
@@ -85,12 +83,12 @@ async def _scale(talk: Talk) -> None:
     await admin.post(path, workload("web"))
     await admin.post(path, workload("web"))
     await admin.post(f"{APPS}/statefulsets", workload("db", serviceName="db"))
-    first = subresource.parse(await scaler.read(scale))
-    up, down = subresource.patch(first, 1), subresource.patch(first, 0)
+    first = Scale.of(await scaler.read(scale))
+    up, down = first.patch(1), first.patch(0)
     await scaler.send("PATCH", scale, up, MERGE_PATCH)
     await scaler.send("PATCH", scale, down, MERGE_PATCH)  # its version is old
     await scaler.merge(scale, {"metadata": {"uid": "other"}, "spec": {"replicas": 0}})
-    await scaler.send("PATCH", scale, subresource.patch(Scale(0, "", ""), 2), MERGE_PATCH)
+    await scaler.send("PATCH", scale, Scale(0, "", "").patch(2), MERGE_PATCH)
     for replicas in (-1, "1", True, 1.5):
         await scaler.merge(scale, {"spec": {"replicas": replicas}})
     await scaler.merge(scale, {"metadata": {"resourceVersion": 1}, "spec": {"replicas": 0}})
@@ -107,8 +105,8 @@ async def _scale(talk: Talk) -> None:
     await scaler.send("PATCH", missing, up, MERGE_PATCH)
     await scaler.read(f"{APPS}/replicasets/web/scale")
     other = f"{APPS}/statefulsets/db/scale"
-    known = subresource.parse(await scaler.read(other))
-    await scaler.send("PATCH", other, subresource.patch(known, 1), MERGE_PATCH)
+    known = Scale.of(await scaler.read(other))
+    await scaler.send("PATCH", other, known.patch(1), MERGE_PATCH)
     await scaler.put(scale, {})
     found = await admin.read(scale)
     await admin.put(scale, {**found, "spec": {}})
@@ -197,21 +195,21 @@ def slice_(name: str, *addresses: str, kind: str = "IPv4", **fields: Any) -> Obj
 async def _take_over(talk: Talk) -> None:
     scaler = talk.scaler
 
-    async def ask(request: Request) -> Any:
+    async def ask(request: ApiRequest) -> Any:
         return await scaler.send(*request)
 
-    path = slice_requests.collection("shop")
-    found = await ask(slice_requests.create(slice_("web-a", "10.0.0.1")))
-    await ask(slice_requests.create(slice_("web-a", "10.0.0.1")))
+    path = slices.collection("shop")
+    found = await ask(slices.create(slice_("web-a", "10.0.0.1")))
+    await ask(slices.create(slice_("web-a", "10.0.0.1")))
     before = stored(found)
-    found = await ask(slice_requests.change(slice_("web-a", "10.0.0.1", "10.0.0.2"), before))
-    await ask(slice_requests.change(slice_("web-a"), before))
-    await ask(slice_requests.change(slice_("web-a"), stored(found)))
-    await ask(slice_requests.change(slice_("missing"), before))
+    found = await ask(slices.change(slice_("web-a", "10.0.0.1", "10.0.0.2"), before))
+    await ask(slices.change(slice_("web-a"), before))
+    await ask(slices.change(slice_("web-a"), stored(found)))
+    await ask(slices.change(slice_("missing"), before))
     await talk.admin.merge(f"{path}/web-a", {"addressType": "IPv6"})
-    await ask(slice_requests.delete("shop", "web-a", "other"))
-    await ask(slice_requests.delete("shop", "web-a", before.uid))
-    await ask(slice_requests.delete("shop", "web-a", before.uid))
+    await ask(slices.delete("shop", "web-a", "other"))
+    await ask(slices.delete("shop", "web-a", before.uid))
+    await ask(slices.delete("shop", "web-a", before.uid))
     many = [f"10.1.{n // 250}.{n % 250 + 1}" for n in range(1001)]
     for made in (
         *(slice_("x", address) for address in ("127.0.0.1", "169.254.1.1", "0.0.0.0")),
@@ -226,26 +224,26 @@ async def _take_over(talk: Talk) -> None:
         slice_("odd", "10.0.0.1", "10.0.0.1", ports=[]),
     ):
         await ask(
-            slice_requests.create(made)
+            slices.create(made)
             if "labels" in made["metadata"]
-            else Request("POST", path, json.dumps(made).encode())
+            else ApiRequest("POST", path, json.dumps(made).encode())
         )
     await talk.admin.post(f"{SHOP}/endpoints", {"metadata": {"name": "web"}})
     for _ in range(2):
-        await ask(slice_requests.delete_endpoints("shop", "web"))
-    await talk.activator.send(*slice_requests.delete_endpoints("shop", "web"))
+        await ask(slices.delete_endpoints("shop", "web"))
+    await talk.activator.send(*slices.delete_endpoints("shop", "web"))
 
 
 async def _report(talk: Talk) -> None:
     book, scaler = EventBook("scale-1"), talk.scaler
     subject, notices = Subject("shop", "web", "uid"), [Notice("scale-forbidden", "n")]
     (write,) = book.report(subject, notices, 0.0, NOW)
-    await scaler.send(*write[:4])
+    await scaler.send(*write.request)
     (again,) = book.repeats(1e6, NOW)
-    await scaler.send(*again[:4])
-    await scaler.merge(f"{again.path}", {"reason": "other"})
-    await scaler.send("PATCH", f"{EVENTS}/missing", again.body, MERGE_PATCH)
-    made = json.loads(write.body)
+    await scaler.send(*again.request)
+    await scaler.merge(again.request.path, {"reason": "other"})
+    await scaler.send("PATCH", f"{EVENTS}/missing", again.request.body, MERGE_PATCH)
+    made = json.loads(write.request.body)
     regarded = {**made["regarding"], "namespace": "other"}
     for name, value in (
         ("reportingController", ""),

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from activator.scale.takeover.slice_requests import collection
+from activator.scale.takeover.slices import collection
 from tests.activator.discovery.fake_api_server import FakeApiServer
 from tests.activator.scale.fake_api import FakeApi, path_of
 from tests.activator.scale.takeover.slice_api import SliceApi

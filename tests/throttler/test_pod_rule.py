@@ -11,7 +11,7 @@ from throttler.capacity import ActivatorShare
 from throttler.model import Endpoint, MeshMode, ReadinessRule, RevisionID
 from throttler.outliers import EJECTION_TIME
 from throttler.pod import PodState, PodTracker
-from throttler.pod_rule import VERDICTS, Decision, Rule, verdict
+from throttler.pod_rule import VERDICTS, PodDecision, PodRule, verdict
 from throttler.reason import Reason
 
 A, B, C = addresses(3)
@@ -167,18 +167,18 @@ def test_what_was_anothers_from_the_start_is_in_sight_too_and_news_of_it_gives_i
 
 
 def test_the_words_of_a_readiness_rule_are_rules() -> None:
-    words = {rule.value for rule in Rule}
+    words = {rule.value for rule in PodRule}
     assert {rule.value for rule in ReadinessRule} - {"probe"} <= words
 
 
 def test_no_word_is_both_a_rule_and_a_reason() -> None:
-    assert not {rule.value for rule in Rule} & {reason.value for reason in Reason}
+    assert not {rule.value for rule in PodRule} & {reason.value for reason in Reason}
 
 
 def test_every_rule_has_a_sentence_and_each_says_its_decision() -> None:
-    assert list(dict.fromkeys(one.rule for one in VERDICTS)) == list(Rule)
+    assert list(dict.fromkeys(one.rule for one in VERDICTS)) == list(PodRule)
     assert len({one.sentence for one in VERDICTS}) == len(VERDICTS)
-    begins = {Decision.USE: "Used", Decision.WAIT: "Waits", Decision.LEAVE: "Not used"}
+    begins = {PodDecision.USE: "Used", PodDecision.WAIT: "Waits", PodDecision.LEAVE: "Not used"}
     for one in VERDICTS:
         assert one.sentence.startswith(begins[one.decision])
         assert one.sentence.endswith(".")
@@ -195,9 +195,9 @@ def test_any_life_has_a_sentence_that_agrees_with_what_requests_get() -> None:
                 for pod in one.throttler.pods():
                     found = verdict(pod)
                     assert found in VERDICTS
-                    assert (found.decision is Decision.USE) == pod.in_use
+                    assert (found.decision is PodDecision.USE) == pod.in_use
                     if pod.state is PodState.DRAINING:
-                        assert found.rule is Rule.DELISTED
+                        assert found.rule is PodRule.DELISTED
 
 
 def _step(one: One, draw: random.Random) -> None:

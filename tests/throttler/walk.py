@@ -15,14 +15,7 @@ from tests.throttler.turns import Turns
 from tests.throttler.world import Tickets
 from throttler.backends import PEER_UID as PEER
 from throttler.balancing import policy_name
-from throttler.model import (
-    REACH,
-    AppProtocol,
-    Endpoint,
-    MeshMode,
-    RevisionID,
-    RevisionKind,
-)
+from throttler.model import REACH, AppProtocol, Endpoint, MeshMode, RevisionID, RevisionKind
 from throttler.pod import PodState, PodTracker
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, TypedDict
 
 from activator.admin.views.fields import says
-from activator.records.counters import OUTCOMES
+from activator.records.entries import OUTCOMES
 
 #: Its names are no identifiers, so it is made by a call.
 PhasesView = TypedDict(

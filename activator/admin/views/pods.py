@@ -7,7 +7,7 @@ from typing import Annotated, TypedDict
 from activator.admin.views.fields import says
 from throttler.model import ProbeKind
 from throttler.pod import PodState
-from throttler.pod_rule import Decision, Rule
+from throttler.pod_rule import PodDecision, PodRule
 
 
 class PodView(TypedDict):
@@ -51,9 +51,9 @@ class PodView(TypedDict):
     ]
     decision: Annotated[
         str,
-        says("the decision: `use` it, `wait` until it is usable, or `leave` it alone", Decision),
+        says("the decision: `use` it, `wait` until it is usable, or `leave` it alone", PodDecision),
     ]
-    decidedBy: Annotated[str, says("[the rule](#the-rules) that decided", Rule)]
+    decidedBy: Annotated[str, says("[the rule](#the-rules) that decided", PodRule)]
     explanation: Annotated[str, says("the decision as a sentence, for people")]
     inFlight: Annotated[int, says("requests of this activator that the pod has in flight")]
     silentSeconds: Annotated[

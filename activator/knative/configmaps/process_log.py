@@ -12,9 +12,7 @@ from typing import Any, Final
 
 from activator.knative.configmaps.following import ConfigMapReader, Read
 from activator.process import logs
-from activator.process.log_lines import LEVELS as LEVEL_FORMS
-from activator.process.log_lines import TIMES, LineShape
-from activator.process.logs import LEVELS
+from activator.process.logs import LEVEL_FORMS, LEVELS, TIME_FORMS, LineShape
 from activator.settings.values import Kind
 
 # Reads ``zap-logger-config``: the form of log lines in the configuration of zap, Knative's
@@ -123,8 +121,8 @@ def _shape(config: Mapping[str, Any], encoder: Mapping[str, Any]) -> LineShape:
         raise ValueError("encoderConfig has the same key for two fields")
     level = _text(encoder, "levelEncoder", "" if said else usual.level)
     time = _text(encoder, "timeEncoder", "" if said else usual.time).lower()
-    if time not in TIMES:
-        raise ValueError(f"timeEncoder {time!r} is not known: accepted is {_listed(TIMES)}")
+    if time not in TIME_FORMS:
+        raise ValueError(f"timeEncoder {time!r} is not known: accepted is {_listed(TIME_FORMS)}")
     return LineShape(
         **names,
         # For zap, each other word means lower case.

@@ -50,7 +50,7 @@ from activator.proxy.transport.peer_socket import (
     Peer,
     UnreadBytes,
 )
-from activator.tls import negotiated as agreed
+from activator.tls import certificates as agreed
 
 #: Bytes of further requests that are buffered before reading pauses.
 MAX_AHEAD: Final = 64 << 10

@@ -32,9 +32,9 @@ from activator.proxy.http2.connection import (
     ENDING,
     GOAWAY_DUE,
     OPEN,
-    Budget,
     Connection,
     ConnectionSide,
+    RateBudget,
 )
 from activator.proxy.http2.fields import (
     RequestFields,
@@ -57,7 +57,7 @@ from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.peer_socket import Peer
-from activator.tls import negotiated as agreed
+from activator.tls import certificates as agreed
 
 #: Streams that a client may have open (Go: 250).
 MAX_STREAMS: Final = 250
@@ -117,7 +117,7 @@ class Http2Client(ConnectionSide):
         self._stream_before_block = 0  # the last stream before the header block in progress
         self._block_charge = HeadCharge(proxy.head_budget)
         self._paused = False  # whether reading pauses, because the client reads no responses
-        self._resets = Budget(*_RESETS)
+        self._resets = RateBudget(*_RESETS)
 
     def take_over(self, data: bytes) -> None:
         """Replace the HTTP/1 connection.

@@ -16,9 +16,9 @@ from typing import Any, Final, Protocol, cast
 
 import uvicorn
 
-from activator.process.keepalive import SocketKind, find_dead
 from activator.process.logs import Repeats
 from activator.process.quiet_server import QuietServer
+from activator.process.sockets import SocketKind, find_dead
 from activator.process.tasks import Tasks
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.proxy import Proxy
@@ -31,7 +31,7 @@ BACKLOG = 4096
 #: Seconds for handshakes that are in progress when the ports close.
 _LAST_HANDSHAKES = 1.0
 #: Connections that are accepted in one turn of the loop; others wait for the next turn.
-_PER_TURN: Final = 16
+PER_TURN: Final = 16
 #: Seconds until a paused listener checks again, with or without a notification.
 _PAUSE: Final = 0.1
 #: Seconds for a TLS handshake with a client. A client that sends nothing uses a file for this long.
@@ -81,6 +81,9 @@ class PausingListener:
         arrivals: the tasks of accepted sockets that are no connections yet. ``close`` does not end
             them; the caller does.
         context: has the certificate for clients; None without TLS.
+
+    Attributes:
+        paused: the timer of the next check; None while it accepts.
     """
 
     def __init__(
@@ -97,15 +100,15 @@ class PausingListener:
         self._gate = gate
         self._arrivals = arrivals
         self._context = context
-        self._paused: asyncio.TimerHandle | None = None
+        self.paused: asyncio.TimerHandle | None = None
         self._repeats = Repeats()
         self._loop.add_reader(self._sock, self._accept)
 
     def close(self) -> None:
         """Accept no more connections; do nothing the second time."""
-        if self._paused is not None:
-            self._paused.cancel()
-            self._paused = None
+        if self.paused is not None:
+            self.paused.cancel()
+            self.paused = None
             self._gate.on_room(self._check, wanted=False)
         if self._sock.fileno() >= 0:
             self._loop.remove_reader(self._sock)
@@ -116,7 +119,7 @@ class PausingListener:
 
     def _accept(self) -> None:
         secure = self._context is not None
-        for accepted in range(_PER_TURN):
+        for accepted in range(PER_TURN):
             if not self._gate.may_accept(secure=secure):
                 # After an accepted client the loop calls again at once, if more clients wait.
                 if not accepted:
@@ -139,20 +142,20 @@ class PausingListener:
     def _pause(self) -> None:
         """Leave connections to the kernel until a file may be free, or for a while."""
         self._loop.remove_reader(self._sock)
-        self._paused = self._loop.call_later(_PAUSE, self._check)
+        self.paused = self._loop.call_later(_PAUSE, self._check)
         self._gate.on_room(self._check, wanted=True)
 
     def _check(self) -> None:
         """Accept again if the gate allows it."""
-        if self._paused is None:
+        if self.paused is None:
             return
-        self._paused.cancel()
+        self.paused.cancel()
         if self._gate.may_accept(secure=self._context is not None):
-            self._paused = None
+            self.paused = None
             self._gate.on_room(self._check, wanted=False)
             self._loop.add_reader(self._sock, self._accept)
         else:
-            self._paused = self._loop.call_later(_PAUSE, self._check)
+            self.paused = self._loop.call_later(_PAUSE, self._check)
 
     async def _join(self, client: socket.socket) -> None:
         with contextlib.suppress(OSError):  # the client has left: the loop has closed it

@@ -14,7 +14,7 @@ from activator.proxy.client.listener import BindError, PausingListener, listen, 
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.exchange.lookup import ClientPort
 from activator.records.change_log import identity
-from throttler.model import RevisionID, Route
+from throttler.model import RevisionID, ServiceRoute
 
 logger = logging.getLogger(__name__)
 
@@ -79,18 +79,21 @@ class ServicePorts:
     Arguments:
         proxy: the objects that all connections share.
         host: the address to bind.
+
+    Attributes:
+        ports: the ports, by Service; only this class changes them.
     """
 
     def __init__(self, proxy: Proxy, host: str) -> None:
         self._proxy = proxy
         self._host = host
-        self._routes: dict[RevisionID, Route] = {}
-        self._ports: dict[RevisionID, ServicePort] = {}
+        self._routes: dict[RevisionID, ServiceRoute] = {}
+        self.ports: dict[RevisionID, ServicePort] = {}
         self._ending: dict[int, ServicePort] = {}
         self._started = False
         self._retry: asyncio.TimerHandle | None = None
 
-    def set_route(self, service: RevisionID, route: Route) -> None:
+    def set_route(self, service: RevisionID, route: ServiceRoute) -> None:
         """Listen on the port of a Service; see driver.Driver.on_route.
 
         A port that a known Service no longer has stays open for ``LINGER`` seconds. Without hosts,
@@ -112,28 +115,28 @@ class ServicePorts:
     def close(self) -> None:
         """Close all ports at once; open connections stay."""
         self._started = False
-        for port in (*self._ports.values(), *self._ending.values()):
+        for port in (*self.ports.values(), *self._ending.values()):
             port.close()
-        self._ports.clear()
+        self.ports.clear()
         self._ending.clear()
         if self._retry is not None:
             self._retry.cancel()
 
     def numbers(self) -> dict[RevisionID, int]:
         """Return the open ports."""
-        return {id: port.number for id, port in self._ports.items() if port.listener is not None}
+        return {id: port.number for id, port in self.ports.items() if port.listener is not None}
 
     def _apply(self, service: RevisionID, *, is_known: bool = True) -> None:
         """Open or close the port of a Service, as its route demands."""
-        route, port = self._routes.get(service, Route()), self._ports.get(service)
+        route, port = self._routes.get(service, ServiceRoute()), self.ports.get(service)
         if not is_known:
             self._close_all_ending(service)
         if port is not None and port.number != route.port:
-            del self._ports[service]
+            del self.ports[service]
             self._leave(port, LINGER if is_known else 0.0)
             port = None
         if port is None and route.port:
-            port = self._ports[service] = self._take(service, route.port)
+            port = self.ports[service] = self._take(service, route.port)
         if port is None:
             return
         if port.listener is None:
@@ -191,6 +194,6 @@ class ServicePorts:
 
     def _open_missing(self) -> None:
         self._retry = None
-        for service, port in self._ports.items():
+        for service, port in self.ports.items():
             if port.listener is None:
                 self._open(service, port)

@@ -18,7 +18,7 @@ from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.own_responses import OwnResponse, printable
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
-from activator.records.failures import Failed
+from activator.records.entries import Failed
 from throttler.errors import (
     ActivatorError,
     FlowFull,

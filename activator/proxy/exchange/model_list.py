@@ -22,7 +22,7 @@ from activator.proxy.message.fields import tokens
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
-from activator.records.kept_responses import MOST_BYTES, KeptResponse, KeptResponses
+from activator.records.entries import MOST_BYTES, KeptResponse, KeptResponses
 from throttler.request_policies import RequestPolicies
 
 if TYPE_CHECKING:

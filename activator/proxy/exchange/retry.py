@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 from activator.driver import Driver
 from activator.knative.queue_proxy import (
     DOUBTFUL,
-    Claim,
     Fate,
+    QueueProxyClaim,
     claim_in_http1,
     claim_in_http2,
     complaint,
@@ -210,7 +210,7 @@ def may_repeat(request: Request, body: RequestBody, failure: Failure) -> bool:
     return request.method in IDEMPOTENT and body.replayable and not request.upgrade
 
 
-def claim_of(response: Response | ResponseFields, *, bodiless: bool) -> Claim | None:
+def claim_of(response: Response | ResponseFields, *, bodiless: bool) -> QueueProxyClaim | None:
     """Return the part of a response that may be queue-proxy's own; None if it cannot be.
 
     Arguments:
@@ -223,7 +223,7 @@ def claim_of(response: Response | ResponseFields, *, bodiless: bool) -> Claim | 
     return claim_in_http1(status, length, response.block, bodiless=response.body is None)
 
 
-def own_failure(claim: Claim | None, payload: Sequence[bytes]) -> Failure | None:
+def own_failure(claim: QueueProxyClaim | None, payload: Sequence[bytes]) -> Failure | None:
     """Return the failure that queue-proxy reports in its own words; None if it reports none.
 
     Arguments:

@@ -22,7 +22,7 @@ from activator.proxy.exchange.states import WAITING
 from activator.proxy.message import own_responses, waiting_page
 from activator.proxy.message.error_forms import prefers_html
 from activator.proxy.message.fields import HTTP_1_0
-from activator.records.cold_starts import ColdStart, ColdStarts, Phase
+from activator.records.cold_starts import ColdStart, ColdStartPhase, ColdStarts
 from throttler.pod import PodTracker
 from throttler.request_policies import WaitMode, WhileWaiting
 from throttler.ticket import QUEUED
@@ -130,7 +130,10 @@ class PodWait:
         metrics = [b"queue;" + _dur(waited), b'start;desc="%b"' % start]
         if self.cold_start is not None:
             before = self._arrived
-            for name, phase in ((b"scale", Phase.ADDRESS), (b"probe", Phase.PROBE_PASSED)):
+            for name, phase in (
+                (b"scale", ColdStartPhase.ADDRESS),
+                (b"probe", ColdStartPhase.PROBE_PASSED),
+            ):
                 when = self.cold_start.seen.get(phase, before)
                 if when > before:
                     metrics.append(name + b";" + _dur(when - before))

@@ -19,7 +19,7 @@ from activator.proxy.http2.stream import (
     CONNECTION_WINDOW,
     LOW_WINDOW,
     STREAM_WINDOW,
-    Flow,
+    FlowControl,
     SendQueue,
     Stream,
 )
@@ -60,7 +60,7 @@ FOLLOWS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
 # Limits how often a peer does one thing: by a burst, a rate, and its other work. Pure.
 
 
-class Budget:
+class RateBudget:
     """A token bucket that fills with time, and with other work of the peer.
 
     Arguments:
@@ -280,6 +280,7 @@ class Connection:
         queue: frames and payload to send; flow: the windows.
         decoder: reads the peer's header blocks.
         headers: handles a header block; see FrameHandler.
+        idle_frames: the budget of frames without effect.
         streams: the streams that have not ended, by number.
         opened: number of streams that have begun.
         last_stream: the peer's last stream; 0 for a pod.
@@ -289,13 +290,13 @@ class Connection:
     __slots__ = (
         "_clock",
         "_front",
-        "_idle_frames",
         "_reader",
         "_unread",
         "_unread_acks",
         "decoder",
         "flow",
         "headers",
+        "idle_frames",
         "last_stream",
         "late_at",
         "opened",
@@ -320,7 +321,7 @@ class Connection:
     ) -> None:
         self.side: ConnectionSide = side
         self.state = OPEN
-        self.flow = Flow()
+        self.flow = FlowControl()
         flush_soon = partial(asyncio.get_running_loop().call_soon, self.flush)
         self.queue = SendQueue(
             self.flow, unread, flush_soon, self._sent_all, side.end_stream_unread
@@ -334,7 +335,7 @@ class Connection:
         self._reader = FrameReader(self, preface=server)
         self._unread = unread
         self._clock = clock
-        self._idle_frames = Budget(*_IDLE_FRAMES)
+        self.idle_frames = RateBudget(*_IDLE_FRAMES)
         self._unread_acks = 0  # acknowledgements that the peer has not read
         self._front = NO_TABLE  # the first bytes of the next header block
 
@@ -667,7 +668,7 @@ class Connection:
 
     def idle_frame(self) -> None:
         """Count a frame without effect. Only floods matter."""
-        if not self._idle_frames.take(self._clock(), self.opened):
+        if not self.idle_frames.take(self._clock(), self.opened):
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many frames without effect")
 
     def goaway(self, last_stream: int, code: int, reason: bytes) -> None:

@@ -7,7 +7,7 @@ from itertools import permutations
 from typing import Final, final
 
 from activator.proxy.http2.hpack import Field, name_prefix
-from activator.proxy.http2.section import SENSITIVE, Lines, Treatment
+from activator.proxy.http2.section import SENSITIVE, FieldLines, Treatment
 from activator.proxy.message.fields import (
     REQUEST_FIELDS,
     RESPONSE_FIELDS,
@@ -149,9 +149,9 @@ def _of_trailers(name: bytes) -> Treatment:
 
 
 #: The lines of all requests, of all responses, and of all trailers.
-REQUEST_LINES: Final = Lines(_of_request)
-RESPONSE_LINES: Final = Lines(_of_response)
-TRAILER_LINES: Final = Lines(_of_trailers)
+REQUEST_LINES: Final = FieldLines(_of_request)
+RESPONSE_LINES: Final = FieldLines(_of_response)
+TRAILER_LINES: Final = FieldLines(_of_trailers)
 
 
 # Reads requests, responses and trailers from HTTP/2 fields; makes the header block to forward.

@@ -436,7 +436,7 @@ class FrameReader:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE by 0")
 
 
-class Rule(NamedTuple):
+class FrameRule(NamedTuple):
     """The checks of all frames of one type.
 
     Attributes:
@@ -453,15 +453,15 @@ class Rule(NamedTuple):
 
 
 #: The rules by type, in the order of FrameType.
-RULES: Final[tuple[Rule, ...]] = (
-    Rule(True, None, False, FrameReader._data),
-    Rule(True, None, False, FrameReader._headers),
-    Rule(True, PRIORITY_BYTES, True, FrameReader._priority),
-    Rule(True, 4, False, FrameReader._rst_stream),
-    Rule(False, None, False, FrameReader._settings),
-    Rule(True, None, False, FrameReader._push_promise),
-    Rule(False, 8, False, FrameReader._ping),
-    Rule(False, None, False, FrameReader._goaway),
-    Rule(None, 4, False, FrameReader._window_update),
-    Rule(True, None, False, FrameReader._continuation),
+RULES: Final[tuple[FrameRule, ...]] = (
+    FrameRule(True, None, False, FrameReader._data),
+    FrameRule(True, None, False, FrameReader._headers),
+    FrameRule(True, PRIORITY_BYTES, True, FrameReader._priority),
+    FrameRule(True, 4, False, FrameReader._rst_stream),
+    FrameRule(False, None, False, FrameReader._settings),
+    FrameRule(True, None, False, FrameReader._push_promise),
+    FrameRule(False, 8, False, FrameReader._ping),
+    FrameRule(False, None, False, FrameReader._goaway),
+    FrameRule(None, 4, False, FrameReader._window_update),
+    FrameRule(True, None, False, FrameReader._continuation),
 )

@@ -53,19 +53,20 @@ class Treatment:
 
 
 @final
-class Lines:
+class FieldLines:
     """The field lines of one kind of section.
 
     Attributes:
         known: the encoded form of each valid line; empty for a line that is not forwarded.
+        names: the treatment of each name; at most MEMO_LINES.
     """
 
-    __slots__ = ("_names", "_treatment_of", "known")
+    __slots__ = ("_treatment_of", "known", "names")
 
     def __init__(self, treatment_of: Callable[[bytes], Treatment]) -> None:
         """Arguments: treatment_of: returns the treatment of a well-formed name, pseudo or not."""
         self._treatment_of = treatment_of
-        self._names: dict[bytes, Treatment] = {}
+        self.names: dict[bytes, Treatment] = {}
         # The type is Any, not Field: compiled code would copy each pair, and lose NeverIndexed.
         self.known: dict[Any, bytes] = {}
 
@@ -88,7 +89,7 @@ class Lines:
         """Check a line, and return its encoded form; keep it if it may recur."""
         name: bytes = field[0]
         value: bytes = field[1]
-        treatment = self._names.get(name)
+        treatment = self.names.get(name)
         if treatment is None:
             treatment = self._learn_name(name)
         if value.translate(_VISIBLE).strip(_SPACE) != value:
@@ -113,9 +114,9 @@ class Lines:
             raise FramingError("malformed field name")
         treatment = self._treatment_of(name)
         if len(name) <= MEMO_LINE_BYTES:
-            if len(self._names) >= MEMO_LINES:
-                self._names.clear()
-            self._names[name] = treatment
+            if len(self.names) >= MEMO_LINES:
+                self.names.clear()
+            self.names[name] = treatment
         return treatment
 
 
@@ -289,14 +290,17 @@ class Recurring(Generic[_Meaning]):
     Arguments:
         decoder: the decoder of the connection, which other readers share.
         read: returns an object for fields; callers share it and never change it.
+
+    Attributes:
+        known: the objects of recurring header blocks, by block.
     """
 
-    __slots__ = ("_decoder", "_generation", "_known", "_read")
+    __slots__ = ("_decoder", "_generation", "_read", "known")
 
     def __init__(self, decoder: Decoder, read: Callable[[list[Field]], _Meaning]) -> None:
         self._decoder = decoder
         self._generation = decoder.generation
-        self._known: dict[bytes, _Meaning] = {}
+        self.known: dict[bytes, _Meaning] = {}
         self._read = read
 
     def read(self, block: bytes) -> _Meaning:
@@ -309,8 +313,8 @@ class Recurring(Generic[_Meaning]):
         generation = self._decoder.generation
         if generation != self._generation:
             self._generation = generation
-            self._known.clear()
-        elif (known := self._known.get(block)) is not None:
+            self.known.clear()
+        elif (known := self.known.get(block)) is not None:
             return known
         fields = self._decoder.decode(block)
         meaning = self._read(fields)
@@ -324,6 +328,6 @@ class Recurring(Generic[_Meaning]):
             return
         if not SENSITIVE.isdisjoint(name for name, _ in fields):
             return
-        if len(self._known) >= MOST:
-            self._known.clear()
-        self._known[block] = meaning
+        if len(self.known) >= MOST:
+            self.known.clear()
+        self.known[block] = meaning

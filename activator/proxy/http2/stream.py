@@ -34,7 +34,7 @@ _SMALL_INCREMENT: Final = 64
 
 
 @final
-class Flow:
+class FlowControl:
     """The windows of both directions of a connection.
 
     Attributes:
@@ -181,7 +181,7 @@ class SendQueue:
 
     def __init__(
         self,
-        flow: Flow,
+        flow: FlowControl,
         unread: UnreadBytes,
         wake: Callable[[], object],
         on_ended: Callable[[Stream], None],

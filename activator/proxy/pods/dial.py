@@ -13,10 +13,8 @@ import ssl
 from typing import NamedTuple
 
 from activator.proxy.transport import peer_socket
-from activator.tls.certificates import reason
-from activator.tls.internal_encryption import PodTls
-from activator.tls.negotiated import HTTP2, protocol
-from activator.tls.unverified import UnverifiedTls
+from activator.tls.certificates import HTTP2, protocol, reason
+from activator.tls.internal_encryption import PodTls, UnverifiedTls
 
 #: Errors of a connect that prove nothing about the pod: this machine lacks files, ports or memory.
 LOCAL_SHORTAGE = frozenset(

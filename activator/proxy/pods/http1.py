@@ -12,7 +12,7 @@ import select
 from enum import Enum
 from typing import TYPE_CHECKING, Final, cast, final
 
-from activator.process.keepalive import SocketKind, limit_unacknowledged
+from activator.process.sockets import SocketKind, limit_unacknowledged
 from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.observers import Trace, lines_to_send
 from activator.proxy.exchange.pod_side import PodSide, Requester

@@ -18,7 +18,7 @@ from itertools import chain
 from math import inf
 from typing import Final, final
 
-from activator.process.keepalive import SocketKind, find_dead
+from activator.process.sockets import SocketKind, find_dead
 from activator.proxy.exchange.pod_side import PodSide, Requester
 from activator.proxy.message.fields import HTTP_1_1, HTTP_2, Version
 from activator.proxy.message.grpc import is_grpc
@@ -29,8 +29,7 @@ from activator.proxy.pods.http2 import OPEN, Capacity, Http2Pod, PodStream
 from activator.proxy.pods.target import PodTarget
 from activator.proxy.transport.files import FileBudget
 from activator.proxy.transport.peer_socket import UnreadBytes
-from activator.tls.internal_encryption import PodTls
-from activator.tls.unverified import UnverifiedTls
+from activator.tls.internal_encryption import PodTls, UnverifiedTls
 from throttler.model import AppProtocol, Revision
 from throttler.pod import PodTracker
 

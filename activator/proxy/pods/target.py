@@ -14,8 +14,7 @@ from activator.knative.words import (
 from activator.proxy.http2.hpack import line
 from activator.proxy.message.request import PLAIN_HOST_START
 from activator.proxy.pods.dial import HANDSHAKE_TIMEOUT, Proof, connect, connect_tls
-from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT, PodTls
-from activator.tls.unverified import UnverifiedTls
+from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT, PodTls, UnverifiedTls
 from throttler.pod import PodTracker
 
 

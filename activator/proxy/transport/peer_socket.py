@@ -16,7 +16,7 @@ from enum import Enum
 from math import inf
 from typing import Final, Protocol
 
-from activator.process.keepalive import SocketKind, find_dead
+from activator.process.sockets import SocketKind, find_dead
 
 # Limits the bytes in memory that clients and pods do not read, of all of them together.
 #
@@ -41,7 +41,7 @@ class Peer(Enum):
     POD = "pod"
 
 
-class Reader(Protocol):
+class UnreadHolder(Protocol):
     """A connection or a stream whose peer does not read."""
 
     def end_unread(self) -> tuple[Peer, str]:
@@ -70,10 +70,10 @@ class UnreadBytes:
         self.scarce = False
         self.ended = dict.fromkeys((peer.value for peer in Peer), 0)
         self.on_ended: Callable[[Peer, str], None] = _ignore
-        self._held: dict[Reader, int] = {}  # the one without progress for longest is first
+        self._held: dict[UnreadHolder, int] = {}  # the one without progress for longest is first
         self._ending = False
 
-    def hold(self, reader: Reader, size: int) -> None:
+    def hold(self, reader: UnreadHolder, size: int) -> None:
         """Record how many bytes wait for a peer now; O(1).
 
         Arguments:

@@ -9,14 +9,13 @@ from typing import NamedTuple
 from activator.plain.service import word_of
 from activator.records.counters import Histogram
 from activator.scale import families as f
-from activator.scale.cluster.objects import Objects
-from activator.scale.cluster.watch import Watch
+from activator.scale.cluster.watch import ClusterObjects, ClusterWatch
 from activator.scale.decisions.engine import Engine
-from activator.scale.decisions.findings import Reason
 from activator.scale.decisions.record import Record
+from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Name
-from activator.telemetry.exposition import TextWriter
 from activator.telemetry.families import Family
+from activator.telemetry.metric_writers import TextWriter
 from activator.telemetry.process import ProcessMetrics
 
 
@@ -25,8 +24,8 @@ class Measured(NamedTuple):
 
     engine: Engine
     loads: Loads
-    objects: Objects
-    watch: Watch
+    objects: ClusterObjects
+    watch: ClusterWatch
 
 
 class Metrics:
@@ -91,7 +90,7 @@ class Metrics:
                 problems[*name, decided.reason] = 1.0
             problems |= {(*name, finding.reason.value): 1.0 for finding in facts.findings}
             for text in facts.service.warnings:
-                problems[*name, word_of(text, Reason.SERVICE_WARNING.value)] = 1.0
+                problems[*name, word_of(text, ScaleReason.SERVICE_WARNING)] = 1.0
         yield from write.many(f.REPLICAS, replicas.items())
         yield from write.many(f.WANTED, wanted.items())
         yield from write.many(

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from activator.scale.decisions import reasons
-from activator.scale.decisions.plan import Phase
+from activator.scale import reasons
+from activator.scale.decisions.plan import WorkloadPhase
 from activator.scale.decisions.record import Record
 from activator.scale.reports.load import Loads, Name
 
@@ -172,7 +172,11 @@ def _phase(record: Record) -> str:
 
 
 #: The order of phases after the Services with a problem.
-_PLACES: Final = {Phase.STARTING.value: 1, Phase.CLOSING.value: 2, Phase.AWAKE.value: 3}
+_PLACES: Final = {
+    WorkloadPhase.STARTING.value: 1,
+    WorkloadPhase.CLOSING.value: 2,
+    WorkloadPhase.AWAKE.value: 3,
+}
 
 
 def _place(record: Record, load: float) -> int:

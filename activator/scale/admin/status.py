@@ -9,8 +9,8 @@ from activator import __version__
 from activator.scale.admin import state_views, views
 from activator.scale.admin.metrics import Measured, Metrics
 from activator.scale.admin.selection import Query, select
-from activator.scale.decisions.findings import Finding
 from activator.scale.election.leader import Candidate
+from activator.scale.reasons import Finding
 from activator.scale.reports.load import Name
 from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings

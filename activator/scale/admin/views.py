@@ -8,10 +8,10 @@ import msgspec
 
 from activator.kpa.decision import SENTENCES as RULES
 from activator.plain.service import word_of
+from activator.scale import reasons
 from activator.scale.admin.selection import Selection
-from activator.scale.decisions import reasons
-from activator.scale.decisions.findings import Finding, Reason
 from activator.scale.decisions.record import Record
+from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import Loads, Name
 
 
@@ -115,7 +115,7 @@ def service(
     decided, facts = record.decided, record.facts
     asks, plan = facts.service.asks, decided.plan if decided else None
     why = plan.why if plan else None
-    reason = decided.reason if decided else reasons.REPLICAS_UNKNOWN
+    reason = decided.reason if decided else ScaleReason.REPLICAS_UNKNOWN
     detail = reasons.text(reason, decided.detail if decided else "") if reason else None
     wanted = facts.replicas if plan is None or plan.replicas is None else plan.replicas
     target, findings = facts.target, list(findings)
@@ -140,7 +140,7 @@ def service(
         last_change=_change(record),
         findings=[
             *(
-                FindingView(word_of(each, Reason.SERVICE_WARNING.value), each)
+                FindingView(word_of(each, ScaleReason.SERVICE_WARNING), each)
                 for each in facts.service.warnings
             ),
             *(FindingView(each.reason.value, each.note) for each in findings),

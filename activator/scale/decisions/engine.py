@@ -6,26 +6,38 @@ the requests. It has the clock of its caller.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Final, TypeVarTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVarTuple, final
 
-from activator.scale.decisions.changes import Changes
-from activator.scale.decisions.conclusions import conclude, log_reason
-from activator.scale.decisions.effects import Effect, Guard
-from activator.scale.decisions.facts import read
-from activator.scale.decisions.observing import Observer
-from activator.scale.decisions.plan import FOREVER, NEVER, Hold, Plan
-from activator.scale.decisions.quiet import quiet_until
-from activator.scale.decisions.record import Counters, Record
-from activator.scale.decisions.sharing import Sharing
-from activator.scale.reports.load import Loads, Name
-from activator.scale.workloads.actuator import Actuator, Result, Target, Wish
-from activator.scale.workloads.rights import Rights
-from activator.scale.workloads.services import Services
-from activator.scale.workloads.subresource import REFUSALS, Problem
+from activator.plain.annotations import Annotations
+from activator.scale.cluster.api import Api, Start
+from activator.scale.decisions.plan import FOREVER, NEVER, Observed, Plan
+from activator.scale.decisions.record import (
+    EngineCounters,
+    Facts,
+    Record,
+    read_facts,
+)
+from activator.scale.reasons import ScaleReason
+from activator.scale.reports.load import Loads, Measure, Name
+from activator.scale.workloads.replicas import (
+    REFUSALS,
+    Actuator,
+    Result,
+    Rights,
+    ScaleTarget,
+    Wish,
+)
+from activator.scale.workloads.services import EnabledServices
+
+if TYPE_CHECKING:
+    from activator.scale.part import Parts
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +57,7 @@ _PRUNE: Final = 60.0
 #: Services of one step, which takes about 2 ms. Other tasks run between two steps.
 STEP: Final = 50
 
-_LASTING: Final = REFUSALS | {Problem.MISSING}
+_LASTING: Final = REFUSALS | {ScaleReason.SCALE_TARGET_MISSING}
 
 
 class _Phase(Enum):
@@ -56,19 +68,159 @@ class _Phase(Enum):
     DECIDING = "deciding"
 
 
+@final
+class Sharing:
+    """Knows which Services share a workload: they add their loads, and the oldest of them decides.
+
+    Nearly all workloads have one Service.
+
+    Arguments:
+        records: the Services.
+        loads: the reports of the activators.
+        parts: know the other components.
+    """
+
+    def __init__(self, records: Mapping[Name, Record], loads: Loads, parts: Parts) -> None:
+        self._records = records
+        self._loads = loads
+        self._parts = parts
+        self._services: dict[ScaleTarget, tuple[Name, ...]] = {}
+
+    def of(self, target: ScaleTarget) -> Sequence[Name]:
+        """Return the Services of a workload, sorted; none for an unknown workload."""
+        return self._services.get(target, ())
+
+    def move(self, name: Name, before: ScaleTarget | None, after: ScaleTarget | None) -> None:
+        """Record that a Service leaves one workload for another; None for no workload."""
+        if before == after:
+            return
+        if before is not None:
+            left = tuple(each for each in self._services[before] if each != name)
+            if left:
+                self._services[before] = left
+            else:
+                del self._services[before]
+        if after is not None:
+            self._services[after] = tuple(sorted({*self._services.get(after, ()), name}))
+
+    def clear(self) -> None:
+        """Remove all Services."""
+        self._services.clear()
+
+    def observe(self, name: Name, now: float, frozen: ScaleReason | None) -> Observed:
+        """Return what the plan of a Service needs; the loads of one workload are added.
+
+        Arguments:
+            name: a Service that has a workload, and its replicas are known.
+            now: seconds, on the clock of the loads.
+            frozen: why no replicas of any workload may be removed.
+        """
+        facts = self._records[name].facts
+        assert facts.target is not None
+        assert facts.replicas is not None
+        sharing = self._services.get(facts.target, ())
+        eldest = name if len(sharing) == 1 else self._eldest(facts.target)
+        current, stable, panic, last_busy = self._load(sharing, now)
+        slice_since = None
+        if facts.service.asks.route.has_slices:
+            slice_since = self._parts.slice_since(name, now)
+        return Observed(
+            current=current,
+            stable=stable,
+            panic=panic,
+            last_busy=last_busy,
+            frozen=frozen,
+            replicas=facts.replicas,
+            ready=facts.ready,
+            other_owner=facts.other_owner if eldest == name else f"Service {'/'.join(eldest)}",
+            slice_since=slice_since,
+            lease=facts.lease,
+            decides=eldest == name,
+            paused=any(each.reason is ScaleReason.SCALED_OBJECT_PAUSED for each in facts.findings),
+        )
+
+    def asks(self, facts: Facts, seen: Observed) -> Annotations:
+        """Return what the annotations of a Service ask for.
+
+        Any Service starts a shared workload, but always with the replicas of the oldest one.
+
+        Arguments:
+            seen: as ``observe`` returns it.
+        """
+        asks = facts.service.asks
+        if seen.decides or seen.replicas:
+            return asks
+        assert facts.target is not None
+        eldest = self._records[self._eldest(facts.target)]
+        return replace(asks, scale=eldest.facts.service.asks.scale)
+
+    def _eldest(self, target: ScaleTarget) -> Name:
+        """Return the oldest Service of a workload, which decides about its replicas."""
+        return min(
+            self._services[target],
+            key=lambda name: (self._records[name].facts.service.created, name),
+        )
+
+    def _load(self, names: Sequence[Name], now: float) -> Measure:
+        """Return the load of all Services of a workload."""
+        if len(names) == 1:
+            return self._loads.measured(names[0], now)
+        rows = [self._loads.measured(each, now) for each in names]
+        current, stable, panic = (sum(row[at] for row in rows) for at in range(3))
+        return Measure(current, stable, panic, max(row.last_busy for row in rows))
+
+
+#: Most Services of one turn, which take about 5 ms. One event may change thousands of them.
+MOST: Final = 50
+
+
+@final
+class Pending:
+    """The changed Services: one event may change several objects of a Service.
+
+    Arguments:
+        decide: decides about Services.
+    """
+
+    def __init__(self, decide: Callable[[Iterable[Name]], None]) -> None:
+        self._decide = decide
+        self._names: dict[Name, None] = {}
+
+    def add(self, name: Name) -> None:
+        """Decide about a Service at the end of this turn, or of one of the next turns."""
+        if not self._names:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._names[name] = None
+
+    def update(self, names: Iterable[Name]) -> None:
+        """Decide about Services at the end of this turn; the rest at the end of the next turns."""
+        for name in names:
+            self.add(name)
+
+    def clear(self) -> None:
+        """Decide about none of them: all Services are decided now."""
+        self._names.clear()
+
+    def _flush(self) -> None:
+        names = list(islice(self._names, MOST))
+        for name in names:
+            del self._names[name]
+        if self._names:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._decide(names)
+
+
 class Engine:
     """The decisions about all Services.
 
     Arguments:
         services: the Services, with their workloads and pods.
         loads: the reports of the activators.
+        parts: know the other components, and carry out the rest of each decision.
         rights: looks up kinds and rights.
-        scale: returns the actuator that carries out changes; its argument receives each result.
+        api: sends the requests for replicas.
+        start: starts a coroutine as a task.
         frozen: returns why no replicas may be removed, as far as it is not about the leader.
-        guard: knows the other components.
-        effects: carry out the rest of each decision.
-        call_at: calls a function at a time, on the clock of ``now``.
-        clock: seconds, monotonic.
         wall: the time of day.
 
     Attributes:
@@ -77,31 +229,28 @@ class Engine:
 
     def __init__(
         self,
-        services: Services,
+        services: EnabledServices,
         loads: Loads,
+        parts: Parts,
+        *,
         rights: Rights,
-        scale: Callable[[Callable[[Target, Result], None]], Actuator],
-        frozen: Callable[[float], Hold],
-        call_at: Callable[[float, Callable[[Name], object], Name], object],
-        clock: Callable[[], float],
-        guard: Guard,
-        effects: Sequence[Effect] = (),
+        api: Api,
+        start: Start,
+        frozen: Callable[[float], ScaleReason | None],
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self.counters = Counters()
+        self.counters = EngineCounters()
         self._services = services
         self._loads = loads
+        self._parts = parts
         self._rights = rights
-        self._actuator = scale(self._on_result)
+        self._actuator = Actuator(api, start, self._on_result)
         self._is_frozen = frozen
-        self._call_at = call_at
-        self._clock = clock
-        self._guard = guard
-        self._effects = effects
-        self._changes = Changes(self.counters, clock, wall)
+        self._wall = wall
+        self._call_at = asyncio.get_running_loop().call_at
+        self._clock = asyncio.get_running_loop().time
         self._records: dict[Name, Record] = {}
-        self._sharing = Sharing()
-        self._observer = Observer(self._records, loads, self._sharing, self._guard)
+        self._sharing = Sharing(self._records, loads, parts)
         self._phase = _Phase.STOPPED
         # Since when this process leads.
         self._since = NEVER
@@ -131,8 +280,7 @@ class Engine:
             yield
             if self._since != now:
                 return
-        for effect in self._effects:
-            effect.start(now)
+        self._parts.start(now)
 
     def stop(self, now: float) -> None:
         """Decide nothing more. Requests under way end."""
@@ -142,8 +290,7 @@ class Engine:
                 self._actuator.cancel(record.facts.target)
         self._records.clear()
         self._sharing.clear()
-        for effect in self._effects:
-            effect.stop(now)
+        self._parts.stop(now)
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -187,6 +334,7 @@ class Engine:
         if self._phase is not _Phase.DECIDING:
             return
         now = self._clock()
+        frozen = self._frozen(now)
         for name in names:
             record = self._records.get(name)
             if record is None:
@@ -197,7 +345,7 @@ class Engine:
             if record.facts.ready:
                 continue
             if not record.facts.replicas:
-                self._decide(name, record, now)
+                self._decide(name, record, now, frozen)
             elif not record.facts.is_watched and record.facts.target is not None:
                 self._actuator.look(record.facts.target)
 
@@ -206,11 +354,12 @@ class Engine:
         if self._phase is _Phase.STOPPED:
             return
         now = self._clock()
+        frozen = self._frozen(now)
         for name in names:
             self._renew(name, now)
             record = self._records.get(name)
             if record is not None and self._phase is _Phase.DECIDING:
-                self._decide(name, record, now)
+                self._decide(name, record, now, frozen)
 
     # -- what people read --------------------------------------------------------------------------
 
@@ -233,26 +382,16 @@ class Engine:
         if joined is None:
             self._remove(name, now)
             return
-        facts = read(joined, self._rights)
+        facts = read_facts(joined, self._rights)
         if record is None:
             record = self._records[name] = Record(facts, now)
             self._share(name, None, facts.target)
         else:
             self._share(name, record.facts.target, facts.target)
             record.renew(facts)
-        self._ask_guard(name, record)
+        record.facts = self._parts.complete(name, record.facts)
         record.renew_at = FOREVER if record.facts.is_settled else now + AGAIN
         record.quiet_until = NEVER
-
-    def _ask_guard(self, name: Name, record: Record) -> None:
-        """Complete the facts about a Service: what other components do."""
-        findings = tuple(self._guard.findings(name))
-        record.facts = facts = record.facts._replace(findings=findings)
-        if (target := facts.target) is not None:
-            record.facts = facts._replace(
-                other_owner=self._guard.other_owner(name, facts.service, target),
-                lease=self._guard.lease(facts.service, target),
-            )
 
     def _remove(self, name: Name, now: float) -> None:
         record = self._records.pop(name, None)
@@ -260,10 +399,9 @@ class Engine:
             return
         self._share(name, record.facts.target, None)
         self._loads.remove(name)
-        for effect in self._effects:
-            effect.remove(name, now)
+        self._parts.leave(name, now)
 
-    def _share(self, name: Name, before: Target | None, after: Target | None) -> None:
+    def _share(self, name: Name, before: ScaleTarget | None, after: ScaleTarget | None) -> None:
         """Record which Services have a workload in common; a change of one concerns all."""
         self._sharing.move(name, before, after)
         if before is not None and before != after:
@@ -271,7 +409,7 @@ class Engine:
         if after is not None:
             self._wake(after)
 
-    def _wake(self, target: Target) -> None:
+    def _wake(self, target: ScaleTarget) -> None:
         """Decide at the next tick about all Services of a workload: they add their loads."""
         sharing = self._sharing.of(target)
         if len(sharing) > 1:
@@ -280,37 +418,40 @@ class Engine:
 
     # -- decisions ---------------------------------------------------------------------------------
 
-    def _frozen(self, now: float) -> Hold:
-        """Return why no replicas of any workload may be removed."""
-        if (hold := self._is_frozen(now)) is not Hold.NONE:
-            return hold
-        return Hold.NEW_LEADER if now < self._since + NEW_LEADER else Hold.NONE
+    def _frozen(self, now: float) -> ScaleReason | None:
+        """Return why no replicas of any workload may be removed; None if they may."""
+        if (frozen := self._is_frozen(now)) is not None:
+            return frozen
+        return ScaleReason.NEW_LEADER if now < self._since + NEW_LEADER else None
 
     def _decide_later(self, name: Name) -> None:
-        record = self._records.get(name)
+        record, now = self._records.get(name), self._clock()
         if record is not None and self._phase is _Phase.DECIDING:
-            self._decide(name, record, self._clock())
+            self._decide(name, record, now, self._frozen(now))
 
-    def _decide(self, name: Name, record: Record, now: float, frozen: Hold | None = None) -> None:
+    def _decide(self, name: Name, record: Record, now: float, frozen: ScaleReason | None) -> None:
         """Make a plan for a Service, and carry it out."""
         if now >= record.renew_at:
             self._renew(name, now)
+        self._conclude(name, record, self._plan(name, record, now, frozen), now)
+
+    def _plan(
+        self, name: Name, record: Record, now: float, frozen: ScaleReason | None
+    ) -> Plan | None:
+        """Make a plan for a Service, and begin to change its replicas; None if it has none."""
         facts = record.facts
         if facts.target is None:
             record.quiet_until = record.renew_at
-            self._conclude(name, record, None, now)
-            return
-        if record.needs_look and now >= record.look_at:
+            return None
+        if now >= record.look_at and record.needs_look:
             record.look_at = now + LOOK
             self._actuator.look(facts.target)
         if facts.replicas is None:
-            self._conclude(name, record, None, now)
-            return
-        frozen = self._frozen(now) if frozen is None else frozen
-        seen = self._observer.seen(name, facts, now, frozen)
-        plan = record.planner.decide(self._observer.asks(facts, seen), seen, now)
+            return None
+        seen = self._sharing.observe(name, now, frozen)
+        plan = record.planner.decide(self._sharing.asks(facts, seen), seen, now)
         if record.other_owner != seen.other_owner:
-            record.other_owner, record.concluded = seen.other_owner, None
+            record.other_owner, record.reconsiders = seen.other_owner, True
         if plan.replicas is not None and (not facts.replicas or now >= record.not_before):
             if not facts.replicas and record.cold_since is None:
                 record.cold_since = now
@@ -318,35 +459,30 @@ class Engine:
             self._actuator.scale(facts.target, Wish(facts.replicas, plan.replicas))
         if now < plan.next < self._next_tick:
             self._call_at(plan.next, self._decide_later, name)
-        record.quiet_until = quiet_until(record, plan, seen)
-        self._conclude(name, record, plan, now)
+        record.quiet_until = record.rest_until(plan, seen)
+        return plan
 
     def _conclude(self, name: Name, record: Record, plan: Plan | None, now: float) -> None:
-        """Record a decision, and pass it to the effects if it differs from the last one."""
-        before = record.decided
-        decided = conclude(record, plan)
+        """Record a decision, and pass it to the parts if it differs from the last one."""
+        decided = record.conclude(name, plan)
         if decided is not None:
-            log_reason(name, before, decided)
-            for effect in self._effects:
-                effect.put(name, decided, now)
+            self._parts.carry_out(name, decided, now)
 
     # -- results -----------------------------------------------------------------------------------
 
-    def _on_result(self, target: Target, result: Result) -> None:
+    def _on_result(self, target: ScaleTarget, result: Result) -> None:
         """Record the result of a request for replicas."""
         now, names = self._clock(), self._sharing.of(target)
-        self._changes.count_failure(result)
+        self.counters.failed(result)
         if result.changed_from is not None and result.replicas is not None:
             self._rights.granted(target)
             for name in names:
-                record = self._records[name]
-                self._changes.note(name, record, target, result.changed_from, result.replicas)
+                self.counters.changed(name, self._records[name], result, now, self._wall())
         for name in names:
             record = self._records[name]
             record.note(result, now + AGAIN if result.problem in _LASTING else NEVER)
             if result.replicas not in (None, record.facts.replicas):
                 record.facts = record.facts._replace(replicas=result.replicas)
-                self._decide(name, record, now)
+                self._decide(name, record, now, self._frozen(now))
             else:
-                plan = record.decided.plan if record.decided is not None else None
-                self._conclude(name, record, plan, now)
+                self._conclude(name, record, record.plan, now)

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, final
 
 from activator.kpa.decision import Autoscaler, Observation, Why
 from activator.plain.annotations import Annotations, Owner
+from activator.scale.reasons import ScaleReason
 
 #: Seconds until every proxy of a cluster has a changed slice: kube-proxy collects changes for 1 s.
 PROPAGATION: Final = 2.0
@@ -34,7 +35,7 @@ NEVER: Final = float("-inf")
 FOREVER: Final = float("inf")
 
 
-class Phase(Enum):
+class WorkloadPhase(Enum):
     """Where a workload is between asleep and awake; the value is what people read.
 
     ASLEEP: no replicas. STARTING: replicas, and no pod is ready. AWAKE: pods are ready.
@@ -47,28 +48,14 @@ class Phase(Enum):
     CLOSING = "closing"
 
 
-class Hold(Enum):
-    """Why a plan does not scale although it would; the value is the reason that people read."""
-
-    NONE = ""
-    TWO_OWNERS = "two-owners"
-    LOAD_UNKNOWN = "activators-unreachable"
-    NO_SLICE = "takeover-not-in-place"
-    STALE = "stale-state"
-    NEW_LEADER = "new-leader"
-    CLOSING = "taking-over"
-    RETRY = "waiting-to-retry"
-    PAUSED = "scaled-object-paused"
-
-
-class Seen(NamedTuple):
+class Observed(NamedTuple):
     """What is known of a Service and its workload.
 
     Attributes:
         current: requests in flight or queued, over all activators.
         stable, panic: mean load of the two windows.
         last_busy: when a report last had a request.
-        frozen: why no replicas of any workload may be removed; NONE if they may.
+        frozen: why no replicas of any workload may be removed; None if they may.
         replicas: how many the workload asks for.
         ready: pods that Kubernetes lists as ready.
         other_owner: an HPA or ScaledObject of the same workload, as in ``HPA shop/hello``; empty
@@ -86,7 +73,7 @@ class Seen(NamedTuple):
     stable: float
     panic: float
     last_busy: float
-    frozen: Hold
+    frozen: ScaleReason | None
     replicas: int
     ready: int
     other_owner: str = ""
@@ -114,10 +101,10 @@ class Plan(NamedTuple):
 
     replicas: int | None
     why: Why | None
-    hold: Hold
+    hold: ScaleReason | None
     takes_over: bool
     active: bool
-    phase: Phase
+    phase: WorkloadPhase
     next: float
 
 
@@ -146,7 +133,7 @@ class Planner:
     )
 
     def __init__(self, now: float, ready: int = 0) -> None:
-        self.phase = Phase.ASLEEP
+        self.phase = WorkloadPhase.ASLEEP
         self.wanted: int | None = None
         self._autoscaler = Autoscaler(now, ready)
         self._cold_start_at = NEVER
@@ -155,7 +142,7 @@ class Planner:
         self._ending_until = NEVER
         self._lease_until = NEVER
 
-    def decide(self, asks: Annotations, seen: Seen, now: float) -> Plan:
+    def decide(self, asks: Annotations, seen: Observed, now: float) -> Plan:
         """Return the plan for a Service.
 
         Arguments:
@@ -166,12 +153,12 @@ class Planner:
         self._note(seen, now)
         wanted, why, hold = self._wanted(asks, seen, now)
         self.wanted = wanted
-        self._close(asks, seen, wanted if hold is Hold.NONE else None, now)
+        self._close(asks, seen, wanted if hold is None else None, now)
         if self._closing_since is not None and now < self._closes_at(asks, seen):
             is_late = seen.slice_since is None and now >= self._closing_since + SLICE_WRITTEN
-            hold = Hold.NO_SLICE if is_late else Hold.CLOSING
+            hold = ScaleReason.TAKEOVER_NOT_IN_PLACE if is_late else ScaleReason.TAKING_OVER
         self.phase = self._phase(seen)
-        changes = wanted is not None and wanted != seen.replicas and hold is Hold.NONE
+        changes = wanted is not None and wanted != seen.replicas and hold is None
         if changes and not seen.replicas:
             self._cold_start_at = now
         return Plan(
@@ -190,7 +177,7 @@ class Planner:
 
     # -- what was seen -----------------------------------------------------------------------------
 
-    def _note(self, seen: Seen, now: float) -> None:
+    def _note(self, seen: Observed, now: float) -> None:
         """Record since when pods are ready, and how long a cold start counts as active.
 
         Pods that are still ready at 0 replicas are about to end, also if a request comes then.
@@ -208,65 +195,65 @@ class Planner:
         if seen.last_busy > self._autoscaler.last_busy:
             self._autoscaler.busy(seen.last_busy)
 
-    def _is_active(self, asks: Annotations, seen: Seen, wanted: int | None, now: float) -> bool:
+    def _is_active(self, asks: Annotations, seen: Observed, wanted: int | None, now: float) -> bool:
         """Return whether KEDA and HPA must keep the workload awake."""
         if seen.current > 0 or (wanted != 0 and self._is_leased(seen, now)):
             return True
         is_observed = self._closing_since is not None and now < self._closes_at(asks, seen)
         return _reads_load(asks) and is_observed
 
-    def _is_leased(self, seen: Seen, now: float) -> bool:
+    def _is_leased(self, seen: Observed, now: float) -> bool:
         """Return whether the last request, or its cold start, still counts as active."""
         return now < max(self._lease_until, seen.last_busy + seen.lease)
 
-    def _phase(self, seen: Seen) -> Phase:
+    def _phase(self, seen: Observed) -> WorkloadPhase:
         if seen.replicas == 0:
-            return Phase.ASLEEP
+            return WorkloadPhase.ASLEEP
         if self._ready_since is None:
-            return Phase.STARTING
-        return Phase.AWAKE if self._closing_since is None else Phase.CLOSING
+            return WorkloadPhase.STARTING
+        return WorkloadPhase.AWAKE if self._closing_since is None else WorkloadPhase.CLOSING
 
     # -- replicas ----------------------------------------------------------------------------------
 
     def _wanted(
-        self, asks: Annotations, seen: Seen, now: float
-    ) -> tuple[int | None, Why | None, Hold]:
+        self, asks: Annotations, seen: Observed, now: float
+    ) -> tuple[int | None, Why | None, ScaleReason | None]:
         """Return the replicas that a rule wants, the rule, and the hold on it."""
         if asks.owner is not Owner.SELF:
             return self._cold_start_only(asks, seen, now)
         observed = Observation(seen.stable, seen.panic, seen.current, seen.ready, seen.replicas)
         decision = self._autoscaler.decide(asks.scale, observed, now)
         wanted, why = decision.replicas, decision.why
-        hold = Hold.NONE
+        hold = None
         if wanted < seen.replicas:
             if seen.other_owner:
-                hold = Hold.TWO_OWNERS
+                hold = ScaleReason.TWO_OWNERS
             elif why is not Why.MAX_SCALE:
                 hold = seen.frozen
         elif wanted > seen.replicas and not (
             seen.decides or (not seen.replicas and seen.current > 0)
         ):
-            hold = Hold.TWO_OWNERS
+            hold = ScaleReason.TWO_OWNERS
         elif wanted > seen.replicas == 0 and now < self._cold_start_at + RETRY_COLD_START:
-            hold = Hold.RETRY
+            hold = ScaleReason.WAITING_TO_RETRY
         return wanted, why, hold
 
     def _cold_start_only(
-        self, asks: Annotations, seen: Seen, now: float
-    ) -> tuple[int | None, Why | None, Hold]:
+        self, asks: Annotations, seen: Observed, now: float
+    ) -> tuple[int | None, Why | None, ScaleReason | None]:
         if seen.replicas or seen.current <= 0:
-            return None, None, Hold.NONE
+            return None, None, None
         wanted = max(asks.scale.initial_scale, asks.scale.min_scale, 1)
         if asks.scale.max_scale:
             wanted = min(wanted, asks.scale.max_scale)
         if seen.paused:
-            return wanted, Why.COLD_START, Hold.PAUSED
+            return wanted, Why.COLD_START, ScaleReason.SCALED_OBJECT_PAUSED
         is_early = now < self._cold_start_at + RETRY_COLD_START
-        return wanted, Why.COLD_START, Hold.RETRY if is_early else Hold.NONE
+        return wanted, Why.COLD_START, ScaleReason.WAITING_TO_RETRY if is_early else None
 
     # -- takeover ----------------------------------------------------------------------------------
 
-    def _close(self, asks: Annotations, seen: Seen, wanted: int | None, now: float) -> None:
+    def _close(self, asks: Annotations, seen: Observed, wanted: int | None, now: float) -> None:
         """Begin, go on with or end the takeover that comes before the last pod goes.
 
         A pod that is not ready stays as well: no request wakes a workload without a slice.
@@ -282,12 +269,12 @@ class Planner:
         elif self._closing_since is None:
             self._closing_since = now
 
-    def _is_unused(self, asks: Annotations, seen: Seen, now: float) -> bool:
+    def _is_unused(self, asks: Annotations, seen: Observed, now: float) -> bool:
         """Return whether pods are ready, and the activators have seen no request for a while."""
         is_blind = self._ready_since is not None and asks.is_bypassed
         return is_blind and not seen.current and not self._is_leased(seen, now)
 
-    def _closes_at(self, asks: Annotations, seen: Seen) -> float:
+    def _closes_at(self, asks: Annotations, seen: Observed) -> float:
         """Return when the last pod may go: proxies have the slice, and no request came to it.
 
         Pods that are not ready get no requests, so they may go as soon as the slice is in place.
@@ -301,14 +288,14 @@ class Planner:
         begins = max(self._closing_since, seen.slice_since)
         return max(begins, self._ready_since or begins) + max(wait, PROPAGATION)
 
-    def _closing_step(self, asks: Annotations, seen: Seen) -> float:
+    def _closing_step(self, asks: Annotations, seen: Observed) -> float:
         """Return when the closing goes on, or its delay needs a reason."""
         assert self._closing_since is not None
         if seen.slice_since is None:
             return self._closing_since + SLICE_WRITTEN
         return self._closes_at(asks, seen)
 
-    def _takes_over(self, asks: Annotations, seen: Seen, now: float) -> bool:
+    def _takes_over(self, asks: Annotations, seen: Observed, now: float) -> bool:
         """Return whether the activators are endpoints of the Service.
 
         They stay for a moment after pods are ready: the proxies may not have the pods yet.
@@ -319,7 +306,7 @@ class Planner:
             return True
         return self._ready_since is None or now < self._ready_since + PROPAGATION
 
-    def _next(self, asks: Annotations, seen: Seen, now: float) -> float:
+    def _next(self, asks: Annotations, seen: Observed, now: float) -> float:
         """Return when something may change without a report or an event."""
         found = FOREVER
         for at in (

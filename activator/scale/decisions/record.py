@@ -2,42 +2,55 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final, NamedTuple
 
+from activator.kpa.decision import SENTENCES as RULES
 from activator.kpa.decision import Why
 from activator.plain.annotations import Route
 from activator.plain.service import PlainService
 from activator.records.counters import Histogram
-from activator.scale.decisions.effects import Change, Decided
-from activator.scale.decisions.findings import Finding
-from activator.scale.decisions.plan import ACTIVATION_LEASE, FOREVER, NEVER, Planner
+from activator.scale import reasons
+from activator.scale.decisions.plan import (
+    ACTIVATION_LEASE,
+    FOREVER,
+    NEVER,
+    Observed,
+    Plan,
+    Planner,
+)
 from activator.scale.families import COLD_START_BOUNDS, TICK_BOUNDS
-from activator.scale.workloads.actuator import Result, Target
-from activator.scale.workloads.subresource import REFUSALS
+from activator.scale.reasons import QUIET, Finding, ScaleReason
+from activator.scale.reports.load import Name
+from activator.scale.workloads.replicas import REFUSALS, Result, Rights, ScaleTarget
+from activator.scale.workloads.services import Found, Joined
 
+logger = logging.getLogger(__name__)
 
-class Counters:
-    """Counts of the engine since the start.
-
-    Attributes:
-        changes: changes of replicas by their rule.
-        failures: failed changes by their reason.
-        cold_starts: seconds from the first report of a request to the API server's response.
-        ticks: seconds of CPU time in which all Services were decided.
-    """
-
-    def __init__(self) -> None:
-        self.changes: dict[str, int] = {}
-        self.failures: dict[str, int] = {}
-        self.cold_starts = Histogram(COLD_START_BOUNDS)
-        self.ticks = Histogram(TICK_BOUNDS)
+#: The rules by which an idle workload keeps its replicas.
+_IDLE_RULES: Final = frozenset({None, Why.IDLE, Why.NOT_IDLE, Why.MIN_SCALE})
 
 
 class Facts(NamedTuple):
-    """What is known of a Service, apart from its load; it changes with the Service's objects."""
+    """What is known of a Service, apart from its load; it changes with the Service's objects.
+
+    Attributes:
+        service: as its annotations have it.
+        target: its workload; None if it has none.
+        replicas: how many the workload asks for; None if that is unknown.
+        ready: pods that Kubernetes lists as ready.
+        reason: why it cannot be scaled; empty if it can.
+        detail: the reason for people.
+        findings: more that a user must know.
+        other_owner: another component that scales the workload, as in ``HPA shop/hello``.
+        lease: seconds for which the owner of the workload must read it as active.
+        is_watched: whether a watch follows the workload.
+    """
 
     service: PlainService
-    target: Target | None
+    target: ScaleTarget | None
     replicas: int | None
     ready: int
     reason: str = ""
@@ -52,20 +65,96 @@ class Facts(NamedTuple):
         """Whether they stay as they are until an object changes."""
         return not (self.reason or self.findings) and self.service.asks.route is Route.SHARED
 
+    @property
+    def shown(self) -> tuple[object, ...]:
+        """The facts that the parts get with a decision: one that changes another is not new."""
+        return self.service, self.target, self.replicas, self.ready, self.findings
+
+
+class Decided(NamedTuple):
+    """What was decided about one Service.
+
+    Attributes:
+        plan: what to do; None if the Service cannot be scaled.
+        reason: why the Service is not scaled as its load asks for; empty if it is.
+        detail: the reason for people.
+    """
+
+    facts: Facts
+    plan: Plan | None
+    reason: str = ""
+    detail: str = ""
+
+
+class ReplicaChange(NamedTuple):
+    """A change of replicas by this process.
+
+    Attributes:
+        at: time of day.
+        why: the rule, as ``kpa.decision.Why`` has it.
+    """
+
+    at: datetime
+    before: int
+    after: int
+    why: str
+
+
+def read_facts(joined: Joined, rights: Rights) -> Facts:
+    """Return the facts about a Service, without the findings of the parts."""
+    service, found, ready = joined
+    if service.refused:
+        reason = service.refusal or ScaleReason.SERVICE_REFUSED
+        return Facts(service, None, None, ready, reason, service.refused)
+    if found.look_up is not None:
+        found = _looked_up(service, found, rights)
+    if found.problem is not None:
+        return Facts(service, None, None, ready, found.problem, found.detail)
+    if found.target is None:
+        return Facts(service, None, None, ready, ScaleReason.REPLICAS_UNKNOWN)
+    missing = rights.problem(found.target)
+    return Facts(
+        service,
+        found.target,
+        found.replicas,
+        ready,
+        reason=ScaleReason.SCALE_FORBIDDEN if missing else "",
+        detail=missing,
+        is_watched=found.replicas is not None,
+    )
+
+
+def _looked_up(service: PlainService, found: Found, rights: Rights) -> Found:
+    """Return the target of a kind that only the API server knows."""
+    wanted = found.look_up
+    assert wanted is not None
+    kind = rights.resource(wanted)
+    if kind is None:
+        return found
+    if isinstance(kind, str):
+        detail = f"annotation activator.dev/target: {wanted}: {kind}"
+        return Found(None, problem=ScaleReason.UNKNOWN_TARGET_KIND, detail=detail)
+    return Found(ScaleTarget(kind, service.key.namespace, wanted.name))
+
 
 class Record:
     """One Service.
 
     Attributes:
-        decided: the last decision.
+        decided: the last decision; None before the first.
+        reconsiders: whether the reason must be concluded again, though no fact has changed.
         change: the last change of replicas; None before the first.
         why: the rule behind the request for replicas that is under way; None without one.
+        failed: the last failed request, until nothing is wanted any more.
+        cold_since: when a request began to wait for the first pod.
+        other_owner: as the last plan had it.
+        look_at, not_before, renew_at: when to read the replicas, repeat a change, renew the facts.
+        quiet_until: nothing changes before that without an event: the workload has no requests.
     """
 
     __slots__ = (
         "change",
         "cold_since",
-        "concluded",
         "decided",
         "facts",
         "failed",
@@ -74,6 +163,7 @@ class Record:
         "other_owner",
         "planner",
         "quiet_until",
+        "reconsiders",
         "renew_at",
         "why",
     )
@@ -82,19 +172,21 @@ class Record:
         self.facts = facts
         self.planner = Planner(now, facts.ready)
         self.decided: Decided | None = None
-        # The facts of the last decision.
-        self.concluded: Facts | None = None
-        self.change: Change | None = None
+        self.reconsiders = False
+        self.change: ReplicaChange | None = None
         self.why: Why | None = None
         self.failed: Result | None = None
-        # When a request began to wait for the first pod.
         self.cold_since: float | None = None
         self.other_owner = ""
         self.look_at = NEVER
         self.not_before = NEVER
         self.renew_at = FOREVER
-        # Nothing changes before that without an event: the workload has no requests.
         self.quiet_until = NEVER
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of the last decision; None before the first, or if it had none."""
+        return self.decided.plan if self.decided is not None else None
 
     @property
     def is_refused(self) -> bool:
@@ -125,8 +217,167 @@ class Record:
         # A read does not prove that a change is allowed.
         if result.problem or result.changed_from is not None or not self.is_refused:
             self.failed = result if result.problem is not None else None
-        self.concluded = None
+        self.reconsiders = True
         self.not_before = not_before
         self.quiet_until = NEVER
         if self.facts.reason and result.changed_from is not None:
             self.facts = self.facts._replace(reason="", detail="")
+
+    # -- decisions ---------------------------------------------------------------------------------
+
+    def rest_until(self, plan: Plan, seen: Observed) -> float:
+        """Return when a plan may change without a report or another event; -inf for each tick.
+
+        Thousands of Services sleep, and nothing changes.
+
+        Arguments:
+            plan: the last one.
+            seen: what the plan is about.
+        """
+        is_idle = not seen.current and not seen.stable
+        if not is_idle or plan.replicas is not None or plan.hold is not None:
+            return NEVER
+        if plan.why not in _IDLE_RULES:
+            return NEVER
+        times = [plan.next, self.renew_at]
+        if seen.replicas and plan.why is not None:
+            times.append(self.planner.idle_at(self.facts.service.asks))
+        if self.needs_look:
+            times.append(self.look_at)
+        return min(times)
+
+    def conclude(self, name: Name, plan: Plan | None) -> Decided | None:
+        """Record a decision about the Service, and log a new reason.
+
+        Arguments:
+            name: of the Service.
+            plan: None if the Service cannot be scaled, or if its replicas are unknown.
+
+        Returns:
+            None if it does not differ from the last one, apart from the load.
+        """
+        facts, before = self.facts, self.decided
+        is_same = before is not None and _is_same(before.plan, plan)
+        is_known = before is not None and before.facts is facts and not self.reconsiders
+        if is_same and is_known and self.failed is None:
+            return None
+        self.reconsiders = False
+        decided = Decided(facts, plan, *self._reason(plan))
+        if (
+            before is not None
+            and is_same
+            and (before.reason, before.detail) == (decided.reason, decided.detail)
+            and before.facts.shown == facts.shown
+        ):
+            self.decided = before._replace(facts=facts)
+            return None
+        self.decided = decided
+        _log_reason(name, before, decided)
+        return decided
+
+    def _reason(self, plan: Plan | None) -> tuple[str, str]:
+        """Return why the Service is not scaled as its load asks for, and the detail for people."""
+        facts = self.facts
+        is_content = plan is not None and plan.replicas is None and plan.hold is None
+        # Without pods, the client of a failed cold start has left. The next one would fail like it.
+        if is_content and facts.ready:
+            self.failed = None  # nothing is wanted any more
+        failed = self.failed
+        if failed is not None and failed.problem is not None:
+            return failed.problem, failed.detail
+        if facts.reason:
+            return facts.reason, facts.detail
+        if plan is None:
+            return ScaleReason.REPLICAS_UNKNOWN, ""
+        if plan.hold is ScaleReason.TWO_OWNERS:
+            return plan.hold, reasons.two_owners(self.other_owner)
+        return plan.hold or "", ""
+
+
+def _is_same(one: Plan | None, other: Plan | None) -> bool:
+    """Return whether two plans are equal, apart from the time of the next one."""
+    if one is None or other is None:
+        return one is other
+    return one == other or one._replace(next=other.next) == other
+
+
+class EngineCounters:
+    """Counts of the engine since the start.
+
+    Attributes:
+        changes: changes of replicas by their rule.
+        failures: failed changes by their reason.
+        cold_starts: seconds from the first report of a request to the API server's response.
+        ticks: seconds of CPU time in which all Services were decided.
+    """
+
+    def __init__(self) -> None:
+        self.changes: dict[str, int] = {}
+        self.failures: dict[str, int] = {}
+        self.cold_starts = Histogram(COLD_START_BOUNDS)
+        self.ticks = Histogram(TICK_BOUNDS)
+
+    def failed(self, result: Result) -> None:
+        """Count a failed request; a result without a problem does not count."""
+        if result.problem is not None:
+            word = result.problem.value
+            self.failures[word] = self.failures.get(word, 0) + 1
+
+    def changed(
+        self, name: Name, record: Record, result: Result, now: float, wall: datetime
+    ) -> None:
+        """Count, log and record a change of a Service's replicas.
+
+        Arguments:
+            record: of the Service; it has a workload.
+            result: of the change.
+            now: seconds, monotonic.
+            wall: the time of day.
+        """
+        target, before, after = record.facts.target, result.changed_from, result.replicas
+        assert target is not None
+        assert before is not None
+        assert after is not None
+        # An event may show the change, and end its rule, before the API server responds.
+        why = record.why or (record.plan.why if record.plan is not None else None)
+        record.why = None
+        word = why.value if why is not None else "unknown"
+        record.change = ReplicaChange(wall, before, after, word)
+        if record.cold_since is not None:
+            self.cold_starts.observe(now - record.cold_since)
+            record.cold_since = None
+        self.changes[word] = self.changes.get(word, 0) + 1
+        logger.info(
+            "Service %s/%s: %s: %d -> %d replicas: %s",
+            *name,
+            f"{target.resource.kind} {target.name}",
+            before,
+            after,
+            RULES[why] if why is not None else "decided before",
+            extra=fields(name, reason=word, replicas=after),
+        )
+
+
+def _log_reason(name: Name, before: Decided | None, decided: Decided) -> None:
+    """Log a new reason why a Service is not scaled, and its end."""
+    now = decided.reason, decided.detail
+    if before is not None and (before.reason, before.detail) == now:
+        return
+    is_quiet = decided.reason in QUIET
+    if is_quiet and (before is None or before.reason in QUIET):
+        return
+    if is_quiet:
+        logger.info("Service %s/%s: scaled again", *name, extra=fields(name))
+        return
+    logger.warning(
+        "Service %s/%s: %s: %s",
+        *name,
+        decided.reason,
+        reasons.text(decided.reason, decided.detail),
+        extra=fields(name, reason=decided.reason),
+    )
+
+
+def fields(name: Name, **more: object) -> Mapping[str, object]:
+    """Return the fields of a log line about a Service."""
+    return {"service_namespace": name.namespace, "service_name": name.name, **more}

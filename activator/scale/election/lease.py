@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, final
 
 from activator.objects.fields import root
-from activator.scale.cluster.micro_time import micro_time
+from activator.scale.cluster.api import micro_time
 
 #: Seconds without a renewal after which another one may take the lease.
 DURATION: Final = 15

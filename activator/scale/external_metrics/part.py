@@ -7,10 +7,11 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import final
 
 from activator.scale.external_metrics.self_signed import self_signed
 from activator.scale.listeners import http_server
-from activator.scale.part import Context, Part
+from activator.scale.part import Part, PartContext
 from activator.scale.publishing.board import Board
 from activator.scale.settings import ScaleSettings
 from activator.tls.certificates import CertificateError
@@ -18,24 +19,31 @@ from activator.tls.files import FileTls, TlsFileError, tls_files
 from activator.tls.files import context as tls_context
 
 
-def make(context: Context) -> Part:
-    """Return the part that serves ``external.metrics.k8s.io``; an empty one if it is off."""
-    settings = context.settings
-    port = settings.external_metrics_port
-    if port is None:
-        return Part()
-    board = Board(context.loads, context.clock)
+@final
+class ExternalMetricsPart(Board):
+    """Publishes decisions to HPAs, and serves ``external.metrics.k8s.io``."""
+
+    def __init__(self, context: PartContext, port: int) -> None:
+        super().__init__(context.loads, context.clock)
+        self._context = context
+        self._port = port
 
     @asynccontextmanager
-    async def listening() -> AsyncIterator[Mapping[str, str]]:
+    async def listeners(self) -> AsyncIterator[Mapping[str, str]]:
         from activator.scale.external_metrics.application import create_app
 
+        settings = self._context.settings
         tls = await asyncio.to_thread(server_tls, settings)
-        sock = http_server.listen(settings.bind, port, "--external-metrics-port")
-        async with http_server.serving(create_app(board, context.is_leader), sock, tls):
+        sock = http_server.listen(settings.bind, self._port, "--external-metrics-port")
+        app = create_app(self, self._context.is_leader)
+        async with http_server.serving(app, sock, tls):
             yield {"external-metrics": http_server.address(sock)}
 
-    return Part(effect=board, listeners=listening)
+
+def make(context: PartContext) -> Part:
+    """Return the part that serves ``external.metrics.k8s.io``; an empty one if it is off."""
+    port = context.settings.external_metrics_port
+    return Part() if port is None else ExternalMetricsPart(context, port)
 
 
 def server_tls(settings: ScaleSettings) -> ssl.SSLContext:

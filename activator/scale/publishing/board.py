@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple
 
-from activator.scale.decisions.effects import Decided
+from activator.scale.decisions.record import Decided
+from activator.scale.part import Part
 from activator.scale.reports.load import Loads, Name
 
 #: Seconds whose largest load is published: KEDA and HPAs read every 15 to 30 s, and a burst between
@@ -42,9 +43,8 @@ class _State(NamedTuple):
     target: float
 
 
-@final
-class Board:
-    """The published states (effects.Effect).
+class Board(Part):
+    """The published states.
 
     Arguments:
         loads: the reports of the activators.
@@ -53,11 +53,9 @@ class Board:
     Attributes:
         is_open: whether the states are complete. They are not before the first decisions of a
             leader.
-        on_stop: called when this process no longer leads.
     """
 
     def __init__(self, loads: Loads, clock: Callable[[], float]) -> None:
-        self.on_stop: Callable[[], object] = lambda: None
         self._loads = loads
         self._clock = clock
         self._states: dict[Name, _State] = {}
@@ -65,22 +63,18 @@ class Board:
         self.is_open = False
 
     def start(self, now: float) -> None:
-        """See effects.Effect: this process leads, and has decided about all Services."""
         self.is_open = True
 
-    def put(self, name: Name, decided: Decided, now: float) -> None:
-        """See effects.Effect."""
+    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
         if decided.plan is not None:
-            target = decided.service.asks.scale.target
+            target = decided.facts.service.asks.scale.target
             self.publish(name, active=decided.plan.active, target=target)
 
     def stop(self, now: float) -> None:
-        """See effects.Effect: this process no longer leads."""
         self.is_open = False
         self._states.clear()
         for name in list(self._waiting):
             self._notify(name)
-        self.on_stop()
 
     def publish(self, name: Name, *, active: bool, target: float) -> None:
         """Publish the state of a Service, before the request for replicas that belongs to it.
@@ -94,8 +88,7 @@ class Board:
         if before is None or before.active != active:
             self._notify(name)
 
-    def remove(self, name: Name, now: float) -> None:
-        """See effects.Effect."""
+    def leave(self, name: Name, now: float) -> None:
         self._states.pop(name, None)
         self._notify(name)
 

@@ -150,6 +150,18 @@ class ServiceLoad:
         return total
 
 
+class Measure(NamedTuple):
+    """A load: requests in flight or queued now, the means of both windows, and the last request."""
+
+    current: float
+    stable: float
+    panic: float
+    last_busy: float
+
+
+NO_LOAD: Final = Measure(0.0, 0.0, 0.0, float("-inf"))
+
+
 class Loads:
     """The loads of all Services, and the connections that report them.
 
@@ -239,6 +251,14 @@ class Loads:
             self._unknown.add(service)
         load = self._loads[service] = ServiceLoad()
         return load
+
+    def measured(self, name: Name, now: float) -> Measure:
+        """Return the load of a Service now, and in the windows of the autoscaler."""
+        load = self.of(name)
+        if load is None:
+            return NO_LOAD
+        stable, panic = load.window.averages(int(now))
+        return Measure(load.current(now, self.lost), stable, panic, load.last_busy)
 
     def of(self, service: Name) -> ServiceLoad | None:
         """Return the load of a Service; None if none was reported."""

@@ -17,9 +17,14 @@ from activator.plain.matches import Index
 from activator.plain.problems import several
 from activator.plain.service import PlainService
 from activator.plain.slices import MANAGED_BY_LABEL, OURS, SERVICE_LABEL, Condition, condition_of
-from activator.scale.decisions.findings import Finding, Reason
-from activator.scale.takeover.slices import MOST_ENDPOINTS, Activator, Family, Listing
-from activator.scale.takeover.writes import Key
+from activator.scale.reasons import Finding, ScaleReason
+from activator.scale.takeover.slices import (
+    MOST_ENDPOINTS,
+    ActivatorAddress,
+    AddressFamily,
+    Listing,
+    SliceKey,
+)
 
 #: The manager of the copies that Kubernetes makes of Endpoints objects.
 MIRROR: Final = "endpointslicemirroring-controller.k8s.io"
@@ -79,12 +84,14 @@ class Pods:
         packed = (self._slices[key].packed for key in sorted(self._of.get(service)))
         return [root(json.loads(zlib.decompress(each)), "EndpointSlice") for each in packed]
 
-    def of_controllers(self, service: ObjectKey) -> Mapping[Key, Kept]:
+    def of_controllers(self, service: ObjectKey) -> Mapping[SliceKey, Kept]:
         """Return the slices of a Service that controllers of Kubernetes wrote."""
-        known = {Key(key.namespace, key.name): self._slices[key] for key in self._of.get(service)}
+        known = {
+            SliceKey(key.namespace, key.name): self._slices[key] for key in self._of.get(service)
+        }
         return {key: kept for key, kept in known.items() if kept.manager in _CONTROLLERS}
 
-    def listing(self, service: ObjectKey, family: Family, port: str) -> Listing | None:
+    def listing(self, service: ObjectKey, family: AddressFamily, port: str) -> Listing | None:
         """Return the pods of a Service for the slice of its front.
 
         Arguments:
@@ -117,7 +124,7 @@ def _ready(slice_: Field) -> Sequence[Field]:
     return [each for each in every if condition_of(each["conditions"]) is Condition.READY]
 
 
-def usable(slices: Iterable[Field]) -> Mapping[Family, tuple[Activator, ...]]:
+def usable(slices: Iterable[Field]) -> Mapping[AddressFamily, tuple[ActivatorAddress, ...]]:
     """Return the activators of each family, sorted; a family without activators is absent.
 
     Arguments:
@@ -129,14 +136,14 @@ def usable(slices: Iterable[Field]) -> Mapping[Family, tuple[Activator, ...]]:
     Raises:
         ManifestError: a field is wrong.
     """
-    found: dict[Family, tuple[Activator, ...]] = {}
-    for family in Family:
+    found: dict[AddressFamily, tuple[ActivatorAddress, ...]] = {}
+    for family in AddressFamily:
         here = [each for each in slices if each["addressType"].text() == family.value]
         endpoints = [one for each in here for one in each["endpoints"].items()]
         every = [(condition_of(one["conditions"]), one) for one in endpoints]
         for condition in (Condition.DRAINING, Condition.READY):
             if activators := {
-                Activator(ip_of(address), one["nodeName"].text())
+                ActivatorAddress(ip_of(address), one["nodeName"].text())
                 for known, one in every
                 for address in one["addresses"].items()
                 if known is condition
@@ -145,7 +152,7 @@ def usable(slices: Iterable[Field]) -> Mapping[Family, tuple[Activator, ...]]:
     return found
 
 
-def about_front(service: PlainService, stale: Collection[Key]) -> Iterator[Finding]:
+def about_front(service: PlainService, stale: Collection[SliceKey]) -> Iterator[Finding]:
     """Yield the findings about the other slices of a Service with route ``front``.
 
     Arguments:
@@ -159,7 +166,7 @@ def about_front(service: PlainService, stale: Collection[Key]) -> Iterator[Findi
             f"scaler, and no limit holds; remove the selector: kubectl -n {namespace} patch "
             f"service {name} --type=json {patch}"
         )
-        yield Finding(Reason.FRONT_HAS_SELECTOR, note)
+        yield Finding(ScaleReason.FRONT_HAS_SELECTOR, note)
     if stale:
         note = (
             f"the Service has no selector any more, so nothing updates the pods in the slices "
@@ -169,10 +176,10 @@ def about_front(service: PlainService, stale: Collection[Key]) -> Iterator[Findi
             f"{namespace} delete endpointslices -l {SERVICE_LABEL}={name},"
             f"{MANAGED_BY_LABEL}!={OURS}"
         )
-        yield Finding(Reason.STALE_SLICES, note)
+        yield Finding(ScaleReason.STALE_SLICES, note)
 
 
-def lonely(nodes: Set[str], activators: Iterable[Sequence[Activator]]) -> Sequence[str]:
+def lonely(nodes: Set[str], activators: Iterable[Sequence[ActivatorAddress]]) -> Sequence[str]:
     """Return the nodes on which no activator of at least one address family runs.
 
     Arguments:
@@ -192,4 +199,4 @@ def lonely_finding(policy: str, nodes: Sequence[str]) -> Finding:
         f"would refuse connections while the Service sleeps, so the last pod stays; run an "
         f"activator on each node, or use route shared"
     )
-    return Finding(Reason.NODE_WITHOUT_ACTIVATOR, note)
+    return Finding(ScaleReason.NODE_WITHOUT_ACTIVATOR, note)

@@ -1,13 +1,12 @@
-"""Allots a port of the activators to each Service with route ``takeover``.
-
-The allotment is stored in the Service's slice, so it survives restarts. Pure.
-"""
+"""Allots a port of the activators to each Service with route ``takeover``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple, final
 
+from activator.scale.reasons import Finding, ScaleReason
+from activator.scale.reports.load import Name
 from activator.scale.settings import DEFAULT_RANGE
 
 #: Seconds for which only its last Service may get a released port. Proxies follow slices late, so
@@ -15,7 +14,7 @@ from activator.scale.settings import DEFAULT_RANGE
 REST: Final = 15.0
 
 
-class Claim(NamedTuple):
+class PortClaim(NamedTuple):
     """A slice's claim to a port. Of two the least wins: the older, then the first by name.
 
     Attributes:
@@ -56,12 +55,12 @@ class Ports:
 
     def __init__(self, numbers: range = DEFAULT_RANGE) -> None:
         self._numbers = numbers
-        self._claims: dict[int, set[Claim]] = {}
-        self._of: dict[str, tuple[int, Claim]] = {}
+        self._claims: dict[int, set[PortClaim]] = {}
+        self._of: dict[str, tuple[int, PortClaim]] = {}
         # Ports without a claim, in the order of use: a port that was released last is used last.
         self._free: dict[int, _Free] = dict.fromkeys(numbers, _Free("", float("-inf")))
 
-    def put(self, claim: Claim, port: int, now: float) -> None:
+    def put(self, claim: PortClaim, port: int, now: float) -> None:
         """Record the port that a slice has stored."""
         if port == self._of.get(claim.service, (0,))[0]:
             self._claims[port].discard(self._of[claim.service][1])
@@ -86,7 +85,7 @@ class Ports:
         port, claim = self._of.get(service, (0, None))
         return port if claim is not None and min(self._claims[port]) == claim else None
 
-    def claims(self, port: int) -> Sequence[Claim]:
+    def claims(self, port: int) -> Sequence[PortClaim]:
         """Return the claims to a port, the one that wins first."""
         return sorted(self._claims.get(port, ()))
 
@@ -108,7 +107,7 @@ class Ports:
         port = self._usable(service, now)
         self.remove(service, now)
         # Before its slice exists a claim is the youngest of all.
-        self.put(Claim(created or "~", service), port, now)
+        self.put(PortClaim(created or "~", service), port, now)
         return port
 
     def _usable(self, service: str, now: float) -> int:
@@ -122,3 +121,99 @@ class Ports:
             f"widen --takeover-ports, or use route shared",
             min((free.until for free in self._free.values()), default=float("inf")),
         )
+
+
+@final
+class PortShares:
+    """The ports of Services. Times are seconds, monotonic.
+
+    Arguments:
+        ports: allots the numbers.
+    """
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._lost: dict[Name, str] = {}
+        self._lacking: dict[Name, PortsExhausted] = {}
+
+    def of(self, name: Name) -> int | None:
+        """Return the port that is allotted to a Service; None if it has none."""
+        return self._ports.of(_text(name))
+
+    def put(self, name: Name, created: str, port: int, now: float) -> Sequence[Name]:
+        """Record the port that a Service's slice stores.
+
+        Arguments:
+            created: as for ``Claim``.
+
+        Returns:
+            The Services that get another port, since an older slice has this one.
+        """
+        self._ports.put(PortClaim(created, _text(name)), port, now)
+        return self._note_conflict(port)
+
+    def note_conflicts(self) -> None:
+        """Record the Services that lose a port to the older slice of another one."""
+        for port in self._ports.contested():
+            self._note_conflict(port)
+
+    def allot(self, name: Name, now: float, created: str) -> int | None:
+        """Return the port of a Service, a new one if it has none; None if there is none to allot.
+
+        Arguments:
+            created: as for ``Claim``, of a slice that exists; empty before there is one.
+        """
+        try:
+            port = self._ports.allot(_text(name), now, created)
+        except PortsExhausted as error:
+            self._lacking[name] = error
+            return None
+        self._lacking.pop(name, None)
+        return port
+
+    def lacks_until(self, name: Name) -> float | None:
+        """Return when a Service without a port may get one; None if it lacks none.
+
+        The time is inf while no port of the range is released.
+        """
+        lacking = self._lacking.get(name)
+        return lacking.until if lacking is not None else None
+
+    def release(self, name: Name, now: float) -> Sequence[Name]:
+        """Release the port of a Service. Return the Services that lack one."""
+        self._ports.remove(_text(name), now)
+        return list(self._lacking)
+
+    def remove_findings(self, name: Name) -> None:
+        """Remove the findings about a Service. Its port stays."""
+        self._lost.pop(name, None)
+        self._lacking.pop(name, None)
+
+    def clear_findings(self) -> None:
+        """Remove the findings about all Services. Their ports stay."""
+        self._lost.clear()
+        self._lacking.clear()
+
+    def findings(self, name: Name) -> list[Finding]:
+        """Return the findings about the port of a Service."""
+        found = []
+        if name in self._lost:
+            found.append(Finding(ScaleReason.PORT_CONFLICT, self._lost[name]))
+        if name in self._lacking:
+            found.append(Finding(ScaleReason.PORTS_EXHAUSTED, str(self._lacking[name])))
+        return found
+
+    def _note_conflict(self, port: int) -> Sequence[Name]:
+        """Record and return the Services that lose a port to the older slice of another one."""
+        winner, *losers = self._ports.claims(port)
+        names = [Name(*loser.service.split("/", 1)) for loser in losers]
+        for name in names:
+            self._lost[name] = (
+                f"the older takeover slice of Service {winner.service} has port {port}, "
+                f"so this Service gets another one"
+            )
+        return names
+
+
+def _text(name: Name) -> str:
+    return f"{name.namespace}/{name.name}"

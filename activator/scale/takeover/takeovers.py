@@ -1,31 +1,274 @@
-"""Keeps what the scaler's slices of all Services are, and decides what to write next.
-
-Pure: events and the time go in, requests come out. A slice exists as long as its Service has route
-``takeover`` or ``front``; it lists the activators while they take its requests. Else it is empty,
-or lists the pods of a ``front``. Only the slices store the allotted ports, so a restart reads them
-back.
-"""
+"""Keeps what the slices of all Services are, and decides what to write next."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple, final
 
 from activator.objects.fields import Field, ManifestError, root
 from activator.plain.allotments import PORT_ANNOTATION
 from activator.plain.service import PlainService
 from activator.plain.slices import is_takeover
-from activator.scale.decisions.findings import Finding, Reason
+from activator.scale.cluster.api import Meaning
+from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import Name
-from activator.scale.takeover import slice_requests
-from activator.scale.takeover.agenda import Agenda
+from activator.scale.takeover import slices
 from activator.scale.takeover.pods import MIRROR, Kept, Pods, about_front, lonely, lonely_finding
-from activator.scale.takeover.port_shares import PortShares
-from activator.scale.takeover.ports import Ports
-from activator.scale.takeover.slice_record import Holder, SliceRecord
-from activator.scale.takeover.slice_requests import Outcome
-from activator.scale.takeover.slices import Activator, Family, name_parts, slice_object, stored
-from activator.scale.takeover.writes import Key, Leave, Write, key_of, write_of
+from activator.scale.takeover.ports import Ports, PortShares
+from activator.scale.takeover.slices import (
+    ActivatorAddress,
+    AddressFamily,
+    Leave,
+    SliceKey,
+    Stored,
+    Write,
+    failure,
+    key_of,
+    name_parts,
+    slice_name,
+    slice_object,
+    stored,
+    write_of,
+)
+
+#: Seconds until a failed write is repeated: the first time, and at most.
+FIRST_RETRY: Final = 0.5
+LAST_RETRY: Final = 60.0
+#: Changes by other components within ``CONTEST`` seconds that make a slice contested.
+MOST_EDITS: Final = 5
+CONTEST: Final = 60.0
+#: Seconds after which an API server certainly does not carry out a request whose response was
+#: lost (``--request-timeout`` of kube-apiserver).
+DOUBT: Final = 60.0
+#: Seconds until a contested slice is written again, by the number of its changes. A Service without
+#: a pod is unreachable that long, so the first pauses are short. One that lasts must cost little.
+CONTESTED_PAUSES: Final = ((15, 10.0), (10, 3.0), (MOST_EDITS, 0.8))
+_MOST_KEPT: Final = CONTESTED_PAUSES[0][0]
+
+
+class Holder(Enum):
+    """What the API server has under the name of the slice.
+
+    ABSENT: nothing. SCALER: a slice of the scaler. FOREIGN: a slice of another component. STALE:
+    one of Kubernetes, which no controller updates.
+    """
+
+    ABSENT = "absent"
+    SCALER = "scaler"
+    FOREIGN = "foreign"
+    STALE = "stale"
+
+
+@final
+class SliceRecord:
+    """One slice.
+
+    Arguments:
+        owner: the Service that the name belongs to.
+        holder: as far as known.
+
+    Attributes:
+        seen: the object; None if it does not exist.
+        listed: since when it has listed each of its addresses.
+        writes: whether a request is under way.
+        not_before: when it may be written again.
+    """
+
+    __slots__ = (
+        "_doubt_until",
+        "_edits",
+        "_failures",
+        "_finding",
+        "family",
+        "holder",
+        "listed",
+        "not_before",
+        "owner",
+        "seen",
+        "writes",
+    )
+
+    def __init__(self, owner: Name, family: AddressFamily, holder: Holder = Holder.ABSENT) -> None:
+        self.owner = owner
+        self.family = family
+        self.holder = holder
+        self.seen: Stored | None = None
+        self.listed: dict[str, float] = {}
+        self.writes = False
+        self.not_before = float("-inf")
+        self._doubt_until = float("-inf")
+        self._failures = 0
+        self._edits: tuple[float, ...] = ()
+        self._finding: Finding | None = None
+
+    def begin(self) -> None:
+        """Begin to write: the changes so far are the ones of the last leader."""
+        self._edits, self.not_before = (), float("-inf")
+
+    def observe(self, seen: Stored, now: float, *, is_own: bool) -> bool:
+        """Record the object.
+
+        Arguments:
+            now: seconds, monotonic.
+            is_own: whether the scaler has made it.
+
+        Returns:
+            False for an older version than the known one: the watch is behind.
+        """
+        before = self.seen
+        if before is not None and _is_older(seen, before):
+            return False
+        if before is None or before.version != seen.version:
+            # A request for an earlier version now fails.
+            self._failures, self.not_before, self._doubt_until = 0, float("-inf"), float("-inf")
+            if before is not None and before.content != seen.content and not self.writes:
+                self._edited(now)
+        self.seen = seen
+        self.holder = Holder.SCALER if is_own else Holder.FOREIGN
+        addresses = seen.addresses if is_own else ()
+        self.listed = {ip: self.listed.get(ip, now) for ip in addresses}
+        return True
+
+    def gone(self, now: float) -> None:
+        """Record that the object does not exist."""
+        if self.holder is Holder.STALE:  # until the watch confirms it
+            self._pause(now)
+            return
+        if self.seen is not None and not self.writes:
+            self._edited(now)
+        self.seen, self.holder, self.listed = None, Holder.ABSENT, {}
+
+    def succeeded(self, sent: int | None, now: float) -> None:
+        """Record the end of a successful write, after the object of the response.
+
+        Arguments:
+            sent: ``Stored.content`` of the object that was sent; None after a deletion.
+        """
+        self._finding = None
+        self._edits = tuple(at for at in self._edits if now - at < CONTEST)
+        if sent is not None and (self.seen is None or self.seen.content != sent):
+            self._edited(now)  # something between has changed it
+            self._pause(now)
+
+    def failed(self, meaning: Meaning, status: int, message: str, now: float) -> None:
+        """Record a failed write; it is repeated after a pause, or when the object changes."""
+        self._finding = failure(meaning, status, message)
+        if meaning is Meaning.UNAVAILABLE:
+            self._doubt_until = now + DOUBT
+        self._pause(now)
+
+    def is_certain(self, now: float) -> bool:
+        """Return whether the object stays as it is known: no request may still change it."""
+        return not self.writes and now >= self._doubt_until
+
+    def findings(self) -> list[Finding]:
+        """Return what a user must know of the slice."""
+        name = slice_name(self.owner.name, self.family)
+        if self.holder is Holder.FOREIGN:
+            note = (
+                f"EndpointSlice {name} belongs to another component, and the Service's route needs "
+                f"the name; delete it, or use route shared"
+            )
+            return [Finding(ScaleReason.SLICE_NAME_TAKEN, note)]
+        found = [self._finding] if self._finding else []
+        if len(self._edits) >= MOST_EDITS:
+            note = (
+                f"another component keeps changing EndpointSlice {name}; find its name with: "
+                f"kubectl get endpointslice {name} -o yaml --show-managed-fields"
+            )
+            found.append(Finding(ScaleReason.SLICE_CONTESTED, note))
+        return found
+
+    def _pause(self, now: float) -> None:
+        pause = min(FIRST_RETRY * 2**self._failures, LAST_RETRY)
+        self._failures = min(self._failures + 1, 10)
+        self.not_before = max(self.not_before, now + pause)
+
+    def _edited(self, now: float) -> None:
+        recent = [at for at in self._edits if now - at < CONTEST]
+        self._edits = (*recent[1 - _MOST_KEPT :], now)
+        for count, pause in CONTESTED_PAUSES:
+            if len(self._edits) >= count:
+                self.not_before = now + pause
+                return
+
+
+def _is_older(seen: Stored, known: Stored) -> bool:
+    """Return whether an object is an older version of the known one.
+
+    Versions of one object can be compared as numbers (KEP-5504); other texts count as newer.
+    """
+    versions = seen.version, known.version
+    if seen.uid != known.uid or not all(text.isascii() and text.isdigit() for text in versions):
+        return False
+    return int(versions[0]) < int(versions[1])
+
+
+#: Slices, or Services, that one call gets at most: the comparison of a slice takes about 40 µs.
+MOST: Final = 32
+
+
+@final
+class Agenda:
+    """The comparisons that are due. Times are seconds, monotonic."""
+
+    def __init__(self) -> None:
+        self._due: dict[SliceKey, None] = {}
+        self._later: list[tuple[float, SliceKey]] = []
+        self._sweep: list[Name] = []
+
+    def add(self, key: SliceKey) -> None:
+        """Compare a slice as soon as possible."""
+        self._due.setdefault(key)
+
+    def extend(self, keys: Iterable[SliceKey]) -> None:
+        """Compare slices as soon as possible."""
+        self._due.update(dict.fromkeys(keys))
+
+    def add_at(self, at: float, key: SliceKey) -> None:
+        """Compare a slice at a time."""
+        heappush(self._later, (at, key))
+
+    def sweep(self, names: Collection[Name]) -> None:
+        """Compare the slices of all these Services, a few with each call."""
+        self._sweep = list(names)
+
+    def clear(self) -> None:
+        """Compare nothing any more."""
+        self._due.clear()
+        self._later.clear()
+        self._sweep.clear()
+
+    def take_names(self) -> list[Name]:
+        """Remove and return the next Services of the sweep, at most ``MOST``."""
+        names = self._sweep[-MOST:]
+        del self._sweep[-MOST:]
+        return names
+
+    def take_keys(self) -> Iterator[SliceKey]:
+        """Remove and yield the next due slices, at most ``MOST``."""
+        for _ in range(min(len(self._due), MOST)):
+            key = next(iter(self._due))
+            del self._due[key]
+            yield key
+
+    def advance(self, now: float) -> None:
+        """Make the slices due whose time has come."""
+        while self._later and self._later[0][0] <= now:
+            self.add(heappop(self._later)[1])
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is something to compare now."""
+        return bool(self._due or self._sweep)
+
+    @property
+    def next_time(self) -> float:
+        """The time of the next later comparison; inf for none."""
+        return self._later[0][0] if self._later else float("inf")
+
 
 #: Seconds for which a slice of an unknown Service stays: the watches pass each other, and a new
 #: leader decides about one Service after the other.
@@ -36,7 +279,7 @@ class _Wish(NamedTuple):
     """A Service with route ``takeover`` or ``front``."""
 
     service: PlainService
-    families: tuple[Family, ...]
+    families: tuple[AddressFamily, ...]
     takes_over: bool
 
 
@@ -54,11 +297,11 @@ class Takeovers:
         self._pods = pods or Pods()
         self._wishes: dict[Name, _Wish] = {}
         self._kept: set[Name] = set()
-        self._slices: dict[Key, SliceRecord] = {}
-        self._activators: Mapping[Family, Sequence[Activator]] = {}
+        self._slices: dict[SliceKey, SliceRecord] = {}
+        self._activators: Mapping[AddressFamily, Sequence[ActivatorAddress]] = {}
         self._agenda = Agenda()
         # Slices of unknown Services, and since when; None before the first look.
-        self._orphans: dict[Key, float | None] = {}
+        self._orphans: dict[SliceKey, float | None] = {}
         self._started = False
 
     # -- events ------------------------------------------------------------------------------------
@@ -95,14 +338,14 @@ class Takeovers:
             takes_over: whether the activators take its requests now.
         """
         name = Name(service.key.namespace, service.key.name)
-        families = tuple(family for family in Family if family.value in service.families)
+        families = tuple(family for family in AddressFamily if family.value in service.families)
         wish = _Wish(service, families, takes_over)
         self._kept.discard(name)
         if self._wishes.get(name) != wish:
             self._wishes[name] = wish
             for family in families:
                 self._slices.setdefault(key_of(name, family), SliceRecord(name, family))
-            for family in Family:
+            for family in AddressFamily:
                 self._orphans.pop(key_of(name, family), None)
             self.touch(name, now)
 
@@ -111,7 +354,7 @@ class Takeovers:
         self._kept.discard(name)
         self._ports.remove_findings(name)
         self._wishes.pop(name, None)
-        for family in Family:
+        for family in AddressFamily:
             self._orphans.pop(key_of(name, family), None)
         self.touch(name, now)
 
@@ -119,7 +362,9 @@ class Takeovers:
         """Leave the slices of a Service as they are: its annotations cannot be read."""
         self._kept.add(name)
 
-    def set_activators(self, activators: Mapping[Family, Sequence[Activator]]) -> None:
+    def set_activators(
+        self, activators: Mapping[AddressFamily, Sequence[ActivatorAddress]]
+    ) -> None:
         """Record the activators that can take requests; none of a family changes no slice."""
         if self._activators == activators:
             return
@@ -202,15 +447,15 @@ class Takeovers:
             The Service of the slice.
         """
         record = self._slices[write.key]
-        outcome = slice_requests.outcome(write.request.method, status)
-        if outcome is not Outcome.DONE:
-            record.failed(outcome, status, message, now)
+        meaning = slices.meaning(write.request.method, status)
+        if meaning is not Meaning.DONE:
+            record.failed(meaning, status, message, now)
         elif write.content is None:
             record.gone(now)
         else:
             self.observe(obj, now)
         record.writes = False
-        if outcome is Outcome.DONE:
+        if meaning is Meaning.DONE:
             record.succeeded(write.content, now)
         self._check(write.key, record, now)
         return record.owner
@@ -239,9 +484,15 @@ class Takeovers:
             times.append(min(since))
         return max(times, default=None)
 
+    def knows(self, name: Name) -> bool:
+        """Return whether a Service has slices, needs some, or must keep them."""
+        if name in self._wishes or name in self._kept:
+            return True
+        return any(key_of(name, family) in self._slices for family in AddressFamily)
+
     def lists_activators(self, name: Name) -> bool:
         """Return whether a takeover slice of a Service has endpoints."""
-        records = (self._slices.get(key_of(name, family)) for family in Family)
+        records = (self._slices.get(key_of(name, family)) for family in AddressFamily)
         return any(record is not None and record.listed for record in records)
 
     def port_of(self, name: Name) -> int | None:
@@ -264,7 +515,7 @@ class Takeovers:
         for family in wish.families:
             if not self._activators.get(family):
                 note = f"no activator with an {family.value} address is ready to take over"
-                found.append(Finding(Reason.NO_ACTIVATORS, note))
+                found.append(Finding(ScaleReason.NO_ACTIVATORS, note))
             found += self._slices[key_of(name, family)].findings()
         return found
 
@@ -309,7 +560,7 @@ class Takeovers:
             for name in self._ports.put(owner, seen.created, seen.port, now):
                 self.touch(name, now)
 
-    def _stays(self, key: Key, record: SliceRecord, now: float) -> float:
+    def _stays(self, key: SliceKey, record: SliceRecord, now: float) -> float:
         """Return until when a slice must not be deleted."""
         if key not in self._orphans or record.owner in self._wishes:
             return float("-inf")
@@ -320,15 +571,15 @@ class Takeovers:
 
     def touch(self, name: Name, now: float) -> None:
         """Compare the slices of a Service as soon as possible."""
-        for family in Family:
+        for family in AddressFamily:
             key = key_of(name, family)
             if (record := self._slices.get(key)) is not None:
                 self._check(key, record, now)
         for key in self._stale(name):
-            record = SliceRecord(name, Family.IPV4, Holder.STALE)
+            record = SliceRecord(name, AddressFamily.IPV4, Holder.STALE)
             self._check(key, self._slices.setdefault(key, record), now)
 
-    def _stale(self, name: Name) -> Mapping[Key, Kept]:
+    def _stale(self, name: Name) -> Mapping[SliceKey, Kept]:
         """Return the slices of a front that Kubernetes wrote before it lost its selector.
 
         Controllers do nothing about a Service without a selector, so the scaler deletes them.
@@ -338,7 +589,7 @@ class Takeovers:
             return {}
         return self._pods.of_controllers(wish.service.key)
 
-    def _delete_stale(self, key: Key, owner: Name) -> Write | None:
+    def _delete_stale(self, key: SliceKey, owner: Name) -> Write | None:
         """Return the request that deletes a stale slice, when the scaler's have endpoints.
 
         Each proxy sees the changes of slices in their order, so it has those endpoints by then.
@@ -351,10 +602,10 @@ class Takeovers:
         if not all(self._slices[key_of(owner, family)].listed for family in families):
             return None
         if kept.manager == MIRROR:  # the copy goes with the original
-            return Write(key, slice_requests.delete_endpoints(*owner))
-        return Write(key, slice_requests.delete(*key, kept.uid))
+            return Write(key, slices.delete_endpoints(*owner))
+        return Write(key, slices.delete(*key, kept.uid))
 
-    def _check(self, key: Key, record: SliceRecord, now: float) -> None:
+    def _check(self, key: SliceKey, record: SliceRecord, now: float) -> None:
         """Compare a slice as soon as possible; remove the record of one that nothing needs."""
         if record.owner not in self._wishes and record.holder is not Holder.SCALER:
             if not record.writes:
@@ -366,7 +617,7 @@ class Takeovers:
 
     def _release(self, name: Name, now: float) -> None:
         """Release the port of a Service whose slices are gone."""
-        if any(key_of(name, family) in self._slices for family in Family):
+        if any(key_of(name, family) in self._slices for family in AddressFamily):
             return
         for lacking in self._ports.release(name, now):
             self.touch(lacking, now)
@@ -393,5 +644,5 @@ class Takeovers:
         return slice_object(service, record.family, port, activators, pods)
 
 
-def _key_of(metadata: Field) -> Key:
-    return Key(metadata["namespace"].text(), metadata["name"].text())
+def _key_of(metadata: Field) -> SliceKey:
+    return SliceKey(metadata["namespace"].text(), metadata["name"].text())

@@ -1,26 +1,273 @@
-"""Joins each Service that opts in with its workload and its ready pods.
-
-Pure: objects go in by the views, and the names of changed Services come out.
-"""
+"""Joins each Service that opts in with its workload and its ready pods."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from sys import intern
-from typing import NamedTuple, TypeVar, final
+from typing import Final, NamedTuple, TypeVar, final
 
 from activator.discovery.object_warnings import Effect
 from activator.objects.fields import ManifestError, ObjectKey, root
-from activator.plain import service
 from activator.plain import service as services
 from activator.plain.annotations import Annotations, Route
+from activator.plain.annotations import ScaleTarget as Wanted
+from activator.plain.matches import Index
 from activator.plain.service import Fronts, PlainService, Selecting
-from activator.scale.cluster.objects import View
+from activator.plain.slices import SERVICE_LABEL, count_ready, is_takeover
+from activator.plain.workloads import KINDS
+from activator.scale.cluster.watch import ObjectView
+from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
-from activator.scale.workloads.readiness import Readiness
-from activator.scale.workloads.targets import Found, Workloads
+from activator.scale.workloads.replicas import KNOWN, MOST_REPLICAS, ScaleTarget
+
+
+class _Counted(NamedTuple):
+    """The ready pods of one slice; ``ports`` are names."""
+
+    family: str
+    ports: tuple[str, ...]
+    ready: int
+
+
+@final
+class ReadyPods:
+    """The ready pods of all Services (objects.ObjectView).
+
+    Arguments:
+        changed: called with each Service whose pods may have changed.
+    """
+
+    def __init__(self, changed: Callable[[Name], object]) -> None:
+        self._changed = changed
+        self._slices: dict[ObjectKey, tuple[Name, _Counted]] = {}
+        self._by_service = Index[Name, ObjectKey]()
+
+    def put(self, key: ObjectKey, obj: object) -> None:
+        """See objects.ObjectView."""
+        slice_ = root(obj, "EndpointSlice")
+        metadata = slice_["metadata"]
+        name = metadata["labels"].at(SERVICE_LABEL).text()
+        if not name or is_takeover(metadata):
+            self.remove(key)
+            return
+        counted = _shared(
+            _Counted(
+                slice_["addressType"].text(),
+                tuple(port["name"].text() for port in slice_["ports"].items()),
+                count_ready(slice_["endpoints"]),
+            )
+        )
+        owner, known = self._slices.get(key, (None, None))
+        if owner is not None and (owner.name, known) == (name, counted):
+            return
+        if owner is None or owner.name != name:
+            self.remove(key)
+            owner = Name(key.namespace, intern(name))
+            self._by_service.add(owner, key)
+        self._slices[key] = owner, counted
+        self._changed(owner)
+
+    def remove(self, key: ObjectKey) -> None:
+        """See objects.ObjectView."""
+        owner, _ = self._slices.pop(key, (None, None))
+        if owner is not None:
+            self._by_service.discard(owner, key)
+            self._changed(owner)
+
+    def ready(self, service: Name, port: str) -> int:
+        """Return how many pods behind a port are ready.
+
+        Arguments:
+            port: the name of the Service's port.
+
+        A pod with addresses of two families counts once.
+        """
+        found: dict[str, int] = {}
+        for key in self._by_service.get(service):
+            _, each = self._slices[key]
+            if port in each.ports:
+                found[each.family] = found.get(each.family, 0) + each.ready
+        return max(found.values(), default=0)
+
+
+#: Candidates that a message names.
+_NAMED: Final = 5
+
+_Pair = tuple[str, str, str]  # namespace, name and value of a label
+
+
+class Found(NamedTuple):
+    """The workload of a Service.
+
+    Attributes:
+        target: the object to scale; None if there is none, or if its kind must be looked up.
+        replicas: how many it asks for; None if no watch follows it.
+        look_up: the kind to look up; None if that is not necessary.
+        problem: why there is no target; None if there is one, or may be.
+        detail: the problem for people.
+    """
+
+    target: ScaleTarget | None
+    replicas: int | None = None
+    look_up: Wanted | None = None
+    problem: ScaleReason | None = None
+    detail: str = ""
+
+
+@final
+class Workloads:
+    """The Deployments and StatefulSets of a cluster (objects.ObjectView).
+
+    Arguments:
+        changed: called with each Service whose workload may have changed.
+    """
+
+    def __init__(self, changed: Callable[[Name], object]) -> None:
+        self._changed = changed
+        self._labels: dict[ObjectKey, tuple[_Pair, ...]] = {}
+        self._replicas: dict[ObjectKey, int] = {}
+        self._by_label = Index[_Pair, ObjectKey]()
+        self._services: dict[Name, PlainService] = {}
+        self._by_selector = Index[_Pair, Name]()
+        self._by_target = Index[ObjectKey, Name]()
+
+    # -- Deployments and StatefulSets --------------------------------------------------------------
+
+    def put(self, key: ObjectKey, obj: object) -> None:
+        """See objects.ObjectView."""
+        found, replicas = _read(obj, key.kind)
+        labels = tuple(_pairs(key.namespace, found))
+        if self._labels.get(key) == labels and self._replicas[key] == replicas:
+            return
+        if self._labels.get(key) != labels:
+            self._notify(key)
+            self._unindex(key)
+            self._labels[key] = labels
+            for pair in labels:
+                self._by_label.add(pair, key)
+        self._replicas[key] = replicas
+        self._notify(key)
+
+    def remove(self, key: ObjectKey) -> None:
+        """See objects.ObjectView."""
+        if key in self._labels:
+            self._notify(key)
+            self._unindex(key)
+            del self._labels[key], self._replicas[key]
+
+    def replicas_of(self, target: ScaleTarget) -> int | None:
+        """Return how many replicas a workload asks for; None if no watch follows it."""
+        return self._replicas.get(ObjectKey(target.resource.kind, target.namespace, target.name))
+
+    def _unindex(self, key: ObjectKey) -> None:
+        for pair in self._labels.get(key, ()):
+            self._by_label.discard(pair, key)
+
+    def _notify(self, key: ObjectKey) -> None:
+        """Report the Services that have, or may have, a workload."""
+        names = {*self._by_target.get(key)}
+        for pair in self._labels.get(key, ()):
+            names.update(self._by_selector.get(pair))
+        for name in names:
+            self._changed(name)
+
+    # -- Services ----------------------------------------------------------------------------------
+
+    def follow(self, name: Name, service: PlainService) -> None:
+        """Report changes of the workloads that a Service may have."""
+        self.leave(name)
+        self._services[name] = service
+        named = _named(service)
+        if named is not None:
+            self._by_target.add(named, name)
+        elif service.asks.target is None and service.selector:
+            pair = next(iter(_pairs(name.namespace, service.selector)))
+            self._by_selector.add(pair, name)
+
+    def leave(self, name: Name) -> None:
+        """End the effect of ``follow``."""
+        service = self._services.pop(name, None)
+        if service is None:
+            return
+        if (named := _named(service)) is not None:
+            self._by_target.discard(named, name)
+        for pair in _pairs(name.namespace, service.selector):
+            self._by_selector.discard(pair, name)
+
+    def find(self, service: PlainService) -> Found:
+        """Return the workload of a Service."""
+        wanted = service.asks.target
+        if wanted is None:
+            return self._selected(service)
+        resource = KNOWN.get(wanted.kind.lower())
+        if wanted.group and (resource is None or wanted.group != resource.group):
+            return Found(None, look_up=wanted)
+        if resource is None:
+            return Found(
+                None,
+                problem=ScaleReason.UNKNOWN_TARGET_KIND,
+                detail=f"annotation activator.dev/target: {wanted}: the kind {wanted.kind} needs "
+                f"its group and version: write GROUP/VERSION/{wanted.kind}/{wanted.name}",
+            )
+        target = ScaleTarget(resource, service.key.namespace, wanted.name)
+        replicas = self.replicas_of(target)
+        if replicas is None and resource.kind in KINDS:
+            return Found(
+                None,
+                problem=ScaleReason.NO_SCALABLE_TARGET,
+                detail=f"annotation activator.dev/target: {target} does not exist",
+            )
+        return Found(target, replicas)
+
+    def _selected(self, service: PlainService) -> Found:
+        selector, namespace = service.selector, service.key.namespace
+        pairs = _pairs(namespace, selector)
+        smallest = min((self._by_label.get(pair) for pair in pairs), key=len, default=())
+        found = [key for key in smallest if all(pair in self._labels[key] for pair in pairs)]
+        if len(found) == 1:
+            resource = KNOWN[found[0].kind.lower()]
+            return Found(ScaleTarget(resource, namespace, found[0].name), self._replicas[found[0]])
+        text = ",".join(f"{name}={value}" for name, value in selector.items())
+        if not found:
+            detail = (
+                f"no Deployment or StatefulSet in {namespace} makes pods with the labels of the "
+                f"Service's selector ({text}); name the object by the annotation "
+                f"activator.dev/target"
+            )
+            return Found(None, problem=ScaleReason.NO_SCALABLE_TARGET, detail=detail)
+        names = [f"{key.kind.lower()}/{key.name}" for key in sorted(found)]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        detail = (
+            f"the Service's selector ({text}) matches {', '.join(names[:_NAMED])}{more}; name one "
+            f"by the annotation activator.dev/target"
+        )
+        return Found(None, problem=ScaleReason.SEVERAL_TARGETS, detail=detail)
+
+
+def _read(obj: object, kind: str) -> tuple[Mapping[str, str], int]:
+    """Return the labels of a workload's pods, and how many it asks for."""
+    spec = root(obj, kind)["spec"]
+    labels = spec["template"]["metadata"]["labels"]
+    return (
+        {str(name): intern(labels.at(str(name)).text()) for name in labels.mapping()},
+        spec["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=1),
+    )
+
+
+def _named(service: PlainService) -> ObjectKey | None:
+    """Return the watched object that an annotation names."""
+    wanted = service.asks.target
+    resource = KNOWN.get(wanted.kind.lower()) if wanted else None
+    if wanted is None or resource is None or wanted.group not in ("", resource.group):
+        return None
+    return ObjectKey(resource.kind, service.key.namespace, wanted.name)
+
+
+def _pairs(namespace: str, labels: Mapping[str, str]) -> Collection[_Pair]:
+    return [(namespace, name, value) for name, value in labels.items()]
+
 
 T = TypeVar("T")
 
@@ -38,8 +285,8 @@ class Joined(NamedTuple):
 
 
 @final
-class Services:
-    """All Services that opt in (objects.View).
+class EnabledServices:
+    """All Services that opt in.
 
     Arguments:
         changed: called with each Service that has changed, or is gone. It may be called several
@@ -50,12 +297,12 @@ class Services:
         self._changed = changed
         self._services: dict[Name, PlainService] = {}
         self._fronts = Fronts()
-        self.readiness = Readiness(self._part_changed)
+        self.readiness = ReadyPods(self._part_changed)
         self.workloads = Workloads(self._part_changed)
 
     def put(self, key: ObjectKey, obj: object) -> None:
-        """See objects.View. An invalid Service is known as well, so that people see the reason."""
-        self._select(key, _shared(service.parse_pods_service(obj)))
+        """An invalid Service is known as well, so that people see the reason."""
+        self._select(key, _shared(services.parse_pods_service(obj)))
         try:
             found = services.parse(obj)
         except ManifestError as error:
@@ -106,7 +353,7 @@ class Services:
             self._renew(name)
 
     def remove(self, key: ObjectKey) -> None:
-        """See objects.View."""
+        """See objects.ObjectView."""
         self._select(key, None)
         self._leave(key)
 
@@ -130,7 +377,7 @@ class Services:
             ready = self.readiness.ready(pods, service.port.name)
         return Joined(service, self.workloads.find(service), ready)
 
-    def views(self) -> Mapping[str, View]:
+    def views(self) -> Mapping[str, ObjectView]:
         """Return the view of each kind."""
         return {
             "Service": self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from activator.admin.api import detail_view, revision_view
-from activator.records.failures import Failed, Failures
+from activator.records.entries import Failed, Failures
 from tests.activator.telemetry.world import World
 from throttler.model import (
     AdaptiveMode,

@@ -16,7 +16,7 @@ from activator.admin.application import create_app, create_metrics_app
 from activator.build import running
 from activator.console import status
 from activator.console.responses import parse
-from activator.records.failures import Failed
+from activator.records.entries import Failed
 from activator.records.source_status import KindStatus, ObjectWarning, SourceStatus, WatchCounters
 from tests.activator.telemetry.world import World
 from throttler.reason import Reason

@@ -15,8 +15,8 @@ from activator.admin import assets
 from activator.console.explain import _READINESS as READINESS
 from activator.console.staleness import OLD, not_ready
 from activator.console.status import _OUT as OUT
-from activator.records.cold_starts import Phase
-from activator.records.events import EventKind
+from activator.records.cold_starts import ColdStartPhase
+from activator.records.narration import EventKind
 from tests.guards import expect_none
 
 FOLDER = Path(__file__).parents[3] / "activator" / "admin" / "dashboard"
@@ -55,7 +55,7 @@ def test_every_event_is_listened_to_and_has_its_words():
 
 
 def test_every_phase_of_a_cold_start_has_its_words_and_its_colour():
-    phases = [phase.value for phase in Phase]
+    phases = [phase.value for phase in ColdStartPhase]
     script = SCRIPTS["cold_starts.js"]
     worded = {name for name in phases if re.search(rf'^  "?{name}"?: "', script, re.MULTILINE)}
     assert worded == set(phases)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from activator.admin.event_feed import LINGER, PIECE, EventFeed, EventReader, TooManyReaders
-from activator.records.events import EventKind, Events
+from activator.records.narration import EventKind, Events
 from throttler.model import RevisionID, RevisionKind
 
 HELLO, OTHER = RevisionID("default", "hello"), RevisionID("default", "other")

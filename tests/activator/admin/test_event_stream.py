@@ -16,7 +16,7 @@ import pytest
 from activator.admin import event_stream
 from activator.admin.application import create_app
 from activator.admin.event_feed import EventFeed, EventReader
-from activator.records.events import EventKind
+from activator.records.narration import EventKind
 from activator.runtime import Runtime
 from activator.servers import Servers
 from activator.settings.config import load

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from activator.admin.application import create_app
 from activator.admin.openapi import document
-from activator.records.cold_starts import Phase
+from activator.records.cold_starts import ColdStartPhase
 from activator.records.source_status import SourceStatus
 from tests.activator.telemetry.world import World
 from throttler.model import AppProtocol, Endpoint, ReadinessRule
@@ -103,7 +103,7 @@ async def test_cold_starts_are_as_the_document_says(world):
     cold_starts = world.driver.cold_starts
     for outcome in ("timed-out", "served", None):
         cold_start = cold_starts.join(throttler, {}, world.clock.now)
-        for phase in Phase:
+        for phase in ColdStartPhase:
             cold_start.reached(phase, world.clock.now)
         if outcome == "served":
             cold_starts.responded(cold_start, world.clock.now, Endpoint(POD), world.clock.now)
@@ -112,7 +112,7 @@ async def test_cold_starts_are_as_the_document_says(world):
             cold_starts.request_ended(cold_start, outcome, world.clock.now)
     answer = (await get(world, "/api/v1/revisions/default/hello")).json()
     assert [one["outcome"] for one in answer["coldStarts"]] == [None, "served", "timed-out"]
-    assert [*answer["coldStarts"][0]["phases"]] == [phase.value for phase in Phase]
+    assert [*answer["coldStarts"][0]["phases"]] == [phase.value for phase in ColdStartPhase]
     assert answer["wakeUps"] == answer["coldStarts"]
     validator("RevisionDetailView").validate(answer)
     properties = document("1")["components"]["schemas"]["RevisionDetailView"]["properties"]

@@ -5,20 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from activator.admin.waiting_view import profile_view, while_waiting_view
-from activator.records.counters import RevisionCounters
-from activator.records.entries import Entry
+from activator.autoscaler.concurrency import ConcurrencyReporter
+from activator.records.entries import Entry, RevisionCounters
 from tests.throttler.world import One, revision
 from throttler.model import Policies
 from throttler.request_policies import Profile, RequestPolicies, WaitMode, WhileWaiting
-
-
-class NoLoad:
-    def request_began(self, now: float) -> None:
-        pass
-
-    def request_ended(self, now: float) -> None:
-        pass
-
 
 WAITING = WhileWaiting((WaitMode.PAGE, WaitMode.REFUSE), page_template="shop.html")
 
@@ -31,7 +22,8 @@ def test_modes_and_the_lease_of_a_revision() -> None:
     throttler = One().throttler
     spec = replace(revision(), policies=Policies(requests=RequestPolicies(waiting=WAITING)))
     throttler.set_revision(spec, 0.0)
-    entry = Entry(throttler, RevisionCounters(), NoLoad())
+    load = ConcurrencyReporter(lambda _: None).load(throttler.revision.id)
+    entry = Entry(throttler, RevisionCounters(), load)
     entry.counters.waiting["page"] = 0
     entry.counters.early_heads = 3
     entry.lease.keep(12.34, 0.0)

@@ -52,7 +52,7 @@ async def until_closed(connection: ServerConnection) -> None:
 async def test_an_address_that_drops_packets_does_not_use_up_the_dial(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("activator.process.named_host.NEXT_ADDRESS", 0.01)
+    monkeypatch.setattr("activator.process.sockets.NEXT_ADDRESS", 0.01)
     with contextlib.ExitStack() as sockets:
         async with serve(until_closed, "127.0.0.1", 0) as server:
             works = next(iter(server.sockets)).getsockname()

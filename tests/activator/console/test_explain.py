@@ -15,17 +15,11 @@ from activator.console import explain, scaler
 from activator.console.responses import parse
 from activator.console.screen import Fact, plain
 from activator.plain.annotations import Owner
-from activator.scale.admin.advice import ADVICE
-from activator.scale.decisions import reasons
+from activator.scale import reasons
+from activator.scale.reasons import ScaleReason
 from tests.activator.console.explained import OTHER, POD, shown, view
 from tests.activator.telemetry.world import World
-from throttler.model import (
-    AppProtocol,
-    ProbeKind,
-    ProbeSpec,
-    ReadinessRule,
-    RevisionKind,
-)
+from throttler.model import AppProtocol, ProbeKind, ProbeSpec, ReadinessRule, RevisionKind
 from throttler.reason import ROWS, Reason
 
 COLUMNS = (
@@ -476,7 +470,7 @@ def test_every_reason_can_be_shown_of_each_kind_from_each_source(world, reason):
 @pytest.mark.parametrize("owner", list(Owner))
 def test_every_reason_of_the_scaler_can_be_shown(world, owner):
     scaled = {"owner": owner.value, "replicas": {"present": 0, "ready": 0}, "phase": "asleep"}
-    for word in ADVICE:
+    for word in ScaleReason:
         why = {"reason": word, "detail": reasons.text(word, "")}
         found = {"findings": [{"reason": word, "note": "Because."}]}
         for more in (why, found, why | found):

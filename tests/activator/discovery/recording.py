@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from activator.knative.system_objects import SystemObjects
-from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID, Route
+from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID, ServiceRoute
 
 A = RevisionID("default", "a")
 B = RevisionID("default", "b")
@@ -25,7 +25,7 @@ class RecordingSink(SystemObjects):
         self.endpoints: dict[RevisionID, Mapping[AppProtocol, ListedEndpoints]] = {}
         self.activators: dict[RevisionID, Mapping[AppProtocol, frozenset[str]]] = {}
         self.services: dict[RevisionID, Mapping[AppProtocol, str]] = {}
-        self.routes: dict[RevisionID, Route] = {}
+        self.routes: dict[RevisionID, ServiceRoute] = {}
         self.config_maps: dict[str, Mapping[str, str]] = {}
         self.secrets: dict[str, Mapping[str, bytes]] = {}
         self.trust_bundles: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class RecordingSink(SystemObjects):
         self._note(("set_activators", revision_id))
         self.activators[revision_id] = addresses
 
-    def set_route(self, revision_id: RevisionID, route: Route) -> None:
+    def set_route(self, revision_id: RevisionID, route: ServiceRoute) -> None:
         self._note(("set_route", revision_id, route))
         self.routes[revision_id] = route
 

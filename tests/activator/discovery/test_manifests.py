@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from activator.discovery import manifest_file, manifests
+from activator.discovery import backoff, manifest_file, manifests
 from activator.discovery.inventory import Inventory
 from activator.discovery.manifest_file import MAX_FILE_BYTES
 from activator.discovery.manifests import FolderTimings, ManifestFolder, ManifestFolderError
@@ -467,7 +467,7 @@ async def test_other_tasks_run_while_many_files_change_at_once(
         counting = asyncio.ensure_future(count_turns())
         monkeypatch.setattr(manifest_file, "read", noted_read)
         monkeypatch.setattr(sink, "set_revision", noted_set)
-        monkeypatch.setattr(manifests, "_PIECE", 0.0, raising=False)
+        monkeypatch.setattr(backoff, "PIECE", 0.0)
         for n in range(count):
             write(tmp_path / f"{n}.yaml", revision(f"app-{n}") | {"spec": {"timeoutSeconds": 7}})
         await until(lambda: all(one.timeout == 7 for one in sink.revisions.values()))

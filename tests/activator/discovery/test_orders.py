@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.discovery.inventory import Inventory
 from activator.discovery.object_warnings import Rejection
 from activator.driver import Driver
@@ -35,7 +36,7 @@ class World:
 
     def __init__(self) -> None:
         throttler = Throttler(Limits(), random=lambda: 0.0, own_ip=OWN_IP)
-        self.driver = Driver(throttler, lambda _: self, clock=lambda: 0.0)
+        self.driver = Driver(throttler, ConcurrencyReporter(lambda _: None).load, clock=lambda: 0.0)
         self.driver.prober = self.driver.pools = self
         self.rejections: list[Rejection] = []
         self.inventory = Inventory(self.driver, NO_SYSTEM_OBJECTS, self.rejections.append)

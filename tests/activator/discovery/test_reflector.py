@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from activator.discovery import reflector as reflector_module
+from activator.discovery import backoff
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.inventory import Inventory
@@ -119,7 +119,7 @@ async def test_others_get_their_turns_while_a_long_list_is_taken_in(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reflector_module, "_TURN_SECONDS", -1.0)
+    monkeypatch.setattr(backoff, "PIECE", -1.0)
     turns: list[int] = []
 
     async def others() -> None:
@@ -534,7 +534,7 @@ class TestWithProductionsTimings:
             await server.asked(*LIST, times=7)  # the pause that follows takes 30 s
             await asyncio.sleep(0.1)
             server.always.clear()
-            reflector.hurry()
+            reflector.pauses.hurry()
             await sink.until_ready("10.0.0.1")
         last, next_ = server.of(*LIST)[-2:]
         assert 0.9 < next_.at - last.at < 2.1
@@ -547,7 +547,7 @@ class TestWithProductionsTimings:
             await server.asked(*LIST, times=7)
             await asyncio.sleep(10)
             began = asyncio.get_running_loop().time()
-            reflector.hurry()
+            reflector.pauses.hurry()
             await server.asked(*LIST, times=8)
         assert server.of(*LIST)[-1].at - began < 0.3
 
@@ -558,7 +558,7 @@ class TestWithProductionsTimings:
         async with following(server, inventory, tmp_path, Timings()) as reflector:
             await server.asked(*LIST, times=3)
             for _ in range(600):
-                reflector.hurry()
+                reflector.pauses.hurry()
                 await asyncio.sleep(0.1)
             assert server.count(*LIST) <= 63
             assert server.count(*LIST) >= 30
@@ -580,7 +580,7 @@ class TestWithProductionsTimings:
             *(server, inventory, tmp_path, Timings()), optional=True, requests_wait=lambda: True
         ) as reflector:
             await reflector.settled.wait()
-            reflector.hurry()
+            reflector.pauses.hurry()
             await server.asked(*LIST, times=2)
         first, second = server.of(*LIST)
         assert second.at - first.at == pytest.approx(pause, abs=1)
@@ -590,7 +590,7 @@ class TestWithProductionsTimings:
     ) -> None:
         async with following(server, inventory, tmp_path, Timings()) as reflector:
             await server.watched("Endpoints")
-            reflector.hurry()
+            reflector.pauses.hurry()
             await asyncio.sleep(30)
             assert len(server.requests) == 2
 

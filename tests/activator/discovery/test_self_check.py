@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from activator.discovery import self_check as module
+from activator.discovery import backoff
 from activator.discovery.backoff import Timings
 from activator.discovery.dialect import Scope
 from activator.discovery.endpoints import EndpointsSource
@@ -203,7 +203,7 @@ async def test_others_get_their_turns_meanwhile(
 ) -> None:
     for number in range(50):
         server.put(private("10.0.0.1", of=f"r{number}"))
-    monkeypatch.setattr(module, "_TURN_SECONDS", -1.0)
+    monkeypatch.setattr(backoff, "PIECE", -1.0)
     seen: set[int] = set()
     taken = 0
     take = Comparison.take

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
 from activator.discovery.kinds import DIALECTS
@@ -48,7 +49,12 @@ class World:
 
     def __init__(self, *dialects: str) -> None:
         throttler = Throttler(Limits(), random=lambda: 0.0)
-        self.driver = Driver(throttler, lambda _: self, clock=lambda: 0.0, hosts=HostClaims())
+        self.driver = Driver(
+            throttler,
+            ConcurrencyReporter(lambda _: None).load,
+            clock=lambda: 0.0,
+            hosts=HostClaims(),
+        )
         self.driver.prober = self.driver.pools = self
         self.rejections: list[Rejection] = []
         self.inventory = Inventory(
@@ -186,7 +192,7 @@ def test_random_events_end_as_a_fresh_start_with_the_last_good_states(seed: int)
             objects[key] = obj
         new = [each.name for each in world.rejections[before:]]
         assert len(new) == len(set(new))
-    for key in list(world.inventory.stats.rejected):  # a broken object of a deleted one
+    for key in list(world.inventory.rejected):  # a broken object of a deleted one
         if key not in objects:
             world.inventory.remove(*key)
     fresh = World("services")
@@ -326,7 +332,7 @@ def test_a_wrong_policy_of_the_first_state_has_its_default(world: World, is_list
     world.apply(service({"container_concurrency": "4", "while_waiting": "banner"}))
     assert world.throttler().revision.container_concurrency == 4
     world.apply(service({"container_concurrency": "5"}))
-    assert world.inventory.stats.rejected == {}
+    assert world.inventory.rejected == {}
     world.apply(service({"container_concurrency": "6", "while_waiting": "banner"}))
     assert world.throttler().revision.container_concurrency == 5
     assert world.rejections[-1].effect is Effect.KEPT

@@ -14,7 +14,7 @@ from activator.discovery.service_kinds import SERVICES, ServicesState
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey, identify
 from activator.plain import slices, workloads
-from activator.plain.allotments import NO_LISTENERS, OwnListener, OwnListeners, PortClaims
+from activator.plain.allotments import NO_LISTENERS, OwnListener, OwnListeners
 from activator.plain.hosts import HostClaims
 from activator.plain.matches import Matches
 from tests.activator.plain.objects import (
@@ -35,7 +35,7 @@ from throttler.model import (
     Revision,
     RevisionID,
     RevisionKind,
-    Route,
+    ServiceRoute,
 )
 
 HELLO = RevisionID("shop", "hello", RevisionKind.SERVICE)
@@ -49,7 +49,7 @@ class World:
     def __init__(self, own: OwnListeners = NO_LISTENERS) -> None:
         self.revisions: dict[RevisionID, Revision] = {}
         self.endpoints: dict[RevisionID, Mapping[AppProtocol, ListedEndpoints]] = {}
-        self.routes: dict[RevisionID, Route] = {}
+        self.routes: dict[RevisionID, ServiceRoute] = {}
         self.activators: dict[RevisionID, Mapping[AppProtocol, frozenset[str]]] = {}
         self.calls: list[str] = []
         scope = Scope(own=own, activators=("system", "activator-service"))
@@ -76,7 +76,7 @@ class World:
         self.calls.append(f"set_activators {revision_id}")
         self.activators[revision_id] = addresses
 
-    def set_route(self, revision_id: RevisionID, route: Route) -> None:
+    def set_route(self, revision_id: RevisionID, route: ServiceRoute) -> None:
         self.calls.append(f"set_route {revision_id}")
         self.routes[revision_id] = route
 
@@ -136,7 +136,7 @@ def test_an_opted_out_service_is_gone_and_its_pods_finish_their_requests(world: 
     world.put(service_object(), slice_of(endpoint()))
     world.put(service_object({"enabled": "false"}))
     assert world.revisions == {}
-    assert world.routes[HELLO] == Route()
+    assert world.routes[HELLO] == ServiceRoute()
     assert world.ready() == ["10.0.0.1:8080"]
     world.put(slice_of())
     assert world.ready() == []
@@ -149,9 +149,7 @@ def test_nothing_is_kept_of_a_service_whose_objects_are_all_gone(world: World) -
     kept = {name: value for name, value in vars(world.services).items() if value == {}}
     assert set(kept) == {"_known", "_changed"}
     indexes = [
-        each
-        for each in vars(world.services).values()
-        if isinstance(each, HostClaims | PortClaims | Matches)
+        each for each in vars(world.services).values() if isinstance(each, HostClaims | Matches)
     ]
     assert len(indexes) == 3
     assert not any(any(vars(index).values()) for index in indexes)

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.knative.queue_proxy import (
-    Fate,
-    claim_in_http1,
-    claim_in_http2,
-    complaint,
-    fate_of,
-)
+from activator.knative.queue_proxy import Fate, claim_in_http1, claim_in_http2, complaint, fate_of
 from activator.proxy.exchange.retry import Failure, claim_of, own_failure
 from activator.proxy.message.response import read_response
 

@@ -157,7 +157,7 @@ def test_annotations_are_followed_and_a_wrong_one_leaves_the_last_good_state() -
     assert "got 'best'" in rejections[0].reason
     inventory.apply(annotated("4"))
     assert sink.revisions[A].policies == Policies()
-    assert not inventory.stats.rejected
+    assert not inventory.rejected
 
 
 def test_the_reference_has_each_policy() -> None:

@@ -21,7 +21,7 @@ from activator.plain.annotations import (
     Owner,
     ReadinessPolicy,
     Route,
-    Target,
+    ScaleTarget,
 )
 from throttler.model import ProbeKind
 
@@ -51,10 +51,10 @@ def test_everything_but_enabled_has_a_default() -> None:
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
-        ({"target": "deployment/hello"}, {"target": Target("", "", "deployment", "hello")}),
+        ({"target": "deployment/hello"}, {"target": ScaleTarget("", "", "deployment", "hello")}),
         (
             {"target": "argoproj.io/v1alpha1/Rollout/hello"},
-            {"target": Target("argoproj.io", "v1alpha1", "Rollout", "hello")},
+            {"target": ScaleTarget("argoproj.io", "v1alpha1", "Rollout", "hello")},
         ),
         ({"hosts": "A.com, *.b.com.,a.com"}, {"hosts": ("a.com", "*.b.com")}),
         ({"hosts": " , "}, {}),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activator.objects.fields import ObjectKey
-from activator.plain.annotations import Target
+from activator.plain.annotations import ScaleTarget
 from activator.plain.matches import Matches, known_target
 from activator.plain.workloads import Workload, matches
 
@@ -28,14 +28,16 @@ def workload(name: str, labels: Any, namespace: str = "shop") -> Workload:
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        (Target("", "", "deployment", "w"), ObjectKey("Deployment", "shop", "w")),
-        (Target("apps", "v1", "StatefulSet", "w"), ObjectKey("StatefulSet", "shop", "w")),
-        (Target("argoproj.io", "v1alpha1", "Rollout", "w"), None),
-        (Target("example.org", "v1", "Deployment", "w"), None),
-        (Target("", "", "Job", "w"), None),
+        (ScaleTarget("", "", "deployment", "w"), ObjectKey("Deployment", "shop", "w")),
+        (ScaleTarget("apps", "v1", "StatefulSet", "w"), ObjectKey("StatefulSet", "shop", "w")),
+        (ScaleTarget("argoproj.io", "v1alpha1", "Rollout", "w"), None),
+        (ScaleTarget("example.org", "v1", "Deployment", "w"), None),
+        (ScaleTarget("", "", "Job", "w"), None),
     ],
 )
-def test_the_target_that_an_annotation_names(target: Target, expected: ObjectKey | None) -> None:
+def test_the_target_that_an_annotation_names(
+    target: ScaleTarget, expected: ObjectKey | None
+) -> None:
     assert known_target(target, "shop") == expected
 
 

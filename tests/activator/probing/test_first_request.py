@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.driver import Driver
 from activator.knative.words import QUEUE_PROXY
 from activator.probing.prober import PodProber
@@ -17,7 +18,7 @@ from activator.proxy.client.proxy import Proxy
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.pods.probes import ProbePools
-from tests.activator.probing.world import APP, Nobody
+from tests.activator.probing.world import APP
 from tests.activator.proxy.world import protocol
 from tests.conftest import both_loops
 from throttler.model import AppProtocol, Endpoint, ListedEndpoints, MeshMode, Revision
@@ -46,29 +47,12 @@ class Pod:
             writer.close()
 
 
-class Load(Nobody):
-    """Let a test wait for a number of requests."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._entered = asyncio.Event()
-
-    def request_began(self, now: float) -> None:
-        self._count += 1
-        self._entered.set()
-
-    async def came(self, count: int) -> None:
-        while self._count < count:
-            self._entered.clear()
-            await self._entered.wait()
-
-
 class World:
     """The parts between a client and a pod, without the rest of the process."""
 
     def __init__(self, tasks: Tasks, clock: object) -> None:
-        self.load = Load()
-        self.driver = Driver(Throttler(Limits(), lambda: 0.5), lambda _: self.load)
+        load_for = ConcurrencyReporter(lambda _: None).load
+        self.driver = Driver(Throttler(Limits(), lambda: 0.5), load_for)
         if clock is not None:
             self.driver.clock = clock  # type: ignore[assignment] # a clock of the test
         self.pools = ConnectionPools(PoolLimits(), tasks.start, self.driver.clock)
@@ -94,6 +78,11 @@ class World:
         writer.close()
         await writer.wait_closed()
         return response
+
+    async def queued(self, count: int) -> None:
+        breaker = self.driver.throttler.find(*APP).breaker
+        while breaker.waiting < count:  # noqa: ASYNC110 # the throttler has no events
+            await asyncio.sleep(0)
 
     def list_pods(self, *addresses: str) -> None:
         endpoints = ListedEndpoints(not_ready=frozenset(map(Endpoint, addresses)))
@@ -132,7 +121,7 @@ async def test_probed_connection_carries_the_first_request() -> None:
     listener = await asyncio.start_server(pod.serve, "127.0.0.1", 0)
     async with proxying(container_concurrency=1) as world, asyncio.TaskGroup() as group:
         response = group.create_task(world.get("/first"))
-        await world.load.came(1)
+        await world.queued(1)
         world.list_pods(address_of(listener))
         assert (await response).endswith(b"\r\n\r\nqueue")
         assert pod.seen == [["/healthz", "/first"]]
@@ -147,7 +136,7 @@ async def test_waiters_are_served_over_few_connections_when_their_turn_comes() -
     listener = await asyncio.start_server(pod.serve, "127.0.0.1", 0)
     async with proxying(container_concurrency=2) as world, asyncio.TaskGroup() as group:
         responses = [group.create_task(world.get(f"/{number}")) for number in range(40)]
-        await world.load.came(len(responses))
+        await world.queued(len(responses))
         world.list_pods(address_of(listener))
         for response in responses:
             assert (await response).startswith(b"HTTP/1.1 200 ")

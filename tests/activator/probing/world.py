@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, cast
 
+from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.driver import Driver
 from activator.knative.words import QUEUE_PROXY
 from activator.probing.probe import Probe
@@ -189,7 +190,9 @@ class World:
     ) -> None:
         self.clock = asyncio.get_running_loop().time
         self.pods: dict[str, FakePod] = defaultdict(FakePod)
-        self.driver = Driver(Throttler(Limits(), random), lambda _: Nobody(), self.clock)
+        self.driver = Driver(
+            Throttler(Limits(), random), ConcurrencyReporter(lambda _: None).load, self.clock
+        )
         self.prober = PodProber(self.driver, cast(ProbePools, self), timeout, max_in_flight, random)
         self.driver.prober = self.prober
         self.driver.pools = self

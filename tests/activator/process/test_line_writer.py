@@ -13,7 +13,7 @@ from io import TextIOWrapper
 
 import pytest
 
-from activator.process.line_writer import LineWriter
+from activator.process.outputs import LineWriter
 
 #: Seconds for an action of a thread that is short, on a busy machine.
 PATIENCE = 45.0

@@ -6,15 +6,20 @@ import io
 import json
 import logging
 import re
-import subprocess
-import sys
 import warnings
+from typing import Any
 
 import pytest
-import structlog
 
 from activator.process import logs
-from activator.process.log_lines import LineShape, of_activator
+from activator.process.logs import (
+    LEVEL_FORMS,
+    TIME_FORMS,
+    JsonLines,
+    LineShape,
+    of_activator,
+    of_scaler,
+)
 
 
 class Terminal(io.StringIO):
@@ -24,7 +29,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def _restored():
-    """Leave no handler and no structlog configuration to other tests."""
+    """Leave no handler to other tests."""
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
     yield
@@ -32,7 +37,6 @@ def _restored():
     root.handlers[:] = handlers
     logs._installed = logs._configured = None
     logging.captureWarnings(False)
-    structlog.reset_defaults()
 
 
 def configured(log_format="json", level="info", stream=None) -> io.StringIO:
@@ -68,7 +72,9 @@ def test_a_message_of_a_server_about_junk_has_one_line_now_and_then(name, monkey
 
 def test_json_lines_carry_knatives_keys():
     stream = configured()
-    structlog.get_logger("activator.tests").warning("pod lost", revision="default/hello", pods=3)
+    logging.getLogger("activator.tests").warning(
+        "pod lost", extra={"revision": "default/hello", "pods": 3}
+    )
     line = only_line(stream)
     stamp, caller = line.pop("timestamp"), line.pop("caller")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", str(stamp))
@@ -103,13 +109,12 @@ def test_python_warnings_are_logged():
     assert "old thing" in str(only_line(stream)["message"])
 
 
-@pytest.mark.parametrize("get_logger", [structlog.get_logger, logging.getLogger])
-def test_exceptions_are_one_line_with_a_stacktrace(get_logger):
+def test_exceptions_are_one_line_with_a_stacktrace():
     stream = configured()
     try:
         raise RuntimeError("broken\nin two")
     except RuntimeError:
-        get_logger("activator").exception("failed")
+        logging.getLogger("activator").exception("failed")
     line = only_line(stream)
     assert line["severity"] == "ERROR"
     assert "RuntimeError: broken\nin two" in str(line["stacktrace"])
@@ -129,7 +134,7 @@ def test_odd_values_still_make_one_line_of_strict_json():
         object(),
         float("inf"),
     ):
-        structlog.get_logger().info("odd", value=value)
+        logging.getLogger().info("odd", extra={"value": value})
     lines = stream.getvalue().splitlines()
     assert len(lines) == 8
     for line in lines:
@@ -139,15 +144,16 @@ def test_odd_values_still_make_one_line_of_strict_json():
 
 def test_a_field_does_not_replace_a_key_of_the_line():
     stream = configured()
-    structlog.get_logger().info("kept", message="other", severity="none")
+    logging.getLogger().info("kept", extra={"logger": "other", "severity": "none"})
     line = only_line(stream)
     assert (line["message"], line["severity"]) == ("kept", "INFO")
-    assert (line["message_"], line["severity_"]) == ("other", "none")
+    assert line["logger"] == "activator"
+    assert (line["logger_"], line["severity_"]) == ("other", "none")
 
 
 def test_the_level_can_be_changed_while_running():
     stream = configured(level="error")
-    log = structlog.get_logger()
+    log = logging.getLogger()
     log.info("before")
     logs.set_level("debug")
     log.debug("after")
@@ -166,7 +172,7 @@ def test_an_unknown_format_changes_nothing():
     stream = configured()
     with pytest.raises(ValueError, match="unknown log format 'xml'"):
         logs.configure("xml", "info", of_activator("x"))
-    structlog.get_logger().info("still here")
+    logging.getLogger().info("still here")
     assert only_line(stream)["message"] == "still here"
 
 
@@ -181,7 +187,7 @@ def test_libraries_that_might_log_secrets_stay_quiet_even_at_debug():
 
 def test_an_operator_may_give_lines_another_shape_and_take_it_back():
     stream, elsewhere = configured(log_format="auto"), io.StringIO()
-    log = structlog.get_logger()
+    log = logging.getLogger()
     logs.reshape(LineShape(message_key="msg", level=""), "json", elsewhere)
     log.info("shaped")
     logs.reshape(encoding="console")
@@ -200,7 +206,7 @@ def test_an_operator_may_give_lines_another_shape_and_take_it_back():
 def test_a_format_that_was_asked_for_wins_over_the_operators_encoding():
     stream = configured(log_format="json")
     logs.reshape(encoding="console")
-    structlog.get_logger().info("still JSON")
+    logging.getLogger().info("still JSON")
     assert only_line(stream)["message"] == "still JSON"
 
 
@@ -213,7 +219,7 @@ def test_another_programs_log_is_left_alone(monkeypatch):
 
 def test_configuring_again_replaces_the_stream():
     first, second = configured(), configured()
-    structlog.get_logger().info("once")
+    logging.getLogger().info("once")
     assert first.getvalue() == ""
     assert only_line(second)["message"] == "once"
 
@@ -221,12 +227,12 @@ def test_configuring_again_replaces_the_stream():
 def test_auto_is_readable_on_a_terminal_and_json_elsewhere(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     terminal = configured("auto", stream=Terminal())
-    structlog.get_logger().info("pod started", pod="127.0.0.1:8012")
+    logging.getLogger().info("pod started", extra={"pod": "127.0.0.1:8012"})
     assert "pod started" in terminal.getvalue()
     assert "\x1b[" in terminal.getvalue()
     assert not terminal.getvalue().startswith("{")
     pipe = configured("auto")
-    structlog.get_logger().info("pod started")
+    logging.getLogger().info("pod started")
     assert only_line(pipe)["message"] == "pod started"
 
 
@@ -240,16 +246,22 @@ def test_readable_lines_have_no_colour_where_none_is_wanted(monkeypatch):
     )
 
 
+def test_a_trace_follows_a_readable_line():
+    stream = configured("console")
+    try:
+        raise RuntimeError("broken")
+    except RuntimeError:
+        logging.getLogger("x").exception("failed", extra={"b": 'say "hi"', "a": [1], "level": "no"})
+    first, *trace = stream.getvalue().splitlines()
+    assert first.endswith("""[error    ] failed a=[1] b='say "hi"'""")
+    assert (trace[0], trace[-1]) == ("Traceback (most recent call last):", "RuntimeError: broken")
+
+
 def test_readable_lines_cannot_be_forged_by_what_a_client_sends():
     stream = configured("console")
-    structlog.get_logger().info("path /\n\x1b[2J", path="a\x1b[31m\nb")
+    logging.getLogger().info("path /\n\x1b[2J", extra={"path": "a\x1b[31m\nb"})
     assert stream.getvalue().count("\n") == 1
     assert "\x1b" not in stream.getvalue()
-
-
-def test_importing_the_module_does_not_import_structlog():
-    check = "import activator.process.logs, sys; sys.exit('structlog' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 
 def test_repeats_let_one_through_per_interval_and_count_the_rest():
@@ -269,3 +281,94 @@ def test_repeats_hold_a_bounded_number_of_kinds_and_of_lines():
     assert len(repeats) == 101
     assert repeats.admit("new", 15.0) == 0
     assert len(repeats) == 1
+
+
+#: 2026-11-21T10:28:00.123456Z
+MOMENT = 1795256880.123456
+
+
+def line(
+    shape: LineShape | None = None, level: int = logging.INFO, **fields: Any
+) -> dict[str, Any]:
+    record = logging.LogRecord("x", level, "/src/activator/app.py", 7, "hello", (), None)
+    record.created = MOMENT
+    vars(record).update(fields)
+    text = JsonLines(shape or LineShape(), of_activator("activator-1")).format(record)
+    assert "\n" not in text
+    found = json.loads(text)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_without_a_word_from_the_operator_the_keys_are_knatives() -> None:
+    assert line(revision="default/hello", exception="Traceback", pods=3) == {
+        "severity": "INFO",
+        "timestamp": "2026-11-21T10:28:00.123456000Z",
+        "logger": "activator",
+        "caller": "activator/app.py:7",
+        "message": "hello",
+        "knative.dev/controller": "activator",
+        "knative.dev/pod": "activator-1",
+        "knative.dev/key": "default/hello",
+        "stacktrace": "Traceback",
+        "pods": 3,
+    }
+
+
+def test_a_line_of_the_scaler_has_no_key_of_knative() -> None:
+    record = logging.LogRecord("x", logging.INFO, "/src/activator/app.py", 7, "hello", (), None)
+    found = json.loads(JsonLines(LineShape(), of_scaler("scale-1")).format(record))
+    assert (found["logger"], found["pod"]) == ("activator-scale", "scale-1")
+    assert not [key for key in found if key.startswith("knative")]
+
+
+def test_keys_can_have_other_names_or_none() -> None:
+    shape = LineShape("ts", "level", "", "", "msg", "", level="", time="epoch", full_caller=True)
+    assert line(shape, exception="Traceback") == {
+        "level": "info",
+        "ts": MOMENT,
+        "msg": "hello",
+        "knative.dev/controller": "activator",
+        "knative.dev/pod": "activator-1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("form", "written"),
+    [
+        ("", MOMENT),
+        ("millis", MOMENT * 1000),
+        ("nanos", 1795256880123456000),
+        ("iso8601", "2026-11-21T10:28:00.123Z"),
+        ("rfc3339", "2026-11-21T10:28:00Z"),
+    ],
+)
+def test_forms_of_time(form: str, written: object) -> None:
+    assert form in TIME_FORMS
+    assert line(LineShape(time=form))["timestamp"] == written
+
+
+@pytest.mark.parametrize(
+    ("level", "knative", "zap"),
+    [
+        (logging.DEBUG, "DEBUG", "debug"),
+        (logging.INFO, "INFO", "info"),
+        (logging.WARNING, "WARNING", "warn"),
+        (logging.ERROR, "ERROR", "error"),
+        (logging.CRITICAL, "CRITICAL", "fatal"),
+    ],
+)
+def test_forms_of_levels(level: int, knative: str, zap: str) -> None:
+    assert line(level=level)["severity"] == knative
+    assert line(LineShape(level=""), level)["severity"] == zap
+    assert line(LineShape(level="capital"), level)["severity"] == zap.upper()
+    assert set(LEVEL_FORMS) == {"", "severity", "lowercase", "color", "capital", "capitalColor"}
+
+
+def test_a_place_can_be_whole() -> None:
+    assert line(LineShape(full_caller=True))["caller"] == "/src/activator/app.py:7"
+
+
+def test_a_field_does_not_replace_a_key() -> None:
+    found = line(LineShape(message_key="text"), text="other", timestamp="free")
+    assert (found["text"], found["text_"], found["timestamp_"]) == ("hello", "other", "free")

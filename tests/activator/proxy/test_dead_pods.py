@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.activator.process.test_keepalive import options
+from tests.activator.process.test_sockets import options
 from tests.activator.proxy.world import World, ok, request, until
 from tests.conftest import both_loops
 

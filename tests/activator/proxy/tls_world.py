@@ -140,7 +140,7 @@ class TlsWorld(World):
 
     async def start(self, **settings: Any) -> None:
         await super().start(**settings)
-        self._server.close()
+        self.server.close()
         self.ca = trustme.CA()
         self.tls = InternalTls(TlsParameters(), "knative-serving")
         self.tls.on_withdrawn = self.pools.distrust
@@ -149,7 +149,7 @@ class TlsWorld(World):
         self.pools.use_tls(self.tls.pods)
         sock = listen("127.0.0.1", 0, "--https-port")
         self.port = sock.getsockname()[1]
-        self._server = PausingListener(  # type: ignore[assignment] # closed in the same way
+        self.server = PausingListener(  # type: ignore[assignment] # closed in the same way
             sock,
             lambda: protocol(self.proxy),
             self.proxy,

@@ -20,6 +20,7 @@ import h11
 import pytest
 from h11._state import MIGHT_SWITCH_PROTOCOL
 
+from activator.autoscaler.concurrency import ConcurrencyReporter, RevisionLoad
 from activator.driver import Driver
 from activator.knative.words import QUEUE_PROXY
 from activator.plain.hosts import HostClaims
@@ -39,7 +40,7 @@ from throttler.model import (
     Revision,
     RevisionID,
     RevisionKind,
-    Route,
+    ServiceRoute,
 )
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
@@ -523,20 +524,36 @@ class Client(asyncio.Protocol):
 
 
 class _Load:
-    """A revision's concurrent requests."""
+    """A revision's requests: now, and ever.
 
-    def __init__(self) -> None:
-        self.now = 0
-        self.ever = 0
-        self.on_enter: Callable[[], object] = lambda: None
+    Attributes:
+        own: the load, which the driver gets.
+        on_first: called for the first request, and for the next one after ``calm``.
+    """
 
-    def request_began(self, now: float) -> None:
-        self.now += 1
-        self.ever += 1
-        self.on_enter()
+    def __init__(self, revision: RevisionID) -> None:
+        self._reporter = ConcurrencyReporter(self._on_first)
+        self._reported = 0
+        self.own = self._reporter.load(revision)
+        self.on_first: Callable[[], object] = lambda: None
 
-    def request_ended(self, now: float) -> None:
-        self.now -= 1
+    @property
+    def now(self) -> int:
+        return self.own.in_flight
+
+    @property
+    def ever(self) -> int:
+        stats = self._reporter.report(asyncio.get_running_loop().time())
+        self._reported += sum(stat.request_count for stat in stats)
+        return self._reported
+
+    def calm(self) -> None:
+        """Let two periods without requests pass."""
+        assert self.ever == self.ever
+
+    def _on_first(self, _: RevisionID) -> None:
+        self._reported += 1
+        self.on_first()
 
 
 class _Prober:
@@ -619,8 +636,8 @@ class World:
         )
         sock = _socket()
         sock.bind(("127.0.0.1", 0))
-        self._server = await loop.create_server(lambda: protocol(self.proxy), sock=sock)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.server = await loop.create_server(lambda: protocol(self.proxy), sock=sock)
+        self.port = self.server.sockets[0].getsockname()[1]
         self._handler = loop.get_exception_handler()
         loop.set_exception_handler(self._on_loop_exception)
 
@@ -632,8 +649,8 @@ class World:
     def _start_task(self, coroutine: Coroutine[Any, Any, None]) -> object:
         return self.tasks.start(coroutine)
 
-    def _load(self, revision: RevisionID) -> _Load:
-        return self.loads.setdefault(revision, _Load())
+    def _load(self, revision: RevisionID) -> RevisionLoad:
+        return self.loads.setdefault(revision, _Load(revision)).own
 
     def _on_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.errors.append(f"{context.get('message')}: {context.get('exception')!r}")
@@ -705,7 +722,7 @@ class World:
         self.driver.set_revision(
             Revision(service, protocol=protocol, behind_queue_proxy=False, **spec)
         )
-        self.driver.set_route(service, Route("2026-01-01", tuple(hosts)))
+        self.driver.set_route(service, ServiceRoute("2026-01-01", tuple(hosts)))
         self.driver.set_endpoints(service, {protocol: listed})
         return self.driver.throttler.find(*service)
 
@@ -809,7 +826,7 @@ class World:
 
     async def tear_down(self) -> None:
         """End everything, whatever state it is in."""
-        self._server.close()
+        self.server.close()
         for downstream in list(self.proxy.connections):
             cast(Any, downstream).transport.abort()
         self.pools.close()

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.driver import Driver
 from activator.process import logs
-from activator.process.log_lines import of_activator
+from activator.process.logs import of_activator
 from activator.records.change_log import OF_ALL, OF_REVISION, WINDOW, identity
 from tests.activator.records.test_narration import Silent
+from tests.activator.test_driver import World as Driven
 from tests.activator.throttlers import throttler_of
 from throttler.model import (
     AppProtocol,
@@ -58,7 +60,7 @@ class World:
         self._read = 0
         loop = asyncio.get_running_loop()
         throttler = Throttler(Limits(), lambda: 0.0)
-        self.driver = Driver(throttler, lambda _: Silent(), loop.time)
+        self.driver = Driver(throttler, ConcurrencyReporter(lambda _: None).load, loop.time)
         self.driver.prober = self.driver.pools = Silent()
 
     def lines(self) -> list[dict[str, Any]]:
@@ -340,3 +342,22 @@ def test_a_line_about_a_service_says_so() -> None:
     assert identity(RevisionID("ns", "a")) == {"revision": "ns/a"}
     service = RevisionID("ns", "a", RevisionKind.SERVICE)
     assert identity(service) == {"revision": "ns/a", "object_kind": "Service"}
+
+
+async def test_a_loss_of_addresses_to_another_revision_is_a_warning_that_names_both(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world, thief = Driven(), RevisionID("default", "thief")
+    world.revision()
+    world.list_pods(["10.0.0.1:8012", "10.0.0.2:8012"])
+    theirs = frozenset(Endpoint(f"10.0.0.{n}:8012", "new") for n in (1, 2))
+    world.driver.set_endpoints(thief, {AppProtocol.HTTP1: ListedEndpoints(ready=theirs)})
+    world.list_pods(["10.0.0.1:8012", "10.0.0.2:8012"])
+
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage() in {
+        f"address 10.0.0.{n}:8012 and 1 more moved from revision default/app to revision "
+        "default/thief, which lists it for other pods"
+        for n in (1, 2)
+    }

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from activator.records import cold_starts as cold_starts
-from activator.records.cold_starts import ColdStarts, Phase
-from activator.records.events import EventKind
+from activator.records.cold_starts import ColdStartPhase, ColdStarts
+from activator.records.narration import EventKind
 from tests.activator.telemetry.world import World
-from throttler.model import AppProtocol, Endpoint, ListedEndpoints, RevisionID
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints, ReadinessRule, RevisionID
 
 POD, OTHER = "10.0.0.1:8012", "10.0.0.2:8012"
 HELLO = RevisionID("default", "hello")
@@ -416,6 +416,86 @@ def test_random_walk(sleeper: Sleeper, seed: int) -> None:
     for cold_start in began:
         times = [cold_start.began, *cold_start.seen.values(), cold_start.ended]
         assert times == sorted(times)
-        assert list(cold_start.seen) == [phase for phase in Phase if phase in cold_start.seen]
+        assert list(cold_start.seen) == [
+            phase for phase in ColdStartPhase if phase in cold_start.seen
+        ]
         assert cold_start.open == 0
     assert not sleeper.cold_starts.under_way
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def leads(world):
+    return world.driver.cold_starts.leads
+
+
+def passed(world, pod):
+    world.driver.probe_passed(pod, pod.epoch)
+
+
+def test_the_lead_is_from_our_probe_to_kubernetes_word(world):
+    throttler = world.revision()
+    (pod,) = world.pods(throttler, not_ready=(POD,))
+    world.clock.now += 1
+    passed(world, pod)
+    world.clock.now += 0.75
+    world.pods(throttler, POD)
+    assert leads(world).seconds.total == 0.75
+    assert sum(leads(world).seconds.counts) == 1
+    assert len(leads(world)) == 0
+
+
+def test_a_change_of_another_pod_ends_no_lead(world):
+    throttler = world.revision()
+    pod, _ = world.pods(throttler, not_ready=(POD, OTHER))
+    passed(world, pod)
+    world.pods(throttler, OTHER, not_ready=(POD,))
+    assert (len(leads(world)), sum(leads(world).seconds.counts)) == (1, 0)
+
+
+def test_a_pod_that_kubernetes_lists_first_had_none(world):
+    world.healthy(world.revision(), POD)
+    assert len(leads(world)) == sum(leads(world).seconds.counts) == 0
+
+
+def test_a_pod_that_had_to_wait_for_kubernetes_had_none(world):
+    throttler = world.revision(readiness=ReadinessRule.KUBERNETES_POLICY)
+    (pod,) = world.pods(throttler, not_ready=(POD,))
+    passed(world, pod)
+    world.clock.now += 1
+    world.pods(throttler, POD)
+    assert len(leads(world)) == sum(leads(world).seconds.counts) == 0
+
+
+def test_a_pod_that_failed_in_between_had_none(world):
+    throttler = world.revision()
+    (pod,) = world.pods(throttler, not_ready=(POD,))
+    passed(world, pod)
+    world.driver.connect_failed(pod, "refused")
+    world.pods(throttler, POD)
+    assert len(leads(world)) == sum(leads(world).seconds.counts) == 0
+
+
+def test_after_a_failure_the_lead_begins_again(world):
+    throttler = world.revision()
+    (pod,) = world.pods(throttler, not_ready=(POD,))
+    passed(world, pod)
+    world.clock.now += 5
+    world.driver.connect_failed(pod, "refused")
+    passed(world, pod)
+    world.clock.now += 0.5
+    world.pods(throttler, POD)
+    assert leads(world).seconds.total == 0.5
+
+
+def test_nothing_is_kept_of_pods_that_are_gone(world):
+    throttler = world.revision()
+    for number in range(100):
+        (pod,) = world.pods(throttler, not_ready=(f"10.0.1.{number}:8012",))
+        passed(world, pod)
+    assert len(leads(world)) == 1
+    world.pods(throttler)
+    assert len(leads(world)) == 0

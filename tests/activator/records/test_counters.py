@@ -6,15 +6,8 @@ from itertools import product
 
 import pytest
 
-from activator.records.counters import (
-    DURATION_BOUNDS,
-    OUTCOMES,
-    SIZE_BOUNDS,
-    WAIT_BOUNDS,
-    Histogram,
-    HttpCounters,
-    RevisionCounters,
-)
+from activator.records.counters import DURATION_BOUNDS, SIZE_BOUNDS, WAIT_BOUNDS, Histogram
+from activator.records.entries import OUTCOMES, HttpCounters, RevisionCounters
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,32 @@
-"""The entry of each revision: found by name and host; nothing else stays in memory."""
+"""The records of each revision: found by name and host, bounded; nothing else stays in memory."""
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
+from activator.autoscaler.concurrency import ConcurrencyReporter, RevisionLoad
 from activator.plain.hosts import HostClaims
-from activator.records.entries import Entries
+from activator.records.entries import (
+    MOST_BYTES,
+    MOST_RESPONSES,
+    PACE,
+    Entries,
+    Failed,
+    Failures,
+    KeptResponse,
+    KeptResponses,
+    WakeLease,
+)
 from throttler.errors import RevisionNotFound
-from throttler.model import Revision, RevisionID, RevisionKind, Route
+from throttler.model import Revision, RevisionID, RevisionKind, ServiceRoute
+from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 
 APP = RevisionID("default", "app")
 HOST = b"app.default.svc.cluster.local"
-
-
-class Load:
-    def request_began(self, now: float) -> None: ...
-    def request_ended(self, now: float) -> None: ...
 
 
 class World:
@@ -28,9 +37,9 @@ class World:
         self.throttler = Throttler(Limits(), random=lambda: 0.0)
         self.entries = Entries(self.throttler, self._load, cluster_domain)
 
-    def _load(self, revision: RevisionID) -> Load:
+    def _load(self, revision: RevisionID) -> RevisionLoad:
         self.loads.append(revision)
-        return Load()
+        return ConcurrencyReporter(lambda _: None).load(revision)
 
     def revise(self) -> RevisionThrottler:
         self.throttler.set_revision(Revision(APP), 0.0)
@@ -126,7 +135,7 @@ class Plain(World):
 
     def serve(self, *hosts: str, id: RevisionID = SERVICE, created: str = "2026-01-01") -> None:
         self.throttler.set_revision(Revision(id, behind_queue_proxy=False), 0.0)
-        self.entries.set_route(id, Route(created, hosts))
+        self.entries.set_route(id, ServiceRoute(created, hosts))
 
     def host(self, host: bytes) -> RevisionID:
         return self.entries.find_host(host).throttler.revision.id
@@ -138,7 +147,7 @@ def test_the_route_of_a_service_has_no_host_that_an_older_one_has() -> None:
     world.serve("a.example.com", "c.example.com", id=younger, created="2026-02-01")
     assert world.entries.route_of(younger).hosts == ("c.example.com",)
     assert world.entries.route_of(SERVICE).hosts == ("a.example.com", "*.b.example.com")
-    world.entries.set_route(SERVICE, Route())
+    world.entries.set_route(SERVICE, ServiceRoute())
     assert world.entries.route_of(younger).hosts == ("a.example.com", "c.example.com")
 
 
@@ -178,7 +187,7 @@ def test_a_revision_and_a_service_with_one_name_have_an_entry_each() -> None:
     world.serve("app.default.svc.cluster.local", "app.default")
     assert world.host(HOST) == SERVICE
     world.revise()
-    world.entries.set_route(SERVICE, Route("2026-01-01", ("app.default", HOST.decode())))
+    world.entries.set_route(SERVICE, ServiceRoute("2026-01-01", ("app.default", HOST.decode())))
     assert world.host(HOST) == APP, "the names of revisions come first"
     assert world.host(b"app.default") == SERVICE
     assert world.entries.find(b"default", b"app").throttler.revision.id == APP
@@ -200,7 +209,7 @@ def test_hosts_are_followed_live_and_the_older_service_has_them() -> None:
     assert world.host(b"web.example.com") == younger
     world.serve("web.example.com")
     assert world.host(b"web.example.com") == SERVICE
-    world.entries.set_route(SERVICE, Route())
+    world.entries.set_route(SERVICE, ServiceRoute())
     assert world.host(b"web.example.com") == younger
 
 
@@ -219,6 +228,110 @@ def test_a_deleted_service_is_removed_by_all_its_names() -> None:
 
 def test_without_plain_services_routes_have_no_effect() -> None:
     world = World()
-    world.entries.set_route(SERVICE, Route("", ("web.example.com",)))
+    world.entries.set_route(SERVICE, ServiceRoute("", ("web.example.com",)))
     with pytest.raises(RevisionNotFound):
         world.entries.find_host(b"web.example.com")
+
+
+def failed(at: float, reason: Reason = Reason.UPSTREAM_FAILED) -> Failed:
+    return Failed(at, 502, reason, f"at {at}")
+
+
+def test_the_last_one_is_kept_and_all_are_counted_by_reason() -> None:
+    failures = Failures()
+    assert (failures.last, failures.by_reason) == (None, {})
+    for one in (failed(1.0), failed(2.0, Reason.QUEUE_FULL), failed(3.0)):
+        failures.record(one)
+    assert failures.last == failed(3.0)
+    assert failures.by_reason == {Reason.UPSTREAM_FAILED: 2, Reason.QUEUE_FULL: 1}
+
+
+def test_the_first_is_logged_at_once_and_a_burst_once_a_second() -> None:
+    failures = Failures()
+    assert failures.record(failed(10.0)) == 1
+    assert [failures.record(failed(10.0 + n / 1000)) for n in range(1, 500)] == [0] * 499
+    assert failures.record(failed(10.0 + PACE)) == 500
+    assert failures.record(failed(20.0)) == 1
+
+
+def test_the_last_response_of_a_key_counts():
+    kept = KeptResponses()
+    assert kept.get(b"a") is None
+    kept.put(b"a", KeptResponse(b"1", 1.0))
+    kept.put(b"a", KeptResponse(b"22", 2.0))
+    assert kept.get(b"a") == KeptResponse(b"22", 2.0)
+    assert kept.size == 2
+
+
+def test_the_oldest_leaves_for_a_new_one():
+    kept = KeptResponses()
+    for key in (b"a", b"b", b"c"):
+        kept.put(key, KeptResponse(bytes(MOST_BYTES // 3), 0.0))
+    kept.put(b"d", KeptResponse(bytes(MOST_BYTES // 2), 0.0))
+    assert [kept.get(key) is None for key in (b"a", b"b", b"c", b"d")] == [True, True, False, False]
+    assert kept.size <= MOST_BYTES
+
+
+def test_a_response_beyond_the_limit_replaces_nothing_but_its_own():
+    kept = KeptResponses()
+    kept.put(b"a", KeptResponse(b"1", 0.0))
+    kept.put(b"b", KeptResponse(b"2", 0.0))
+    kept.put(b"a", KeptResponse(bytes(MOST_BYTES + 1), 0.0))
+    assert kept.get(b"a") is None
+    assert kept.get(b"b") is not None
+    assert kept.size == 1
+
+
+def test_the_number_of_responses_is_limited():
+    kept = KeptResponses()
+    for number in range(2 * MOST_RESPONSES):
+        kept.put(b"%d" % number, KeptResponse(b"", 0.0))
+    found = [kept.get(b"%d" % number) is not None for number in range(2 * MOST_RESPONSES)]
+    assert found == [False] * MOST_RESPONSES + [True] * MOST_RESPONSES
+
+
+def load_of(revision: RevisionID) -> RevisionLoad:
+    return ConcurrencyReporter(lambda _: None).load(revision)
+
+
+def test_a_lease_is_one_request_however_often_it_is_prolonged() -> None:
+    load = load_of(RevisionID("default", "shop"))
+    lease = WakeLease(load)
+    assert [lease.keep(10.0 + n, float(n)) for n in range(5)] == [True, False, False, False, False]
+    assert (load.in_flight, lease.seconds_left(4.0)) == (1, 10.0)
+    assert lease.keep(30.0, 5.0)
+    assert lease.on_time(14.0) == 30.0
+    assert (lease.on_time(30.0), load.in_flight, lease.seconds_left(30.0)) == (inf, 0, 0.0)
+    assert lease.on_time(31.0) == inf
+    assert load.in_flight == 0
+
+
+def test_the_autoscaler_sees_one_concurrent_request_until_the_lease_ends() -> None:
+    pokes: list[RevisionID] = []
+    reporter = ConcurrencyReporter(pokes.append)
+    lease = WakeLease(reporter.load(RevisionID("default", "shop")))
+    lease.keep(10.0, 0.0)
+    assert pokes == [RevisionID("default", "shop")]
+    reporter.report(1.0)
+    assert [stat.concurrency for stat in reporter.report(2.0)] == [1.0]
+    lease.on_time(10.0)
+    reporter.report(10.0)
+    assert [stat.concurrency for stat in reporter.report(11.0)] == [0.0]
+    assert reporter.is_dormant()
+
+
+def test_a_shorter_wait_does_not_shorten_a_lease() -> None:
+    load = load_of(RevisionID("default", "shop"))
+    lease = WakeLease(load)
+    lease.keep(100.0, 0.0)
+    assert not lease.keep(10.0, 0.0)
+    assert lease.until == 100.0
+
+
+def test_a_lease_begins_again_after_its_end() -> None:
+    load = load_of(RevisionID("default", "shop"))
+    lease = WakeLease(load)
+    lease.keep(1.0, 0.0)
+    lease.on_time(1.0)
+    assert lease.keep(3.0, 2.0)
+    assert load.in_flight == 1

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.driver import Driver
-from activator.records.events import EventKind
+from activator.records.narration import EventKind, Events
 from tests.activator.throttlers import throttler_of
 from throttler.model import AppProtocol, Endpoint, ListedEndpoints, MeshMode, Revision, RevisionID
 from throttler.revision import RevisionThrottler
@@ -33,7 +34,9 @@ class World:
         self.now = 100.0
         self.heard: list[tuple[str, Mapping[str, Any]]] = []
         self.driver = Driver(
-            Throttler(Limits(), lambda: 0.0), lambda _: Silent(), clock=lambda: self.now
+            Throttler(Limits(), lambda: 0.0),
+            ConcurrencyReporter(lambda _: None).load,
+            clock=lambda: self.now,
         )
         self.driver.prober = self.driver.pools = Silent()
 
@@ -277,3 +280,54 @@ async def test_a_queue_that_ended_without_a_listener_is_not_published_later() ->
     kinds = [kind for kind, _ in others(world.take())]
     assert kinds == ["capacity-changed", "queue-began", "queue-ended"]
     world.driver.release(throttler_of(world.driver, waiter), waiter, world.now)
+
+
+HELLO = RevisionID("default", "hello")
+
+
+class Ear:
+    """Record the events; leave after ``patience`` events."""
+
+    def __init__(self, events: Events, patience: int = 100) -> None:
+        self.heard: list[tuple[EventKind, RevisionID, Mapping[str, Any]]] = []
+        self._events = events
+        self._patience = patience
+        events.listen(self)
+
+    def __call__(self, kind: EventKind, revision: RevisionID, what: Mapping[str, Any]) -> None:
+        self.heard.append((kind, revision, what))
+        if len(self.heard) == self._patience:
+            self._events.leave(self)
+
+
+def test_all_listeners_get_all_events_in_order() -> None:
+    events = Events()
+    ears = Ear(events), Ear(events)
+    events.publish(EventKind.QUEUE_BEGAN, HELLO, {"reason": "no-endpoints"})
+    events.publish(EventKind.QUEUE_ENDED, HELLO, {})
+    for ear in ears:
+        assert ear.heard == [
+            (EventKind.QUEUE_BEGAN, HELLO, {"reason": "no-endpoints"}),
+            (EventKind.QUEUE_ENDED, HELLO, {}),
+        ]
+
+
+def test_a_listener_that_leaves_during_an_event_takes_nothing_from_others() -> None:
+    events = Events()
+    hasty, patient = Ear(events, patience=1), Ear(events)
+    for _ in range(2):
+        events.publish(EventKind.QUEUE_ENDED, HELLO, {})
+    assert len(hasty.heard) == 1
+    assert len(patient.heard) == 2
+
+
+def test_a_session_begins_with_the_first_listener_after_none() -> None:
+    events = Events()
+    first = Ear(events)
+    began = events.session
+    second = Ear(events)
+    assert events.session == began
+    events.leave(first)
+    events.leave(second)
+    Ear(events)
+    assert events.session == began + 1

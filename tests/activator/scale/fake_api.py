@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from activator.scale.cluster.api import ApiResponse, ApiUnreachable
+from activator.scale.cluster.api import Api, ApiResponse, ApiUnreachable
 from tests.activator.scale.world import elapse
 
 #: Requests at one moment of virtual time; more of them are a loop, in which time does not pass.
@@ -40,7 +40,7 @@ class Script(deque[Step]):
         return None
 
 
-class FakeApi:
+class FakeApi(Api):
     """Scales objects that exist.
 
     Attributes:
@@ -62,7 +62,6 @@ class FakeApi:
     async def send(
         self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
     ) -> ApiResponse:
-        """See Api."""
         self.requests.append((method, path))
         await self._pause()
         if method == "PATCH":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from activator.scale.families import FAMILIES, names
 from activator.telemetry.families import FAMILIES as OTHERS
-from activator.telemetry.families import Kind, markdown
+from activator.telemetry.families import MetricKind, markdown
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,5 +24,5 @@ def test_names_are_unique_and_say_what_they_count() -> None:
     assert not set(names()) & {family.name for family in OTHERS}
     for family in FAMILIES:
         assert family.meaning.endswith(".")
-        assert (family.kind is Kind.COUNTER) == family.name.endswith("_total")
-        assert (family.kind is Kind.HISTOGRAM) == bool(family.bounds)
+        assert (family.kind is MetricKind.COUNTER) == family.name.endswith("_total")
+        assert (family.kind is MetricKind.HISTOGRAM) == bool(family.bounds)

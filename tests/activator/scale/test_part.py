@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from typing import Any
-
 from activator.objects.fields import ObjectKey
-from activator.scale.decisions.findings import Finding, Reason
-from activator.scale.part import Part, Parts, views
+from activator.scale.decisions.record import Facts
+from activator.scale.part import Part, Parts
+from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import Name
-from activator.scale.workloads.services import Services
+from activator.scale.workloads.services import EnabledServices
+from tests.activator.scale.decisions.records import facts, with_owner
 
 
 class Names:
@@ -19,33 +19,48 @@ class Names:
         """Ignore an object."""
 
 
+class Known(Part):
+    """A part that knows what a test says."""
+
+    def __init__(self, owner: str = "", since: float | None = None) -> None:
+        self._owner, self._since = owner, since
+
+    def complete(self, name: Name, facts: Facts) -> Facts:
+        return with_owner(super().complete(name, facts), self._owner)
+
+    def slice_since(self, name: Name, now: float) -> float | None:
+        return self._since
+
+
+class Finds(Part):
+    """A part with a finding."""
+
+    def findings(self, name: Name) -> list[Finding]:
+        return [Finding(ScaleReason.TWO_OWNERS, "why")]
+
+
+class Views(Part):
+    """A part with a view."""
+
+    def __init__(self, kind: str, view: Names) -> None:
+        self.views = {kind: view}
+
+
 def test_views_of_parts_come_after_the_views_of_the_services() -> None:
-    services, names = Services(), Names()
-    found = views(services, [Part(views={"EndpointSlice": names}), Part(views={"Secret": names})])
+    services, names = EnabledServices(), Names()
+    parts = Parts([Views("EndpointSlice", names), Views("Secret", names)])
+    found = parts.views(services)
     assert found["EndpointSlice"] == [services.readiness, names]
     assert found["Secret"] == [names]
     assert set(found) >= {"Service", "Deployment", "StatefulSet"}
 
 
-def test_the_parts_together_are_one_guard() -> None:
-    def owner(name: Name, service: object, target: object) -> str:
-        return "HPA shop/hello" if name.name == "hello" else ""
-
-    hello, other = Name("shop", "hello"), Name("shop", "other")
-    known: Any = None
-    guard = Parts(
-        [
-            Part(other_owner=lambda *_: "", slice_since=lambda *_: None),
-            Part(other_owner=owner, slice_since=lambda *_: 5.0),
-            Part(lease=lambda *_: 0.0),
-            Part(lease=lambda *_: 60.0),
-            Part(findings=lambda _: [Finding(Reason.TWO_OWNERS, "why")]),
-        ]
-    )
-    assert guard.other_owner(hello, known, known) == "HPA shop/hello"
-    assert guard.other_owner(other, known, known) == ""
-    assert guard.slice_since(hello, 9.0) == 5.0
-    assert guard.lease(known, known) == 60
-    assert Parts([]).lease(known, known) == 30
-    assert guard.findings(hello) == [Finding(Reason.TWO_OWNERS, "why")]
-    assert guard.effects == []
+def test_the_parts_complete_the_facts_about_a_service() -> None:
+    parts = Parts([Part(), Finds(), Known("HPA shop/hello", 5.0), Finds()])
+    name, known = Name("shop", "hello"), facts()
+    found, why = parts.complete(name, known), Finding(ScaleReason.TWO_OWNERS, "why")
+    assert (found.other_owner, found.findings) == ("HPA shop/hello", (why, why))
+    assert parts.findings(name) == [why, why]
+    assert Parts([Part()]).complete(name, known) == known
+    assert parts.slice_since(name, 9.0) == 5.0
+    assert Parts([Part()]).slice_since(name, 9.0) is None

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.activator.scale.keda.test_part import until_leader
 from tests.activator.scale.world import cluster, elapse, leader, scaler, until
+from tests.conftest import on_uvloop
 
 
 def now() -> float:
@@ -261,3 +263,13 @@ async def test_a_follower_knows_the_objects_before_it_leads(tmp_path: Path) -> N
             await elapse(5)
             lists = kube.calls("list", "services")
             assert len(lists) == 2
+
+
+@pytest.mark.untraced
+@on_uvloop
+async def test_a_scaler_with_all_parts_starts_leads_and_ends(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kube:
+        await kube.add()
+        async with scaler(kube, parts=None) as running:
+            await until_leader(running)
+            assert set(running.scaler.addresses) >= {"admin", "grpc", "metrics", "stat"}

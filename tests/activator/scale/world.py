@@ -20,10 +20,9 @@ from activator.lab.control_plane.server import PlaneServer
 from activator.lab.control_plane.status import PlaneResponse
 from activator.scale import scaler as scalers
 from activator.scale.election.leader import LABEL
-from activator.scale.keda import part as keda_part
-from activator.scale.part import Context, Part
-from activator.scale.parts import PARTS
-from activator.scale.scaler import Scaler
+from activator.scale.keda.part import KedaPart
+from activator.scale.part import Part, PartContext
+from activator.scale.scaler import PARTS, ScalerProcess
 from activator.scale.settings import load
 from tests.recorded.requests import Recorder
 from throttler.model import RevisionID
@@ -35,7 +34,7 @@ NAMESPACE = "activator-system"
 PATIENCE = 900.0
 _STEP = 0.1
 #: The parts without listeners of their own: gRPC does not follow virtual time.
-WITHOUT_KEDA: Final = tuple(make for make in PARTS if make is not keda_part.make)
+WITHOUT_KEDA: Final = tuple(make for make in PARTS if make is not KedaPart)
 
 
 async def elapse(seconds: float) -> None:
@@ -180,7 +179,7 @@ class Running:
         self,
         cluster: Cluster,
         pod: str,
-        parts: Sequence[Callable[[Context], Part]] | None,
+        parts: Sequence[Callable[[PartContext], Part]] | None,
         **flags: str,
     ) -> None:
         self.pod = pod
@@ -191,7 +190,7 @@ class Running:
             "ACTIVATOR_BIND": "127.0.0.1",
         }
         ports = dict.fromkeys(("stat_port", "grpc_port", "metrics_port", "admin_port"), "0")
-        self.scaler = Scaler(
+        self.scaler = ScalerProcess(
             load(ports | flags, environ), environ, parts=PARTS if parts is None else parts
         )
         self._stack = AsyncExitStack()
@@ -282,7 +281,7 @@ async def cluster(folder: Path, *, keda: bool = True) -> AsyncIterator[Cluster]:
 async def scaler(
     of: Cluster,
     pod: str = "scale-1",
-    parts: Sequence[Callable[[Context], Part]] | None = WITHOUT_KEDA,
+    parts: Sequence[Callable[[PartContext], Part]] | None = WITHOUT_KEDA,
     **flags: str,
 ) -> AsyncIterator[Running]:
     """Run a scaler in a pod of its own; ``parts`` None for all parts of the program."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from activator.settings import setting, values
+from activator.settings.config import Settings, load
 from activator.settings.setting import REQUIRED, Derived, Sources
 
 
@@ -121,3 +122,34 @@ def test_all_wrong_settings_are_one_error_and_contradictions_come_after_them():
         setting.find_all([PORT, NAME], sources(flags={"name": "toy"}), refuse)
     found = setting.find_all(setting.rows(Toy), sources(flags={"name": "toy"}), lambda known: [])
     assert found == {"port": 80, "name": "toy", "url": "at:80"}
+
+
+KNATIVE = {"POD_NAME": "activator-x", "POD_IP": "10.0.0.9", "SYSTEM_NAMESPACE": "knative-serving"}
+NOWHERE = Path("/nowhere/resolv.conf")
+
+
+def run(resolv_conf=NOWHERE, **environ) -> Settings:
+    return load("run", {}, KNATIVE | environ, resolv_conf=resolv_conf)
+
+
+@pytest.mark.parametrize(
+    ("lines", "domain"),
+    [
+        ("search default.svc.example.org svc.example.org example.org\n", "example.org"),
+        ("nameserver 10.0.0.1\nsearch svc.corp.\n", "corp"),
+        ("search example.org\n", "cluster.local"),
+        ("#search svc.no.org\n", "cluster.local"),
+        ("search svc. svc.!! svc.b\n", "b"),
+        ("", "cluster.local"),
+        ("\udcff", "cluster.local"),
+    ],
+)
+def test_the_cluster_domain_is_what_the_kubelet_wrote(tmp_path, lines, domain):
+    path = tmp_path / "resolv.conf"
+    path.write_bytes(lines.encode(errors="surrogateescape"))
+    assert run(resolv_conf=path).cluster_domain == domain
+    assert run(resolv_conf=path).autoscaler_url.endswith(f".svc.{domain}:8080")
+
+
+def test_the_environment_names_the_domain_even_without_resolv_conf():
+    assert run(CLUSTER_DOMAIN="corp.example.").cluster_domain == "corp.example"

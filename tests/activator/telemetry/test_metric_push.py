@@ -18,7 +18,7 @@ from activator.telemetry import metric_push as module
 from activator.telemetry.destination import Endpoints, Identity
 from activator.telemetry.families import PROBES, WAIT
 from activator.telemetry.metric_push import MetricPush
-from activator.telemetry.points import Counted, Point
+from activator.telemetry.metric_writers import Counted, Point
 from tests.activator.telemetry.collector import attributes, grpc_collector, http_collector
 from tests.conftest import on_uvloop
 from tests.process import PATIENCE

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from activator.records.cold_starts import Phase
+from activator.records.cold_starts import ColdStartPhase
 from activator.records.source_status import (
     FilesStatus,
     KindStatus,
@@ -18,7 +18,9 @@ from activator.records.source_status import (
     SourceStatus,
     WatchCounters,
 )
-from activator.telemetry.families import FAMILIES, HTTP_SCOPE, Kind
+from activator.runtime import Runtime
+from activator.settings.config import load
+from activator.telemetry.families import FAMILIES, HTTP_SCOPE, MetricKind
 from activator.telemetry.metrics import CHUNK, PIECES, Metrics
 from tests.activator.telemetry.world import World
 from throttler.model import (
@@ -468,16 +470,22 @@ def test_a_cold_start_is_counted_by_revision_and_its_time_by_phase_for_all(world
     assert value(world, "activator_cold_start_seconds_sum") == 2.5
     assert value(world, "activator_cold_start_seconds_bucket", le="2.5") == 1
     assert value(world, "activator_probe_ahead_seconds_sum") == 0.75
-    sums = [value(world, "activator_cold_start_phase_seconds_sum", phase=p.value) for p in Phase]
+    sums = [
+        value(world, "activator_cold_start_phase_seconds_sum", phase=p.value)
+        for p in ColdStartPhase
+    ]
     assert sums == [0, 2, 0, 0.5, 0, 0]
-    seen = [value(world, "activator_cold_start_phase_seconds_count", phase=p.value) for p in Phase]
+    seen = [
+        value(world, "activator_cold_start_phase_seconds_count", phase=p.value)
+        for p in ColdStartPhase
+    ]
     assert seen == [0, 1, 0, 1, 1, 1]
 
 
 def test_old_names_of_cold_starts_have_the_values_of_the_new_ones(world):
     with_everything(world)
     world.driver.cold_starts.seconds.observe(2.5)
-    world.driver.cold_starts.phase_seconds[Phase.PROBE].observe(0.5)
+    world.driver.cold_starts.phase_seconds[ColdStartPhase.PROBE].observe(0.5)
     found = scrape(world)
     names = (("wake_ups", "cold_starts"), ("wake_up", "cold_start"))
     for old, new in names:
@@ -495,7 +503,7 @@ def test_old_names_of_cold_starts_have_the_values_of_the_new_ones(world):
 
 def test_names_follow_prometheus_rules():
     for family in FAMILIES:
-        assert family.name.endswith("_total") == (family.kind is Kind.COUNTER)
+        assert family.name.endswith("_total") == (family.kind is MetricKind.COUNTER)
         assert not family.name.endswith(("_count", "_sum", "_bucket", "_info_total"))
         assert not any(
             word in family.name for word in ("gauge", "counter", "histogram", "_ms", "milli")
@@ -549,3 +557,16 @@ def test_free_pods_that_no_waiting_request_may_use_have_no_room(world):
         throttler.admit(ticket, world.clock.now)
         assert throttler.breaker.waiting == waiting
         assert scrape(world)[room] == free
+
+
+def test_a_real_activator_exports_every_metric_of_the_table(tmp_path):
+    environ = {"ACTIVATOR_AUTOSCALER_URL": "ws://127.0.0.1:1", "POD_NAME": "activator-7"}
+    runtime = Runtime(load("local", {"manifests": str(tmp_path)}, environ))
+    text = b"".join(runtime.metrics()).decode()
+    found = {family.name: family for family in text_string_to_metric_families(text)}
+    expected = {family.name.removesuffix("_total") for family in FAMILIES}
+    # Reachable exists only after the first connection.
+    assert expected - set(found) == {"kn_activator_stats_conn_reachable"}
+    (info,) = found["target_info"].samples
+    assert info.labels["service_name"] == "activator"
+    assert info.labels["k8s_pod_name"] == "activator-7"

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from activator.knative.configmaps.observability import (
     HTTP_PROTOBUF,
     ObservabilityConfig,
+    RequestLogConfig,
     TracingConfig,
 )
+from activator.process.outputs import Outputs
 from activator.settings.config import load
-from activator.telemetry.otel import OpenTelemetry
+from activator.telemetry.otel import Observers, OpenTelemetry
+from activator.telemetry.request_log import RequestLog
 from activator.telemetry.tracing import RequestTracer
 from tests.activator.telemetry.collector import attributes, http_collector
 from tests.conftest import on_uvloop
@@ -41,3 +48,14 @@ async def test_settings_name_the_collector_the_sender_and_the_share():
     resource = attributes(message.resource_spans[0].resource)
     assert (resource["service.name"], resource["k8s.pod.name"]) == ("edge", "activator-7")
     assert otel.traces.exported == 1
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_requests_get_lines_while_the_configmap_enables_them(enabled: bool) -> None:
+    applied: list[ObservabilityConfig] = []
+    otel: Any = SimpleNamespace(apply=applied.append)
+    outputs = Outputs()
+    observers = Observers(otel, RequestLog(outputs.stdout.write, lambda: 0.0), outputs)
+    config = ObservabilityConfig(request_log=RequestLogConfig(enabled, "{{.TraceID}}"))
+    assert observers.apply(config) is (observers.request_log if enabled else None)
+    assert applied == [config]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from activator.telemetry.sampling import Sampler, always
-from activator.telemetry.tracing import RecordedTrace, RequestTracer
+from activator.telemetry.tracing import RecordedTrace, RequestTracer, Sampler, always
 from throttler.model import Revision, RevisionID
 
 REVISION = Revision(
@@ -22,10 +21,7 @@ class Requests:
     def __init__(self, sampler: Sampler = always) -> None:
         self.now = 5_000
         self.ended: list[RecordedTrace] = []
-        self.tracer = RequestTracer(sampler, self, lambda: self.now, lambda: WALL)
-
-    def put(self, trace: RecordedTrace) -> None:
-        self.ended.append(trace)
+        self.tracer = RequestTracer(sampler, self.ended.append, lambda: self.now, lambda: WALL)
 
     def begin(
         self,

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from activator.admin.history import History
+from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.driver import Driver
 from activator.records.entries import Entry
 from activator.records.loop_lag import LoopLag
@@ -34,7 +35,7 @@ class Clock:
 
 
 class Nobody:
-    """Replaces prober, pools, loads and owners of tickets: accepts every call, does nothing."""
+    """Replaces prober, pools and owners of tickets: accepts every call, does nothing."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *arguments: None
@@ -50,7 +51,7 @@ class World(ANY):
     def __init__(self, limits: Limits | None = None) -> None:
         self.clock = Clock()
         throttler = Throttler(limits or Limits(), lambda: 0.5, own_ip="10.9.9.9")
-        self.driver = Driver(throttler, lambda _: Nobody(), self.clock)
+        self.driver = Driver(throttler, ConcurrencyReporter(lambda _: None).load, self.clock)
         self.driver.prober = self.driver.pools = Nobody()
         self.history = History(self.driver.entries.known, self.clock, lambda: self.clock.now)
         self.prober = SimpleNamespace(attempts=7, failures={"timeout": 2}, in_flight=1)

@@ -9,8 +9,7 @@ import pytest
 import trustme
 
 from activator.settings.config import load
-from activator.tls.files import FileTls, TlsFileError
-from activator.tls.metrics_port import metrics_tls
+from activator.tls.files import FileTls, TlsFileError, metrics_tls
 from tests.handshakes import error_of
 
 CA = trustme.CA()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activator.knative.configmaps.process_log import ZapConfig, parse
-from activator.process.log_lines import LineShape
+from activator.process.logs import LineShape
 
 #: The example in Knative's config-logging.
 EXAMPLE = {

@@ -6,7 +6,7 @@ from math import inf
 
 from activator.proxy.client.blocked import BlockedStreams
 from activator.proxy.client.connection import MAX_SECONDS
-from activator.proxy.http2.stream import Flow, SendQueue, Stream
+from activator.proxy.http2.stream import FlowControl, SendQueue, Stream
 from activator.proxy.transport.peer_socket import Peer, UnreadBytes
 
 NOW = 1000.0
@@ -15,7 +15,11 @@ PATIENCE = 10.0
 
 def stream(left: int = 0, *, closed: bool = False) -> Stream:
     queue = SendQueue(
-        Flow(), UnreadBytes(), lambda: None, lambda stream: None, lambda stream: (Peer.CLIENT, "")
+        FlowControl(),
+        UnreadBytes(),
+        lambda: None,
+        lambda stream: None,
+        lambda stream: (Peer.CLIENT, ""),
     )
     made = Stream(queue, 1, None)
     made.left = left

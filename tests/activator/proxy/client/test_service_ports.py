@@ -13,7 +13,7 @@ import pytest
 from activator.proxy.client.listener import listen
 from activator.proxy.client.service_ports import LINGER, PATIENCE, RETRY, ServicePorts
 from tests.activator.proxy.world import Client, World, turns, until
-from throttler.model import RevisionID, RevisionKind, Route
+from throttler.model import RevisionID, RevisionKind, ServiceRoute
 
 SHOP = RevisionID("ns", "rev", RevisionKind.SERVICE)
 OTHER = RevisionID("ns", "other", RevisionKind.SERVICE)
@@ -59,18 +59,18 @@ async def test_a_port_opens_moves_and_closes_with_its_route(world: Ports) -> Non
     throttler = world.serve(pod)
     await until(lambda: throttler.statistics().healthy == 1)
     first, second = free_port(), free_port()
-    world.ports.set_route(SHOP, Route(port=first))
+    world.ports.set_route(SHOP, ServiceRoute(port=first))
     assert await world.status(first) == 200
-    world.ports.set_route(SHOP, Route(port=second))
+    world.ports.set_route(SHOP, ServiceRoute(port=second))
     assert (await world.status(first), await world.status(second)) == (0, 200)
-    world.ports.set_route(SHOP, Route())
+    world.ports.set_route(SHOP, ServiceRoute())
     assert await world.status(second) == 0
     assert world.ports.numbers() == {}
 
 
 async def test_ports_open_only_once_the_activator_is_ready(world: Ports) -> None:
     ports, number = ServicePorts(world.proxy, "127.0.0.1"), free_port()
-    ports.set_route(SHOP, Route(port=number))
+    ports.set_route(SHOP, ServiceRoute(port=number))
     assert await world.status(number) == 0
     ports.start()
     assert await world.status(number) == 404, "the Service itself is not known yet"
@@ -84,8 +84,8 @@ async def test_a_port_in_use_is_logged_once_and_tried_again(
     caplog.set_level(logging.INFO)
     taken = listen("127.0.0.1", 0, "here")
     number, free = taken.getsockname()[1], free_port()
-    world.ports.set_route(SHOP, Route(port=number))
-    world.ports.set_route(OTHER, Route(port=free))
+    world.ports.set_route(SHOP, ServiceRoute(port=number))
+    world.ports.set_route(OTHER, ServiceRoute(port=free))
     assert world.ports.numbers() == {OTHER: free}, "the others are not affected"
     await world.clock_moves(3 * RETRY)
     warnings = [each.message for each in caplog.records if each.levelno == logging.WARNING]
@@ -100,10 +100,10 @@ async def test_a_port_in_use_is_logged_once_and_tried_again(
 
 async def test_one_port_is_one_service(world: Ports) -> None:
     number = free_port()
-    world.ports.set_route(SHOP, Route(port=number))
-    world.ports.set_route(OTHER, Route(port=number))
+    world.ports.set_route(SHOP, ServiceRoute(port=number))
+    world.ports.set_route(OTHER, ServiceRoute(port=number))
     assert world.ports.numbers() == {SHOP: number}
-    world.ports.set_route(SHOP, Route())
+    world.ports.set_route(SHOP, ServiceRoute())
     await world.clock_moves(RETRY)
     assert world.ports.numbers() == {OTHER: number}
 
@@ -119,8 +119,8 @@ async def test_a_port_without_its_slice_stays_open_while_connections_may_come(
     throttler = world.serve(pod)
     await until(lambda: throttler.statistics().healthy == 1)
     first, second = free_port(), free_port() if moves else 0
-    world.ports.set_route(SHOP, Route(hosts=HOSTS, port=first))
-    world.ports.set_route(SHOP, Route(hosts=HOSTS, port=second))
+    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS, port=first))
+    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS, port=second))
     assert world.ports.numbers() == ({SHOP: second} if moves else {})
     assert await world.status(first) == 200
     await world.clock_moves(LINGER)
@@ -133,22 +133,22 @@ async def test_a_service_that_gets_its_port_back_never_refuses_a_client(world: P
     throttler = world.serve(pod)
     await until(lambda: throttler.statistics().healthy == 1)
     number = free_port()
-    world.ports.set_route(SHOP, Route(hosts=HOSTS, port=number))
-    world.ports.set_route(SHOP, Route(hosts=HOSTS))
-    world.ports.set_route(SHOP, Route(hosts=HOSTS, port=number))
+    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS, port=number))
+    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS))
+    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS, port=number))
     assert world.ports.numbers() == {SHOP: number}
     await world.clock_moves(LINGER + PATIENCE)
     client_sees = await world.status(number)
     assert client_sees == 200
-    port = world.ports._ports[SHOP].port
+    port = world.ports.ports[SHOP].port
     assert (port.reconnect, port.insists) == (False, False)
 
 
 async def test_a_port_that_stays_open_makes_room_for_another_service(world: Ports) -> None:
     number = free_port()
-    world.ports.set_route(SHOP, Route(hosts=HOSTS, port=number))
-    world.ports.set_route(SHOP, Route(hosts=HOSTS))
-    world.ports.set_route(OTHER, Route(hosts=("other.ns",), port=number))
+    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS, port=number))
+    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS))
+    world.ports.set_route(OTHER, ServiceRoute(hosts=("other.ns",), port=number))
     assert world.ports.numbers() == {OTHER: number}
     await world.clock_moves(LINGER)
     assert world.ports.numbers() == {OTHER: number}
@@ -159,16 +159,16 @@ async def test_a_port_that_stays_open_closes_with_the_activator_or_its_service(
     world: Ports,
 ) -> None:
     first, second = free_port(), free_port()
-    world.ports.set_route(SHOP, Route(hosts=HOSTS, port=first))
-    world.ports.set_route(SHOP, Route())
+    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS, port=first))
+    world.ports.set_route(SHOP, ServiceRoute())
     assert await world.status(first) == 0, "its requests would only get 404"
-    world.ports.set_route(SHOP, Route(hosts=HOSTS, port=first))
-    world.ports.set_route(SHOP, Route(hosts=HOSTS))
+    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS, port=first))
+    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS))
     assert await world.status(first) == 404
-    world.ports.set_route(SHOP, Route())
+    world.ports.set_route(SHOP, ServiceRoute())
     assert await world.status(first) == 0
-    world.ports.set_route(OTHER, Route(hosts=("other.ns",), port=second))
-    world.ports.set_route(OTHER, Route(hosts=("other.ns",)))
+    world.ports.set_route(OTHER, ServiceRoute(hosts=("other.ns",), port=second))
+    world.ports.set_route(OTHER, ServiceRoute(hosts=("other.ns",)))
     assert await world.status(second) == 404
     world.ports.close()
     assert await world.status(second) == 0
@@ -176,22 +176,22 @@ async def test_a_port_that_stays_open_closes_with_the_activator_or_its_service(
 
 @pytest.mark.parametrize("port", [65536, 99_999])
 async def test_a_number_that_is_no_port_harms_nothing(world: Ports, port: int) -> None:
-    world.ports.set_route(SHOP, Route(port=port))
+    world.ports.set_route(SHOP, ServiceRoute(port=port))
     assert world.ports.numbers() == {}
 
 
 async def test_clients_are_asked_to_reconnect_while_the_route_says_so(world: Ports) -> None:
     number = free_port()
-    world.ports.set_route(SHOP, Route(port=number))
-    port = world.ports._ports[SHOP].port
-    world.ports.set_route(SHOP, Route(port=number, reconnect=True))
+    world.ports.set_route(SHOP, ServiceRoute(port=number))
+    port = world.ports.ports[SHOP].port
+    world.ports.set_route(SHOP, ServiceRoute(port=number, reconnect=True))
     assert (port.reconnect, port.insists) == (True, False)
     await world.clock_moves(PATIENCE)
     assert port.insists
-    world.ports.set_route(SHOP, Route(port=number))
+    world.ports.set_route(SHOP, ServiceRoute(port=number))
     assert (port.reconnect, port.insists) == (False, False)
-    world.ports.set_route(SHOP, Route(port=number, reconnect=True))
-    world.ports.set_route(SHOP, Route(port=number))
+    world.ports.set_route(SHOP, ServiceRoute(port=number, reconnect=True))
+    world.ports.set_route(SHOP, ServiceRoute(port=number))
     await world.clock_moves(PATIENCE)
     await turns()
     assert not port.insists
@@ -206,7 +206,7 @@ async def test_pods_see_the_ipv4_address_of_a_client_that_a_port_of_both_familie
     both = ServicePorts(world.proxy, "::")
     both.start()
     number = free_port()
-    both.set_route(SHOP, Route(port=number))
+    both.set_route(SHOP, ServiceRoute(port=number))
     if not both.numbers():  # a kernel without IPv6
         both.close()
         return

@@ -281,9 +281,9 @@ async def test_a_listener_that_is_closed_while_it_pauses_stays_closed(world, mon
     with sock:
         with no_more_files():
             sock.connect(("127.0.0.1", world.port))
-            await until(lambda: world._server._paused)
-        world._server.close()
-        world._server.close()  # once more does nothing
+            await until(lambda: world.server.paused)
+        world.server.close()
+        world.server.close()  # once more does nothing
         await world.clock_moves(0.3)
         with pytest.raises(ConnectionRefusedError):
             await world.plain()
@@ -291,8 +291,8 @@ async def test_a_listener_that_is_closed_while_it_pauses_stays_closed(world, mon
 
 async def test_a_closed_listener_leaves_handshakes_alone(world):
     (client,) = await silent(world, 1)
-    world._server.close()
-    await world._server.wait_closed()
+    world.server.close()
+    await world.server.wait_closed()
     with pytest.raises(ConnectionRefusedError):
         await world.plain()
     await turns(20)
@@ -302,7 +302,7 @@ async def test_a_closed_listener_leaves_handshakes_alone(world):
 
 async def test_a_burst_is_taken_in_turns_and_in_full(world):
     """The next turn accepts the connections that are left in the kernel's queue."""
-    count = 2 * listener._PER_TURN + 1
+    count = 2 * listener.PER_TURN + 1
     socks = [connect(world) for _ in range(count)]
     await until(lambda: world.proxy.handshakes == count)
     for sock in socks:

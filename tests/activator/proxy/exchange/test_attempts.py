@@ -9,7 +9,7 @@ import pytest
 
 from activator.proxy.exchange.retry import MAX_REPEATS, Failure, claim_of, own_failure
 from activator.proxy.message.response import read_response
-from activator.records.counters import CAUSES
+from activator.records.entries import CAUSES
 from tests.activator.proxy.world import (
     Pod,
     PodConnection,

@@ -269,7 +269,8 @@ async def test_a_connection_that_the_pod_closes_at_its_reuse_costs_no_request(wo
     pod = await world.serving()
     assert (await world.ask()).status == 200
     (load,) = world.loads.values()
-    load.on_enter = pod.connections[0].end_behind_the_loop
+    load.calm()
+    load.on_first = pod.connections[0].end_behind_the_loop
     client = await world.client()
 
     client.send(wire)

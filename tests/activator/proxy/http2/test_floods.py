@@ -9,7 +9,7 @@ import pytest
 
 from activator.proxy.client.http2 import MAX_STREAMS
 from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import Budget
+from activator.proxy.http2.connection import RateBudget
 from activator.proxy.http2.frames import ErrorCode
 from activator.proxy.http2.hpack import line
 from activator.proxy.http2.stream import STREAM_WINDOW
@@ -115,7 +115,7 @@ async def test_a_client_that_gives_room_for_each_crumb_it_got_is_no_flood(http2)
     await until(lambda: pod.requests and pod.requests[0].body)
     (peer,) = pod.connections
     (connection,) = http2.world.proxy.connections
-    connection.handler.link._idle_frames = Budget(10, 0.0)
+    connection.handler.link.idle_frames = RateBudget(10, 0.0)
     for number in range(1, 101):
         for _ in range(3):
             peer.h2.send_data(1, b"12345678")

@@ -9,7 +9,6 @@ from activator.telemetry.request_log import RequestLog
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer
 from tests.activator.proxy.observers import steps_of_a_get
 from tests.activator.proxy.world import until
-from tests.activator.telemetry.test_request_log import Lines
 from tests.conftest import in_virtual_time
 
 GRPC = (b"content-type", b"application/grpc")
@@ -110,8 +109,8 @@ async def test_the_log_gets_a_record_of_each_request(http2, records):
 
 
 async def test_the_line_that_knatives_pipelines_read_says_http2(http2):
-    lines = Lines()
-    log = RequestLog(lines, lambda: 5.0)
+    lines: list[bytes] = []
+    log = RequestLog(lines.append, lambda: 5.0)
     log.configure(RequestLogConfig(True, DEFAULT_TEMPLATE))
     http2.world.proxy.services.request_log = log
     await http2.serving()
@@ -128,9 +127,9 @@ async def test_the_line_that_knatives_pipelines_read_says_http2(http2):
 @in_virtual_time
 async def test_the_log_tells_no_coding_and_no_body_that_were_not_there(http2):
     """gRPC frames its body otherwise than HTTP/1, and its own response is a head alone."""
-    lines = Lines()
+    lines: list[bytes] = []
     template = "{{.Request.ContentLength}} {{.Request.TransferEncoding}} {{.Response.Size}}"
-    log = RequestLog(lines, lambda: 5.0)
+    log = RequestLog(lines.append, lambda: 5.0)
     log.configure(RequestLogConfig(True, template))
     http2.world.proxy.services.request_log = log
     http2.list(timeout=0.05)

@@ -89,7 +89,7 @@ def test_no_client_fills_it():
     blocks = [bytes([0x80 + index]) for index in range(1, 62)]
     for block in blocks:
         reader.read(block)
-    assert len(reader.recurring._known) <= MOST
+    assert len(reader.recurring.known) <= MOST
     long = b"\x82" * (MOST_REFERENCES + 1)
     assert reader.read(long) is not reader.read(long)
     reader.read(

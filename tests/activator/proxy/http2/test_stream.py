@@ -8,7 +8,7 @@ import pytest
 
 from activator.proxy.http2 import frames
 from activator.proxy.http2.frames import ConnectionFault
-from activator.proxy.http2.stream import STREAM_WINDOW, Flow, SendQueue, Stream
+from activator.proxy.http2.stream import STREAM_WINDOW, FlowControl, SendQueue, Stream
 from activator.proxy.transport.peer_socket import Peer, UnreadBytes
 
 
@@ -23,7 +23,7 @@ class Line:
     def __init__(self, stream_window: int = 100) -> None:
         self.wakes = 0
         self.ended: list[int] = []
-        flow = Flow()
+        flow = FlowControl()
         flow.peer_window = stream_window
         self.queue = SendQueue(flow, UnreadBytes(), self.wake, self.end, self.end_unread)
 

@@ -5,26 +5,19 @@ from __future__ import annotations
 import json
 import re
 
+from activator.scale import reasons
 from activator.scale.admin import advice
-from activator.scale.decisions import reasons
-from activator.scale.decisions.findings import Reason
-
-
-def test_each_reason_has_a_remedy() -> None:
-    known = {*reasons.SENTENCES, *(reason.value for reason in Reason)}
-    assert {*advice.ADVICE} == known
+from activator.scale.reasons import ScaleReason
 
 
 def test_a_command_names_only_what_the_page_knows() -> None:
-    names = re.findall(
-        r"\{(\w*)\}", "".join("".join(each.commands) for each in advice.ADVICE.values())
-    )
+    names = re.findall(r"\{(\w*)\}", "".join("".join(reason.commands) for reason in ScaleReason))
     assert {*names} == {"namespace", "name", "system"}
 
 
 def test_the_script_has_the_remedies_and_which_reasons_are_normal() -> None:
     text = advice.script().removeprefix("export const REASONS = ").rstrip(";\n")
     rows = json.loads(text)
-    assert rows["two-owners"]["meaning"] == reasons.SENTENCES["two-owners"]
+    assert rows["two-owners"]["meaning"] == ScaleReason.TWO_OWNERS.sentence
     assert rows["two-owners"]["commands"][0] == "kubectl -n {namespace} get hpa,scaledobject"
     assert {word for word, row in rows.items() if row["quiet"]} == reasons.QUIET - {""}

@@ -3,47 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
 from typing import Any
 
-from activator.plain.service import PlainService
 from activator.process.tasks import Tasks
+from activator.scale.cluster.api import Api
 from activator.scale.decisions import engine
-from activator.scale.decisions.effects import Effect, Guard
-from activator.scale.decisions.findings import Finding
-from activator.scale.decisions.plan import ACTIVATION_LEASE, Hold
-from activator.scale.reports.load import Loads, Name
-from activator.scale.workloads.actuator import Actuator, Target
-from activator.scale.workloads.rights import Rights
-from activator.scale.workloads.services import Services
+from activator.scale.part import Part, Parts
+from activator.scale.reasons import ScaleReason
+from activator.scale.reports.load import Loads
+from activator.scale.workloads.replicas import Rights
+from activator.scale.workloads.services import EnabledServices
 from tests.activator.scale.fake_api import FakeApi, status
 
 
-class NoReviews:
+class NoReviews(Api):
     """Refuse each check of rights."""
+
+    def __init__(self) -> None:
+        """Connect to no server."""
 
     async def send(self, *args: Any) -> Any:
         return status(403, "no")
-
-
-class NoGuard:
-    """A guard that knows no other components."""
-
-    def slice_since(self, name: Name, now: float) -> float | None:
-        """See Guard."""
-        return None
-
-    def lease(self, service: PlainService, target: Target) -> float:
-        """See Guard."""
-        return ACTIVATION_LEASE
-
-    def findings(self, name: Name) -> Sequence[Finding]:
-        """See Guard."""
-        return ()
-
-    def other_owner(self, name: Name, service: PlainService, target: Target) -> str:
-        """See Guard."""
-        return ""
 
 
 class Engine(engine.Engine):
@@ -64,22 +44,21 @@ class EngineWorld:
     """An engine in virtual time.
 
     Arguments:
-        guard: knows the other components.
-        effects: get each decision.
+        parts: know other components, and get each decision.
         replicas: of the Deployments of the API server, by name.
 
     Attributes:
         hold: why no replicas may be removed.
     """
 
-    def __init__(self, guard: Guard | None, effects: Sequence[Effect], **replicas: int) -> None:
+    def __init__(self, *parts: Part, **replicas: int) -> None:
         loop = asyncio.get_running_loop()
         self.clock = loop.time
         self.api = FakeApi(**replicas)
         self.tasks = Tasks()
-        self.services = Services()
+        self.services = EnabledServices()
         self.loads = Loads(lambda name: name in self.services)
-        self.hold = Hold.NONE
+        self.hold: ScaleReason | None = None
         rights = Rights(
             NoReviews(),
             self.tasks.start,
@@ -89,14 +68,9 @@ class EngineWorld:
         self.engine = Engine(
             self.services,
             self.loads,
-            rights,
-            self._actuator,
-            lambda now: self.hold,
-            loop.call_at,
-            self.clock,
-            NoGuard() if guard is None else guard,
-            effects,
+            Parts(parts),
+            rights=rights,
+            api=self.api,
+            start=self.tasks.start,
+            frozen=lambda now: self.hold,
         )
-
-    def _actuator(self, report: Callable[[Target, Any], None]) -> Actuator:
-        return Actuator(self.api, self.tasks.start, report)

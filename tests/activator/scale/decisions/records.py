@@ -6,15 +6,14 @@ from typing import Any
 
 from activator.plain import service as services
 from activator.scale.decisions.record import Facts, Record
-from activator.scale.workloads.actuator import Target
-from activator.scale.workloads.subresource import KNOWN
+from activator.scale.workloads.replicas import KNOWN, ScaleTarget
 from tests.activator.plain.objects import service
 
-HELLO = Target(KNOWN["deployment"], "shop", "hello")
+HELLO = ScaleTarget(KNOWN["deployment"], "shop", "hello")
 
 
 def facts(
-    target: Target | None = HELLO, replicas: int | None = 1, ready: int = 1, **more: Any
+    target: ScaleTarget | None = HELLO, replicas: int | None = 1, ready: int = 1, **more: Any
 ) -> Facts:
     """Return the facts about a Service; annotations are in ``asks``."""
     found = services.parse(service(more.pop("asks", {})))
@@ -25,3 +24,9 @@ def facts(
 def record(**more: Any) -> Record:
     """Return a Service that was never decided about; arguments as for ``facts``."""
     return Record(facts(**more), now=0.0)
+
+
+def with_owner(facts: Facts, other: str) -> Facts:
+    """Return facts with another component that scales the workload."""
+    fields = {name: getattr(facts, name) for name in Facts.__annotations__}
+    return Facts(**fields | {"other_owner": other})

@@ -1,19 +1,33 @@
-"""Decisions about Services, with prepared objects and reports, and a stand-in for requests."""
+"""The decisions about all Services: when each is made, by which load, and its effects."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from activator.objects.fields import ObjectKey
-from activator.scale.decisions.effects import Decided
-from activator.scale.decisions.engine import AGAIN, LOOK, NEW_LEADER, STEP, TICK
-from activator.scale.decisions.plan import Hold, Phase
-from activator.scale.reports.load import Name, Report
-from activator.scale.workloads.actuator import Target
+from activator.scale.decisions.engine import (
+    AGAIN,
+    LOOK,
+    MOST,
+    NEW_LEADER,
+    STEP,
+    TICK,
+    Pending,
+    Sharing,
+)
+from activator.scale.decisions.plan import Observed, WorkloadPhase
+from activator.scale.decisions.record import Decided, Facts, Record
+from activator.scale.part import Part, Parts
+from activator.scale.reasons import ScaleReason
+from activator.scale.reports.load import Loads, Name, Report
+from activator.scale.workloads.replicas import KNOWN, ScaleTarget
 from tests.activator.plain.objects import deployment, service
 from tests.activator.scale.decisions.engines import EngineWorld
+from tests.activator.scale.decisions.records import HELLO as TARGET
+from tests.activator.scale.decisions.records import record, with_owner
 from tests.activator.scale.fake_api import status
 from tests.activator.scale.world import elapse
 
@@ -21,17 +35,17 @@ HELLO = Name("shop", "hello")
 SCALE = "/apis/apps/v1/namespaces/shop/deployments/hello/scale"
 
 
-class Recording:
-    """An effect that records its calls."""
+class Recording(Part):
+    """A part that records its calls."""
 
     def __init__(self) -> None:
         self.decided: list[Decided] = []
         self.calls: list[str] = []
 
-    def put(self, name: Name, decided: Decided, now: float) -> None:
+    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
         self.decided.append(decided)
 
-    def remove(self, name: Name, now: float) -> None:
+    def leave(self, name: Name, now: float) -> None:
         self.calls.append(f"remove {name.name}")
 
     def start(self, now: float) -> None:
@@ -41,31 +55,22 @@ class Recording:
         self.calls.append("stop")
 
 
-class Owners:
-    """A guard that knows one other component."""
+class Owners(Part):
+    """A part that knows one other component."""
 
     def __init__(self, other: str) -> None:
         self.other = other
 
-    def findings(self, name: Name) -> list[Any]:
-        return []
-
-    def slice_since(self, name: Name, now: float) -> float | None:
-        return None
-
-    def lease(self, service: Any, target: Target) -> float:
-        return 30.0
-
-    def other_owner(self, name: Name, service: Any, target: Target) -> str:
-        return self.other
+    def complete(self, name: Name, facts: Facts) -> Facts:
+        return with_owner(facts, self.other)
 
 
 class World(EngineWorld):
     """An engine of one Service, in virtual time."""
 
-    def __init__(self, replicas: int = 0, guard: Any = None, **annotations: str) -> None:
+    def __init__(self, replicas: int = 0, *parts: Part, **annotations: str) -> None:
         self.effect = Recording()
-        super().__init__(guard, [self.effect], hello=replicas)
+        super().__init__(*parts, self.effect, hello=replicas)
         self.loads.connected(1)
         self.put_service(**annotations)
         self.put_deployment(replicas)
@@ -139,13 +144,13 @@ async def test_an_effect_gets_each_state_once() -> None:
     world = World()
     world.engine.start(world.clock())
     await world.tick(20)
-    assert [each.plan.phase for each in world.effect.decided if each.plan] == [Phase.ASLEEP]
+    assert [each.plan.phase for each in world.effect.decided if each.plan] == [WorkloadPhase.ASLEEP]
     world.busy()
     await elapse(0.01)
     world.put_ready(1)
     await world.tick(2)
-    assert world.last.ready == 1
-    assert world.last.replicas == 1
+    assert world.last.facts.ready == 1
+    assert world.last.facts.replicas == 1
     known = len(world.effect.decided)
     await world.tick(10)
     assert len(world.effect.decided) <= known + 2
@@ -199,15 +204,15 @@ async def test_a_younger_service_of_the_workload_adds_and_removes_no_pods_and_sa
     )
 
 
-@pytest.mark.parametrize("hold", [Hold.STALE, Hold.LOAD_UNKNOWN])
-async def test_a_frozen_engine_removes_no_pods_and_adds_some(hold: Hold) -> None:
+@pytest.mark.parametrize("hold", [ScaleReason.STALE_STATE, ScaleReason.ACTIVATORS_UNREACHABLE])
+async def test_a_frozen_engine_removes_no_pods_and_adds_some(hold: ScaleReason) -> None:
     world = World(2, idle_seconds="1", target_concurrency="1")
     world.hold = hold
     world.engine.start(world.clock())
     world.put_ready(2)
     await world.tick(200)
     assert world.patches == []
-    assert world.last.reason == hold.value
+    assert world.last.reason == hold
     world.busy(30)
     await world.tick(4)
     assert world.patches
@@ -288,7 +293,7 @@ async def test_a_workload_without_a_watch_is_read_and_scaled() -> None:
     world.busy()
     await elapse(0.01)
     assert world.patches == [1]
-    assert world.last.replicas == 1
+    assert world.last.facts.replicas == 1
     world.api.set(path, 0)  # another component
     world.busy()
     await elapse(0.01)
@@ -304,7 +309,7 @@ async def test_a_replica_that_another_component_made_is_noticed() -> None:
     world.busy()
     await elapse(0.01)
     assert world.patches == []
-    assert world.last.replicas == 3
+    assert world.last.facts.replicas == 3
 
 
 @pytest.mark.parametrize("owner", ["self", "hpa", "keda", "none"])
@@ -416,7 +421,9 @@ async def test_a_change_between_two_steps_of_a_start_counts() -> None:
     for _ in starting:
         pass
     decided = world.effect.decided
-    assert {each.replicas for each in decided if each.service.key.name == "hello"} == {7}
+    assert {each.facts.replicas for each in decided if each.facts.service.key.name == "hello"} == {
+        7
+    }
 
 
 async def test_a_stop_ends_the_steps_of_a_start_and_of_a_tick() -> None:
@@ -436,3 +443,100 @@ async def test_a_stop_ends_the_steps_of_a_start_and_of_a_tick() -> None:
         pass
     assert world.effect.decided == []
     assert world.effect.calls == ["stop", "start", "stop"]
+
+
+ONE, TWO = Name("shop", "one"), Name("shop", "two")
+OTHER = ScaleTarget(KNOWN["statefulset"], "shop", "other")
+
+
+def test_services_of_a_workload_are_sorted_and_leave_it() -> None:
+    sharing = Sharing({}, Loads(), Parts([]))
+    sharing.move(TWO, None, TARGET)
+    sharing.move(ONE, None, TARGET)
+    sharing.move(ONE, TARGET, TARGET)
+    assert (list(sharing.of(TARGET)), list(sharing.of(OTHER))) == ([ONE, TWO], [])
+    sharing.move(ONE, TARGET, OTHER)
+    assert (list(sharing.of(TARGET)), list(sharing.of(OTHER))) == ([TWO], [ONE])
+    sharing.move(TWO, TARGET, None)
+    assert list(sharing.of(TARGET)) == []
+    sharing.clear()
+    assert list(sharing.of(OTHER)) == []
+
+
+class SlicePart(Part):
+    """A part with a takeover slice for each Service."""
+
+    def slice_since(self, name: Name, now: float) -> float | None:
+        return 5.0
+
+
+def seen(records: dict[Name, Record], name: Name, **loads: float) -> Observed:
+    known = Loads()
+    known.connected(1)
+    reports = [Report(Name("shop", service), load, 1.0) for service, load in loads.items()]
+    known.record(1, "activator-1", reports, 10.0)
+    sharing = Sharing(records, known, Parts([SlicePart()]))
+    for each in records:
+        sharing.move(each, None, TARGET)
+    return sharing.observe(name, 11.0, ScaleReason.STALE_STATE)
+
+
+def test_a_service_without_a_report_has_no_load() -> None:
+    found = seen({ONE: record(replicas=3, ready=2, lease=7.0)}, ONE)
+    assert (found.current, found.stable, found.panic, found.last_busy) == (0, 0, 0, float("-inf"))
+    assert (found.replicas, found.ready, found.lease, found.frozen) == (
+        3,
+        2,
+        7.0,
+        ScaleReason.STALE_STATE,
+    )
+    assert (found.other_owner, found.decides, found.slice_since) == ("", True, None)
+
+
+def test_services_with_one_workload_add_their_loads_and_the_oldest_decides() -> None:
+    records = {TWO: record(), ONE: record()}
+    first = seen(records, ONE, one=2.0, two=3.0)
+    assert (first.current, first.last_busy, first.decides) == (5.0, 10.0, True)
+    second = seen(records, TWO, one=2.0, two=3.0)
+    assert (second.current, second.stable) == (5.0, first.stable)
+    assert (second.decides, second.other_owner) == (False, "Service shop/one")
+
+
+@pytest.mark.parametrize(("asks", "since"), [({}, None), ({"route": "takeover"}, 5.0)])
+def test_a_slice_counts_with_the_route_takeover_alone(asks: Any, since: float | None) -> None:
+    assert seen({ONE: record(asks=asks)}, ONE).slice_since == since
+
+
+async def test_each_service_is_decided_once_at_the_end_of_the_turn() -> None:
+    decided: list[list[Name]] = []
+    pending = Pending(lambda names: decided.append(list(names)))
+    pending.add(TWO)
+    pending.update([ONE, TWO])
+    assert decided == []
+    await asyncio.sleep(0)
+    assert decided == [[TWO, ONE]]
+    pending.add(ONE)
+    await asyncio.sleep(0)
+    assert decided == [[TWO, ONE], [ONE]]
+
+
+async def test_services_that_are_decided_now_are_not_decided_again() -> None:
+    decided: list[list[Name]] = []
+    pending = Pending(lambda names: decided.append(list(names)))
+    pending.add(ONE)
+    pending.clear()
+    await asyncio.sleep(0)
+    assert not any(decided)
+
+
+async def test_thousands_of_changes_are_decided_in_several_turns() -> None:
+    decided: list[list[Name]] = []
+    pending = Pending(lambda names: decided.append(list(names)))
+    names = [Name("shop", f"hello-{number}") for number in range(2 * MOST + 1)]
+    pending.update(names)
+    for _ in range(3):
+        await asyncio.sleep(0)
+        pending.add(ONE)
+    await asyncio.sleep(0)
+    assert [len(each) for each in decided] == [MOST, MOST, 2, 1]
+    assert [name for each in decided for name in each] == [*names, ONE, ONE]

@@ -8,20 +8,20 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from activator.objects.fields import ObjectKey
 from activator.plain.annotations import Route
-from activator.plain.service import PlainService
-from activator.scale.decisions.effects import Decided
 from activator.scale.decisions.engine import TICK
-from activator.scale.decisions.plan import Hold
+from activator.scale.decisions.record import Decided, Facts
+from activator.scale.part import Part
+from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name, Report
-from activator.scale.workloads.actuator import Target
 from tests.activator.plain.objects import deployment, endpoint, named, service, slice_of
 from tests.activator.scale.decisions.engines import EngineWorld
+from tests.activator.scale.decisions.records import with_owner
 from tests.activator.scale.fake_api import path_of, status
 from tests.activator.scale.world import elapse
 from tests.rows import naming
@@ -29,18 +29,17 @@ from tests.rows import naming
 NAMES: Final = [Name("shop", name) for name in ("hello", "bye", "third")]
 WORKLOADS: Final = ("hello", "other")
 ACTIVATORS: Final = ("activator-1", "activator-2")
-NO_TIME: Final = -1.0
 
 
-class Side(EngineWorld):
-    """One engine, with its guard and its effect.
+class Side(EngineWorld, Part):
+    """One engine, and its part.
 
     Arguments:
         decides_all: whether it decides about each Service at each tick.
     """
 
     def __init__(self, decides_all: bool) -> None:
-        super().__init__(self, [self], **dict.fromkeys(WORKLOADS, 0))
+        super().__init__(self, **dict.fromkeys(WORKLOADS, 0))
         self.decides_all = decides_all
         self.call_later = asyncio.get_running_loop().call_later
         self.owner = ""
@@ -51,7 +50,7 @@ class Side(EngineWorld):
         if self.decides_all:
             for _, record in self.engine:
                 record.quiet_until = float("-inf")
-                record.concluded = None
+                record.reconsiders = True
         self.engine.tick(self.clock())
 
     def state(self) -> Mapping[str, object]:
@@ -61,15 +60,19 @@ class Side(EngineWorld):
             "patches": len(self.api.patches),
         }
         for name, each in self.puts.items():
-            plan = each.plan and each.plan._replace(next=NO_TIME)
-            found |= {f"{name.name} {field}": value for field, value in each._asdict().items()}
-            found[f"{name.name} plan"] = plan
-            found[f"{name.name} slice"] = name in self.slices
+            plan = each.plan
+            found |= {
+                f"{name.name} facts": each.facts.shown,
+                f"{name.name} reason": (each.reason, each.detail),
+                f"{name.name} plan": plan and (plan.replicas, plan.why, plan.hold, plan.phase),
+                f"{name.name} takeover": plan and (plan.takes_over, plan.active),
+                f"{name.name} slice": name in self.slices,
+            }
         return found
 
-    # -- Effect and Guard --------------------------------------------------------------------------
+    # -- the part ----------------------------------------------------------------------------------
 
-    def put(self, name: Name, decided: Decided, now: float) -> None:
+    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
         self.puts[name] = decided
         takes_over = decided.plan is not None and decided.plan.takes_over
         if takes_over != (name in self.slices):
@@ -83,12 +86,9 @@ class Side(EngineWorld):
             self.slices.setdefault(name, self.clock())
         self.engine.changed([name])
 
-    def remove(self, name: Name, now: float) -> None:
+    def leave(self, name: Name, now: float) -> None:
         self.puts.pop(name, None)
         self.slices.pop(name, None)
-
-    def start(self, now: float) -> None:
-        """See Effect."""
 
     def stop(self, now: float) -> None:
         self.puts.clear()
@@ -97,14 +97,8 @@ class Side(EngineWorld):
     def slice_since(self, name: Name, now: float) -> float | None:
         return self.slices.get(name)
 
-    def lease(self, service: PlainService, target: Target) -> float:
-        return 30.0
-
-    def findings(self, name: Name) -> list[Any]:
-        return []
-
-    def other_owner(self, name: Name, service: PlainService, target: Target) -> str:
-        return self.owner
+    def complete(self, name: Name, facts: Facts) -> Facts:
+        return with_owner(facts, self.owner)
 
 
 def _difference(one: Mapping[str, object], other: Mapping[str, object]) -> str:
@@ -213,7 +207,7 @@ class Walk:
         elif event < 0.44:
             self.connect(chance.randrange(2))
         elif event < 0.46:
-            hold = chance.choice((Hold.NONE, Hold.NONE, Hold.STALE))
+            hold = chance.choice((None, None, ScaleReason.STALE_STATE))
             self.each(lambda side: setattr(side, "hold", hold))
         elif event < 0.47:
             owner = chance.choice(("", "", "HPA shop/hello"))

@@ -17,12 +17,12 @@ from activator.scale.decisions.plan import (
     PROPAGATION,
     RETRY_COLD_START,
     SLICE_WRITTEN,
-    Hold,
-    Phase,
+    Observed,
     Plan,
     Planner,
-    Seen,
+    WorkloadPhase,
 )
+from activator.scale.reasons import ScaleReason
 from throttler.model import AdaptiveMode, HashKey, KeyKind, Policies, QueueOrder
 from throttler.request_policies import Authorization, RequestPolicies
 
@@ -45,10 +45,10 @@ def seen(
     ready: int | None = None,
     busy: float = NEVER,
     **more: Any,
-) -> Seen:
+) -> Observed:
     """Return a Service whose load and whose slice have been the same for a while."""
-    given: dict[str, Any] = {"frozen": Hold.NONE, "last_busy": busy, "slice_since": NEVER} | more
-    return Seen(
+    given: dict[str, Any] = {"frozen": None, "last_busy": busy, "slice_since": NEVER} | more
+    return Observed(
         current,
         current,
         current,
@@ -69,7 +69,7 @@ def asks(owner: Owner, **scale: Any) -> Annotations:
 def test_a_request_scales_from_zero_with_every_owner(owner: Owner) -> None:
     planner = Planner(0)
     plan = planner.decide(asks(owner, initial_scale=2), seen(1, 0, busy=5), 5)
-    assert (plan.replicas, plan.why, plan.phase) == (2, Why.COLD_START, Phase.ASLEEP)
+    assert (plan.replicas, plan.why, plan.phase) == (2, Why.COLD_START, WorkloadPhase.ASLEEP)
     assert plan.active
 
 
@@ -85,7 +85,7 @@ def test_a_cold_start_is_asked_for_every_two_seconds_while_replicas_stay_at_zero
         if plan.replicas is not None:
             asked_at.append(now)
         else:
-            assert plan.hold is Hold.RETRY
+            assert plan.hold is ScaleReason.WAITING_TO_RETRY
             assert plan.next == asked_at[-1] + RETRY_COLD_START
         now += 0.25
     assert asked_at == [5, 7, 9, 11]
@@ -131,7 +131,7 @@ def test_the_owner_may_need_a_longer_lease() -> None:
 
 def test_the_load_decides_for_owner_self() -> None:
     plan = Planner(0).decide(asks(Owner.SELF, target=10), seen(45, 1, busy=5), 5)
-    assert (plan.replicas, plan.phase, plan.hold) == (5, Phase.AWAKE, Hold.NONE)
+    assert (plan.replicas, plan.phase, plan.hold) == (5, WorkloadPhase.AWAKE, None)
 
 
 def test_the_last_pod_goes_idle_seconds_after_the_last_request() -> None:
@@ -150,13 +150,13 @@ def test_min_scale_is_reached_without_a_request() -> None:
 @pytest.mark.parametrize(
     ("more", "hold"),
     [
-        ({"other_owner": "HPA shop/hello"}, Hold.TWO_OWNERS),
-        ({"frozen": Hold.LOAD_UNKNOWN}, Hold.LOAD_UNKNOWN),
-        ({"frozen": Hold.STALE}, Hold.STALE),
-        ({"frozen": Hold.NEW_LEADER}, Hold.NEW_LEADER),
+        ({"other_owner": "HPA shop/hello"}, ScaleReason.TWO_OWNERS),
+        ({"frozen": ScaleReason.ACTIVATORS_UNREACHABLE}, ScaleReason.ACTIVATORS_UNREACHABLE),
+        ({"frozen": ScaleReason.STALE_STATE}, ScaleReason.STALE_STATE),
+        ({"frozen": ScaleReason.NEW_LEADER}, ScaleReason.NEW_LEADER),
     ],
 )
-def test_replicas_are_not_lowered(more: Any, hold: Hold) -> None:
+def test_replicas_are_not_lowered(more: Any, hold: ScaleReason | None) -> None:
     planner = Planner(0)
     plan = planner.decide(SHARED, seen(0, 3, **more), 1000)
     assert (plan.replicas, plan.hold) == (None, hold)
@@ -167,7 +167,7 @@ def test_replicas_are_not_lowered(more: Any, hold: Hold) -> None:
 
 def test_a_lower_max_scale_counts_although_the_load_is_unknown() -> None:
     asked = asks(Owner.SELF, max_scale=2, target=10)
-    plan = Planner(0).decide(asked, seen(90, 5, busy=1, frozen=Hold.STALE), 1)
+    plan = Planner(0).decide(asked, seen(90, 5, busy=1, frozen=ScaleReason.STALE_STATE), 1)
     assert (plan.replicas, plan.why) == (2, Why.MAX_SCALE)
 
 
@@ -225,14 +225,16 @@ def test_the_activators_take_over_before_the_last_pod_goes() -> None:
     planner = Planner(0, ready=1)
     assert not planner.decide(asked, seen(0, 1), 19).takes_over
     plan = planner.decide(asked, seen(0, 1), 20)
-    assert plan == Plan(None, Why.IDLE, Hold.CLOSING, True, False, Phase.CLOSING, 40)
+    assert plan == Plan(
+        None, Why.IDLE, ScaleReason.TAKING_OVER, True, False, WorkloadPhase.CLOSING, 40
+    )
     assert planner.decide(asked, seen(0, 1), 39.9).replicas is None
     plan = planner.decide(asked, seen(0, 1), 40)
     assert (plan.replicas, plan.takes_over) == (0, True)
     # The pod ends later than the scaler sees the replicas.
     for ready in (1, 0):
         plan = planner.decide(asked, seen(0, 0, ready), 44)
-        assert (plan.replicas, plan.takes_over, plan.phase) == (None, True, Phase.ASLEEP)
+        assert (plan.replicas, plan.takes_over, plan.phase) == (None, True, WorkloadPhase.ASLEEP)
 
 
 @pytest.mark.parametrize(
@@ -259,27 +261,33 @@ def test_the_pods_stay_until_the_slice_is_in_place() -> None:
     asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
     planner = Planner(0, ready=1)
     plan = planner.decide(asked, seen(0, 1, slice_since=None), 20)
-    assert (plan.replicas, plan.takes_over, plan.hold) == (None, True, Hold.CLOSING)
+    assert (plan.replicas, plan.takes_over, plan.hold) == (None, True, ScaleReason.TAKING_OVER)
     assert plan.next == 20 + SLICE_WRITTEN
     for now in (20 + SLICE_WRITTEN, 40, 400):
         plan = planner.decide(asked, seen(0, 1, slice_since=None), now)
-        assert (plan.replicas, plan.takes_over, plan.hold) == (None, True, Hold.NO_SLICE)
+        assert (plan.replicas, plan.takes_over, plan.hold) == (
+            None,
+            True,
+            ScaleReason.TAKEOVER_NOT_IN_PLACE,
+        )
     plan = planner.decide(asked, seen(0, 1, slice_since=400), 401)
-    assert (plan.replicas, plan.hold, plan.next) == (None, Hold.CLOSING, 420)
+    assert (plan.replicas, plan.hold, plan.next) == (None, ScaleReason.TAKING_OVER, 420)
     # An activator left, and the slice lists only one that came later.
     plan = planner.decide(asked, seen(0, 1, slice_since=410), 420)
     assert (plan.replicas, plan.next) == (None, 430)
     assert planner.decide(asked, seen(0, 1, slice_since=410), 430).replicas == 0
 
 
-@pytest.mark.parametrize("more", [{"other_owner": "HPA hello"}, {"frozen": Hold.STALE}])
+@pytest.mark.parametrize(
+    "more", [{"other_owner": "HPA hello"}, {"frozen": ScaleReason.STALE_STATE}]
+)
 def test_the_activators_do_not_take_over_from_pods_that_stay(more: Any) -> None:
     asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
     planner = Planner(0, ready=1)
     for now in (20, 40, 400):
         plan = planner.decide(asked, seen(0, 1, **more), now)
-        assert (plan.replicas, plan.takes_over, plan.phase) == (None, False, Phase.AWAKE)
-        assert plan.hold is not Hold.NONE
+        assert (plan.replicas, plan.takes_over, plan.phase) == (None, False, WorkloadPhase.AWAKE)
+        assert plan.hold is not None
     # The reason ends while the activators observe.
     assert planner.decide(asked, seen(0, 1), 401).takes_over
     assert not planner.decide(asked, seen(0, 1, **more), 410).takes_over
@@ -291,16 +299,16 @@ def test_the_activators_do_not_take_over_from_pods_that_stay(more: Any) -> None:
 def test_a_pod_that_is_not_ready_stays_until_the_slice_is_in_place() -> None:
     asked = Annotations(route=Route.TAKEOVER, scale=Rules(idle=20))
     planner = Planner(0)
-    for now, hold in ((20, Hold.CLOSING), (40, Hold.NO_SLICE)):
+    for now, hold in ((20, ScaleReason.TAKING_OVER), (40, ScaleReason.TAKEOVER_NOT_IN_PLACE)):
         plan = planner.decide(asked, seen(0, 1, 0, slice_since=None), now)
         assert (plan.replicas, plan.takes_over, plan.hold) == (None, True, hold)
-        assert plan.phase is Phase.STARTING
+        assert plan.phase is WorkloadPhase.STARTING
     # Nothing is to be observed: no pod takes requests.
     assert planner.decide(asked, seen(0, 1, 0, slice_since=40), 40).replicas == 0
     # The pod becomes ready, and the activators observe from then on.
     assert planner.decide(asked, seen(0, 1, 0, slice_since=None), 41).replicas is None
     plan = planner.decide(asked, seen(0, 1, slice_since=40), 50)
-    assert (plan.replicas, plan.hold) == (None, Hold.CLOSING)
+    assert (plan.replicas, plan.hold) == (None, ScaleReason.TAKING_OVER)
     assert planner.decide(asked, seen(0, 1, slice_since=40), 69.9).replicas is None
     assert planner.decide(asked, seen(0, 1, slice_since=40), 70).replicas == 0
 
@@ -308,7 +316,7 @@ def test_a_pod_that_is_not_ready_stays_until_the_slice_is_in_place() -> None:
 def test_only_the_oldest_service_of_a_workload_adds_pods_that_run() -> None:
     planner, asked = Planner(0), asks(Owner.SELF, min_scale=2)
     plan = planner.decide(asked, seen(1, 1, other_owner="Service shop/a", decides=False), 1)
-    assert (plan.replicas, plan.hold) == (None, Hold.TWO_OWNERS)
+    assert (plan.replicas, plan.hold) == (None, ScaleReason.TWO_OWNERS)
     plan = planner.decide(asked, seen(1, 0, other_owner="Service shop/a", decides=False), 1)
     assert plan.replicas == 2
 
@@ -366,9 +374,9 @@ def test_a_request_while_closing_keeps_the_pods_and_restarts_the_idle_time() -> 
     planner = Planner(0, ready=1)
     planner.decide(asked, seen(0, 1), 20)
     plan = planner.decide(asked, seen(0, 1, busy=25), 25)
-    assert (plan.replicas, plan.takes_over, plan.phase) == (None, False, Phase.AWAKE)
-    assert planner.decide(asked, seen(0, 1, busy=25), 44.9).phase is Phase.AWAKE
-    assert planner.decide(asked, seen(0, 1, busy=25), 45).phase is Phase.CLOSING
+    assert (plan.replicas, plan.takes_over, plan.phase) == (None, False, WorkloadPhase.AWAKE)
+    assert planner.decide(asked, seen(0, 1, busy=25), 44.9).phase is WorkloadPhase.AWAKE
+    assert planner.decide(asked, seen(0, 1, busy=25), 45).phase is WorkloadPhase.CLOSING
 
 
 @pytest.mark.parametrize("route", [Route.TAKEOVER, Route.FRONT])
@@ -387,18 +395,18 @@ def test_another_owner_ends_the_last_pod_only_after_the_activators_saw_no_reques
     assert (plan.active, plan.takes_over) == (True, False)
     # Without a slice nothing is observed, and the owner must not scale to zero.
     plan = planner.decide(asked, seen(0, 1, busy=2, slice_since=None), 40)
-    assert (plan.active, plan.takes_over, plan.hold) == (True, True, Hold.CLOSING)
+    assert (plan.active, plan.takes_over, plan.hold) == (True, True, ScaleReason.TAKING_OVER)
     plan = planner.decide(asked, seen(0, 1, busy=2, slice_since=None), 40 + SLICE_WRITTEN)
-    assert (plan.active, plan.hold) == (True, Hold.NO_SLICE)
+    assert (plan.active, plan.hold) == (True, ScaleReason.TAKEOVER_NOT_IN_PLACE)
     # A request arrives at an activator: the workload is in use for another 100 s.
     plan = planner.decide(asked, seen(1, 1, busy=52, slice_since=50), 52)
-    assert (plan.active, plan.takes_over, plan.hold) == (True, False, Hold.NONE)
+    assert (plan.active, plan.takes_over, plan.hold) == (True, False, None)
     assert not planner.decide(asked, seen(0, 1, busy=52), 151).takes_over
     assert planner.decide(asked, seen(0, 1, busy=52), 152).takes_over
     ends = 152 + OBSERVATION
     assert planner.decide(asked, seen(0, 1, busy=52, slice_since=152), ends - 0.1).active
     plan = planner.decide(asked, seen(0, 1, busy=52, slice_since=152), ends)
-    assert (plan.active, plan.takes_over, plan.hold) == (False, True, Hold.NONE)
+    assert (plan.active, plan.takes_over, plan.hold) == (False, True, None)
     # The slice stays until the owner has ended the pod, and after that.
     assert planner.decide(asked, seen(0, 1, busy=52, slice_since=152), ends + 300).takes_over
     assert planner.decide(asked, seen(0, 0, busy=52, slice_since=152), ends + 301).takes_over
@@ -427,7 +435,7 @@ def test_any_walk_keeps_the_promises(route: Route, seed: int) -> None:
             load = chance.choice((0, 0, 0.5, 12, 60))
         busy = now if load else busy
         known = chance.random() > 0.02
-        frozen = Hold.NONE if known else Hold.LOAD_UNKNOWN
+        frozen = None if known else ScaleReason.ACTIVATORS_UNREACHABLE
         observed = seen(load, replicas, ready, busy, frozen=frozen, slice_since=slice_since)
         plan = planner.decide(asked, observed, now)
         if plan.replicas is not None and chance.random() > 0.2:  # else the write has failed

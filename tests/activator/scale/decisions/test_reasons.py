@@ -1,26 +1,17 @@
 from __future__ import annotations
 
 import re
-from enum import Enum
 from pathlib import Path
 
-import pytest
-
 from activator.pages import pages
-from activator.scale.decisions import reasons
-from activator.scale.decisions.findings import Reason
-from activator.scale.decisions.plan import Hold
-from activator.scale.workloads.subresource import Problem
-from activator.scale.workloads.targets import TargetProblem
+from activator.scale import reasons
+from activator.scale.reasons import ScaleReason
 
 
-@pytest.mark.parametrize(
-    "word", [*TargetProblem, *(h for h in Hold if h is not Hold.NONE), *Problem], ids=str
-)
-def test_each_reason_has_a_sentence(word: Enum) -> None:
-    if word is Problem.UNSET:  # the actuator handles it
-        return
-    assert reasons.text(word.value, "") == reasons.SENTENCES[word.value]
+def test_each_reason_has_a_sentence_or_a_finding_with_its_note() -> None:
+    for reason in ScaleReason:
+        assert reasons.text(reason, "") == (reason.sentence or reason)
+        assert reason.advice
 
 
 def test_a_detail_says_more_than_the_sentence() -> None:
@@ -33,7 +24,7 @@ def test_the_page_has_each_reason_and_no_other() -> None:
         r"<!-- (?:lasting|passing) reasons -->(.*?)<!-- /", page.read_text(), re.DOTALL
     )
     words = re.findall(r"^\| `([a-z-]+)` \|", "".join(tables), re.MULTILINE)
-    known = {*reasons.SENTENCES, *(reason.value for reason in Reason)}
+    known = {reason.value for reason in ScaleReason}
     assert len(tables) == 2
     assert sorted(words) == sorted(known)
     assert known <= pages().keys()  # `activator reason NAME` prints each

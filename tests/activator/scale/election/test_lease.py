@@ -76,7 +76,7 @@ def test_the_first_candidate_leads_and_renews() -> None:
 def test_a_lease_that_is_not_renewed_is_taken_after_its_duration() -> None:
     server, a, b = Server(), Election("a"), Election("b")
     step(a, server, 0)
-    # Seen for the first time: it counts from now.
+    # Observed for the first time: it counts from now.
     assert until(b, server, 100, 99 + DURATION) is Action.WAIT
     assert step(b, server, 100 + DURATION) is Action.TAKE
     assert b.is_leader(100 + DURATION)

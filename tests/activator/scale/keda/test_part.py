@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from activator.scale.keda import externalscaler_pb2 as wire
-from activator.scale.keda import part as keda_part
+from activator.scale.keda.part import KedaPart
 from activator.scale.listeners.http_server import ListenError
 from tests.activator.scale.world import Running, cluster, scaler
 from tests.conftest import on_uvloop
@@ -35,7 +35,7 @@ async def until(condition: Callable[[], object]) -> None:
 async def test_keda_gets_the_state_of_a_cold_start(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube:
         await kube.add(owner="keda", target_concurrency="7")
-        async with scaler(kube, parts=[keda_part.make]) as running:
+        async with scaler(kube, parts=[KedaPart]) as running:
             await until_leader(running)
             address = running.scaler.addresses["grpc"]
             async with grpc.aio.insecure_channel(address) as channel, running.activator() as act:
@@ -62,5 +62,5 @@ async def test_a_port_in_use_names_the_setting(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube:
         port = kube.server.port
         with pytest.raises(ListenError, match="--grpc-port"):
-            async with scaler(kube, parts=[keda_part.make], grpc_port=str(port)):
+            async with scaler(kube, parts=[KedaPart], grpc_port=str(port)):
                 pass

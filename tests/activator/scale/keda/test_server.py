@@ -152,7 +152,7 @@ def test_a_deleted_service_ends_its_streams() -> None:
     async def scene(keda: Keda, known: Known, _: ExternalScaler) -> None:
         stream = keda.stream(REF)
         await stream.read()
-        known.board.remove(HELLO, 0)
+        known.board.leave(HELLO, 0)
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await stream.read()
         assert error.value.code() is grpc.StatusCode.NOT_FOUND

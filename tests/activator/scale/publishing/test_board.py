@@ -8,7 +8,7 @@ import pytest
 
 from activator.plain.annotations import Annotations, Owner
 from activator.process.tasks import Tasks
-from activator.scale.decisions.plan import ACTIVATION_LEASE, Hold, Planner, Seen
+from activator.scale.decisions.plan import ACTIVATION_LEASE, Observed, Planner
 from activator.scale.publishing.board import PEAK, Board, Workload
 from activator.scale.reports.load import Loads, Name, Report
 
@@ -33,7 +33,7 @@ class World:
         load = self.loads.of(HELLO)
         busy = load.last_busy if load else float("-inf")
         current = self.loads.current(HELLO, self.now)
-        seen = Seen(current, 0, 0, busy, Hold.NONE, replicas, ready)
+        seen = Observed(current, 0, 0, busy, None, replicas, ready)
         plan = self.planner.decide(KEDA, seen, self.now)
         self.board.publish(HELLO, active=plan.active, target=KEDA.scale.target)
         return plan.replicas
@@ -103,7 +103,7 @@ async def test_a_waiter_returns_at_each_change_and_at_the_end() -> None:
         world.board.publish(HELLO, active=active, target=1)
         world.board.publish(OTHER, active=not active, target=1)
     await asyncio.sleep(0)
-    world.board.remove(HELLO, 0)
+    world.board.leave(HELLO, 0)
     await tasks.finish(5)
     assert seen == [False, True, False, None]
 

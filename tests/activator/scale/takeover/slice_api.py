@@ -10,13 +10,13 @@ from itertools import count
 from typing import Any
 
 from activator.lab.control_plane.writes import merge
-from activator.scale.cluster.api import ApiResponse
+from activator.scale.cluster.api import Api, ApiResponse
 from tests.activator.scale.fake_api import Script, status
 
 Event = tuple[str, Any]
 
 
-class SliceApi:
+class SliceApi(Api):
     """Stores slices, and keeps the events of a watch until a test delivers them.
 
     Attributes:
@@ -38,7 +38,6 @@ class SliceApi:
     async def send(
         self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
     ) -> ApiResponse:
-        """See Api."""
         if self.pause is not None:
             await self.pause()
         return self.handle(method, path, body, content_type)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import inf
 
 from activator.scale.reports.load import Name
-from activator.scale.takeover.agenda import MOST, Agenda
-from activator.scale.takeover.writes import Key
+from activator.scale.takeover.slices import SliceKey
+from activator.scale.takeover.takeovers import MOST, Agenda
 
-KEYS = [Key("shop", f"s{n}-activator") for n in range(MOST + 1)]
+KEYS = [SliceKey("shop", f"s{n}-activator") for n in range(MOST + 1)]
 
 
 def test_a_slice_is_due_once_in_the_order_of_the_events() -> None:

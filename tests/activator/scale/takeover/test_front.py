@@ -10,17 +10,16 @@ import pytest
 from activator.objects.fields import ObjectKey
 from activator.plain.service import Fronts, parse_pods_service
 from activator.plain.service import parse as parse_service
-from activator.scale.decisions.findings import Reason
+from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.takeover.pods import Pods
-from activator.scale.takeover.slice_record import FIRST_RETRY
-from activator.scale.takeover.slices import Activator, Family
-from activator.scale.takeover.takeovers import Takeovers
+from activator.scale.takeover.slices import ActivatorAddress, AddressFamily
+from activator.scale.takeover.takeovers import FIRST_RETRY, Takeovers
 from tests.activator.plain.objects import endpoint, front, named, service, slice_of
 from tests.activator.scale.takeover.slice_api import SliceApi
 from tests.activator.scale.world import Cluster, cluster, elapse, leader, until
 
-A = Activator("10.1.0.1", "node-1")
+A = ActivatorAddress("10.1.0.1", "node-1")
 HELLO = Name("shop", "hello")
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices"
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
@@ -36,7 +35,7 @@ class World:
         self.pods = Pods()
         self.takeovers = Takeovers(pods=self.pods)
         self.now = 100.0
-        self.takeovers.set_activators({Family.IPV4: (A,)})
+        self.takeovers.set_activators({AddressFamily.IPV4: (A,)})
         self.takeovers.start()
 
     def put(self, *, takes_over: bool = False, **spec: Any) -> None:
@@ -155,7 +154,7 @@ def test_the_slice_follows_the_activators_also_while_one_slice_cannot_list_the_p
     world = World()
     world.put()
     world.settle()
-    world.takeovers.set_activators({Family.IPV4: (Activator("10.1.0.2", ""),)})
+    world.takeovers.set_activators({AddressFamily.IPV4: (ActivatorAddress("10.1.0.2", ""),)})
     world.settle()
     assert world.listed == [("10.1.0.2", 10_000)]
     world.takeovers.remove(HELLO, world.now)
@@ -195,7 +194,7 @@ def test_slices_of_kubernetes_stay_until_the_one_of_the_scaler_has_endpoints() -
     world.put(takes_over=True)
     assert world.settle() == ["POST shop/endpointslices"]
     assert "stale-slices" in world.reasons()
-    world.takeovers.set_activators({Family.IPV4: (A,)})
+    world.takeovers.set_activators({AddressFamily.IPV4: (A,)})
     assert world.settle() == [
         "PATCH endpointslices/hello-activator",
         "DELETE endpointslices/old",
@@ -217,7 +216,7 @@ def test_a_slice_that_cannot_be_deleted_is_tried_again_and_named_with_the_rule()
     message = 'endpoints "hello" is forbidden: User "x" cannot delete resource "endpoints"'
     world.takeovers.done(write, 403, None, message, world.now)
     first, second = world.takeovers.findings(HELLO)
-    assert first.reason is Reason.STALE_SLICES
+    assert first.reason is ScaleReason.STALE_SLICES
     assert second.note.endswith(
         'must have {apiGroups: [""], resources: ["endpoints"], verbs: ["delete"]}'
     )

@@ -8,7 +8,7 @@ import pytest
 
 from activator.objects.fields import ManifestError, ObjectKey
 from activator.scale.takeover.pods import Pods, usable
-from activator.scale.takeover.slices import Activator, Family
+from activator.scale.takeover.slices import ActivatorAddress, AddressFamily
 from tests.activator.plain.objects import endpoint, named, slice_of
 
 HELLO, OTHER = (ObjectKey("Service", "shop", name) for name in ("hello", "other"))
@@ -95,12 +95,12 @@ def test_the_ready_activators_of_each_family() -> None:
         slice_of(one("10.1.0.7"), of="other"),
     )
     assert found == {
-        Family.IPV4: (
-            Activator("10.1.0.1", "node-1"),
-            Activator("10.1.0.2", ""),
-            Activator("10.1.0.3", "node-1"),
+        AddressFamily.IPV4: (
+            ActivatorAddress("10.1.0.1", "node-1"),
+            ActivatorAddress("10.1.0.2", ""),
+            ActivatorAddress("10.1.0.3", "node-1"),
         ),
-        Family.IPV6: (Activator("fd00::1", "node-1"),),
+        AddressFamily.IPV6: (ActivatorAddress("fd00::1", "node-1"),),
     }
 
 
@@ -108,9 +108,11 @@ def test_a_terminating_activator_counts_only_while_none_is_ready() -> None:
     draining = one("10.1.0.1", DRAINING)
     published = one("10.1.0.1", {**DRAINING, "ready": True})
     for ends in (draining, published):
-        assert listed(slice_of(ends))[Family.IPV4] == (Activator("10.1.0.1", "node-1"),)
+        assert listed(slice_of(ends))[AddressFamily.IPV4] == (
+            ActivatorAddress("10.1.0.1", "node-1"),
+        )
         both = listed(slice_of(ends, one("10.1.0.2")))
-        assert both[Family.IPV4] == (Activator("10.1.0.2", "node-1"),)
+        assert both[AddressFamily.IPV4] == (ActivatorAddress("10.1.0.2", "node-1"),)
 
 
 def test_a_slice_of_the_scaler_lists_no_activator() -> None:

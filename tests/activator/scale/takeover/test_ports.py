@@ -1,13 +1,16 @@
-"""Which port each Service gets, through restarts, conflicts and an exhausted range."""
+"""The ports of Services with route takeover: how each gets one, keeps it and loses it."""
 
 from __future__ import annotations
 
 import contextlib
 import random
+from math import inf
 
 import pytest
 
-from activator.scale.takeover.ports import REST, Claim, Ports, PortsExhausted
+from activator.scale.reasons import ScaleReason
+from activator.scale.reports.load import Name
+from activator.scale.takeover.ports import REST, PortClaim, Ports, PortsExhausted, PortShares
 
 #: Every port that was released at 0 may be allotted again.
 NOW = REST
@@ -20,8 +23,8 @@ def test_each_service_gets_a_port_and_keeps_it() -> None:
 
 def test_a_restart_keeps_all_ports() -> None:
     ports = Ports(range(10, 13))
-    ports.put(Claim("2026", "a"), 11, 0)
-    ports.put(Claim("2026", "b"), 5000, 0)
+    ports.put(PortClaim("2026", "a"), 11, 0)
+    ports.put(PortClaim("2026", "b"), 5000, 0)
     assert (ports.of("a"), ports.of("b"), ports.of("c")) == (11, 5000, None)
     assert [ports.allot(name, NOW) for name in ("a", "b", "c", "d")] == [11, 5000, 10, 12]
 
@@ -57,7 +60,7 @@ def test_a_released_port_rests_before_another_service_gets_it() -> None:
 @pytest.mark.parametrize("order", [1, -1])
 def test_of_two_slices_with_one_port_the_older_has_it(order: int) -> None:
     ports = Ports(range(10, 13))
-    for claim in [Claim("2026-02", "young"), Claim("2026-01", "old")][::order]:
+    for claim in [PortClaim("2026-02", "young"), PortClaim("2026-01", "old")][::order]:
         ports.put(claim, 10, 0)
     assert (ports.of("old"), ports.of("young")) == (10, None)
     assert ports.contested() == [10]
@@ -75,7 +78,7 @@ def test_no_two_services_ever_have_one_port(seed: int) -> None:
             case 0:
                 ports.remove(name, 0)
             case 1:
-                ports.put(Claim(str(chance.randrange(4)), name), chance.randrange(8, 18), 0)
+                ports.put(PortClaim(str(chance.randrange(4)), name), chance.randrange(8, 18), 0)
             case _:
                 with contextlib.suppress(PortsExhausted):
                     assert ports.allot(name, NOW) == ports.of(name)
@@ -88,8 +91,51 @@ def test_no_two_services_ever_have_one_port(seed: int) -> None:
 
 def test_the_claims_to_a_port_begin_with_the_one_that_wins() -> None:
     ports = Ports()
-    old, young = Claim("2026-01-01T00:00:00Z", "b/b"), Claim("2026-01-02T00:00:00Z", "a/a")
+    old, young = PortClaim("2026-01-01T00:00:00Z", "b/b"), PortClaim("2026-01-02T00:00:00Z", "a/a")
     for claim in (young, old):
         ports.put(claim, 10_005, 0)
     assert ports.claims(10_005) == [old, young]
     assert ports.claims(10_006) == []
+
+
+A, B = Name("shop", "a"), Name("shop", "b")
+
+
+def reasons(shares: PortShares, name: Name) -> list[ScaleReason]:
+    return [finding.reason for finding in shares.findings(name)]
+
+
+def test_the_younger_of_two_slices_loses_the_port_until_that_is_settled() -> None:
+    shares = PortShares(Ports())
+    assert shares.put(B, "2026-02-01T00:00:00Z", 10_000, now=0.0) == []
+    assert shares.put(A, "2026-01-01T00:00:00Z", 10_000, now=0.0) == [B]
+    assert (shares.of(A), shares.of(B)) == (10_000, None)
+    assert shares.allot(B, 0.0, "2026-02-01T00:00:00Z") == 10_001
+    assert reasons(shares, A) == []
+    assert reasons(shares, B) == [ScaleReason.PORT_CONFLICT]
+    shares.remove_findings(B)
+    assert reasons(shares, B) == []
+    assert shares.of(B) == 10_001
+
+
+def test_a_new_leader_finds_the_conflicts_that_the_slices_store() -> None:
+    shares = PortShares(Ports())
+    for name, created in ((A, "2026-01-01T00:00:00Z"), (B, "2026-02-01T00:00:00Z")):
+        shares.put(name, created, 10_000, now=0.0)
+    shares.clear_findings()
+    assert reasons(shares, B) == []
+    shares.note_conflicts()
+    assert reasons(shares, B) == [ScaleReason.PORT_CONFLICT]
+
+
+def test_a_service_lacks_a_port_until_one_is_released_and_has_rested() -> None:
+    shares = PortShares(Ports(range(10_000, 10_001)))
+    assert shares.allot(A, 0.0, "") == 10_000
+    assert shares.allot(B, 0.0, "") is None
+    assert reasons(shares, B) == [ScaleReason.PORTS_EXHAUSTED]
+    assert shares.lacks_until(B) == inf
+    assert shares.release(A, 1.0) == [B]
+    assert shares.allot(B, 1.0, "") is None
+    assert shares.lacks_until(B) == 1 + REST
+    assert shares.allot(B, 1 + REST, "") == 10_000
+    assert (shares.lacks_until(B), reasons(shares, B)) == (None, [])

@@ -1,4 +1,4 @@
-"""The EndpointSlice by which the activators take over a Service."""
+"""The slices that the scaler writes, and the requests that write them."""
 
 from __future__ import annotations
 
@@ -6,30 +6,36 @@ from typing import Any
 
 import pytest
 
+from activator.objects.fields import root
 from activator.plain.service import PROXY_LABEL
 from activator.plain.service import parse as parse_service
 from activator.plain.slices import parse as parse_slice
+from activator.scale.reports.load import Name
 from activator.scale.takeover.slices import (
     MOST_ENDPOINTS,
-    Activator,
-    Family,
+    ActivatorAddress,
+    AddressFamily,
+    Leave,
+    Stored,
+    key_of,
     name_parts,
     slice_name,
     slice_object,
     stored,
+    write_of,
 )
 from tests.activator.plain.objects import service
 
-A, B = Activator("10.1.0.1", "node-1"), Activator("10.1.0.2", "")
+A, B = ActivatorAddress("10.1.0.1", "node-1"), ActivatorAddress("10.1.0.2", "")
 
 
-def made(*activators: Activator, name: str = "http", labels: Any = None) -> Any:
+def made(*activators: ActivatorAddress, name: str = "http", labels: Any = None) -> Any:
     ports = [{"name": name, "port": 80, "targetPort": 8080}]
     obj = service({"route": "takeover"}, ports=ports)
     obj["metadata"]["labels"] = labels
     found = parse_service(obj)
     assert found is not None
-    return slice_object(found, Family.IPV4, 10_007, activators)
+    return slice_object(found, AddressFamily.IPV4, 10_007, activators)
 
 
 def test_the_slice_of_a_service_that_sleeps() -> None:
@@ -73,19 +79,21 @@ def test_the_label_of_another_proxy_is_copied() -> None:
 
 
 def test_a_slice_has_no_more_endpoints_than_the_api_server_takes() -> None:
-    many = [Activator(f"10.1.{n // 250}.{n % 250}", "") for n in range(MOST_ENDPOINTS + 5)]
+    many = [ActivatorAddress(f"10.1.{n // 250}.{n % 250}", "") for n in range(MOST_ENDPOINTS + 5)]
     assert len(made(*many)["endpoints"]) == MOST_ENDPOINTS
 
 
 def test_each_family_has_a_slice_of_its_own_and_no_name_is_too_long() -> None:
-    names = {slice_name("x" * 300, family) for family in Family}
+    names = {slice_name("x" * 300, family) for family in AddressFamily}
     assert len(names) == 2
     assert all(len(name) <= 253 for name in names)
 
 
 @pytest.mark.parametrize("name", ["hello", "a-activator", "b-activator-ipv6", "x-ipv6"])
-@pytest.mark.parametrize("family", Family)
-def test_the_name_of_a_slice_names_its_service_and_its_family(name: str, family: Family) -> None:
+@pytest.mark.parametrize("family", AddressFamily)
+def test_the_name_of_a_slice_names_its_service_and_its_family(
+    name: str, family: AddressFamily
+) -> None:
     assert name_parts(slice_name(name, family)) == (name, family)
 
 
@@ -118,3 +126,40 @@ def test_an_empty_slice_may_come_back_without_the_list(endpoints: Any) -> None:
 
 def test_the_dialect_leaves_the_slice_alone() -> None:
     assert parse_slice(made(A)) is None
+
+
+KEY = key_of(Name("shop", "hello"), AddressFamily.IPV4)
+
+
+def wanted(*activators: ActivatorAddress) -> Any:
+    found = parse_service(service({"route": "takeover"}))
+    assert found is not None
+    return slice_object(found, AddressFamily.IPV4, 10_007, activators)
+
+
+def seen(obj: Any) -> Stored:
+    metadata = obj["metadata"] | {"uid": "u1", "resourceVersion": "7"}
+    return stored(root(obj | {"metadata": metadata}, "EndpointSlice").value)
+
+
+EMPTY, FULL = wanted(), wanted(ActivatorAddress("10.1.0.1", "node-1"))
+
+
+@pytest.mark.parametrize(
+    ("present", "target", "method"),
+    [
+        (None, FULL, "POST"),
+        (EMPTY, FULL, "PATCH"),
+        (FULL, FULL, None),
+        (FULL, Leave.ABSENT, "DELETE"),
+        (None, Leave.ABSENT, None),
+        (FULL, Leave.AS_IS, None),
+        (None, Leave.AS_IS, None),
+    ],
+)
+def test_a_slice_is_written_if_it_differs(present: Any, target: Any, method: str | None) -> None:
+    write = write_of(KEY, present and seen(present), target)
+    assert (write and write.request.method) == method
+    if write is not None:
+        assert write.key == KEY == ("shop", "hello-activator")
+        assert (write.content is None) is (method == "DELETE")

@@ -19,12 +19,12 @@ from activator.objects.fields import ObjectKey
 from activator.plain.annotations import Annotations, Route
 from activator.plain.service import parse as parse_service
 from activator.scale.decisions.engine import NEW_LEADER
-from activator.scale.decisions.plan import PROPAGATION, Hold, Planner, Seen
+from activator.scale.decisions.plan import PROPAGATION, Observed, Planner
+from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.takeover.pods import Pods
-from activator.scale.takeover.slices import Activator, Family
+from activator.scale.takeover.slices import ActivatorAddress, AddressFamily, Write
 from activator.scale.takeover.takeovers import Takeovers
-from activator.scale.takeover.writes import Write
 from tests.activator.plain.objects import endpoint, service, slice_of
 from tests.activator.scale.takeover.slice_api import SliceApi
 from tests.rows import naming
@@ -32,7 +32,7 @@ from tests.rows import naming
 STEP = 0.25
 HISTORY = int(PROPAGATION / STEP)
 HELLO = Name("shop", "hello")
-ACTIVATORS = [Activator(f"10.1.0.{n}", f"node-{n}") for n in range(1, 5)]
+ACTIVATORS = [ActivatorAddress(f"10.1.0.{n}", f"node-{n}") for n in range(1, 5)]
 #: Seconds for which an activator serves after it has become not ready.
 DRAIN = 20.0
 #: Seconds until pods above the replicas end, at most.
@@ -68,8 +68,8 @@ class Scaler:
             self.busy = now
         load = world.load
         # The requests of an earlier process may still be carried out.
-        frozen = Hold.NEW_LEADER if now < self.since + NEW_LEADER else Hold.NONE
-        seen = Seen(
+        frozen = ScaleReason.NEW_LEADER if now < self.since + NEW_LEADER else None
+        seen = Observed(
             *(load, load, load, self.busy, frozen, world.replicas, world.ready),
             slice_since=self.takeovers.in_place_since(HELLO, now),
         )
@@ -164,9 +164,9 @@ class World:
 
     # -- what happens ------------------------------------------------------------------------------
 
-    def present(self) -> dict[Family, tuple[Activator, ...]]:
+    def present(self) -> dict[AddressFamily, tuple[ActivatorAddress, ...]]:
         found = tuple(each for each, (_, listed) in self.activators.items() if listed)
-        return {Family.IPV4: found} if found else {}
+        return {AddressFamily.IPV4: found} if found else {}
 
     def excuse(self, seconds: float = 3.0 + ENDS) -> None:
         """Allow an empty Service for a while: a failure has taken its endpoints.
@@ -189,8 +189,8 @@ class World:
             self.excuse()
         if chance.random() < 0.01:  # an activator is added
             self.activators[chance.choice(ACTIVATORS)] = (float("inf"), True)
-        if chance.random() < 0.01 and len(self.present().get(Family.IPV4, ())) > 1:
-            leaving = chance.choice(self.present()[Family.IPV4])
+        if chance.random() < 0.01 and len(self.present().get(AddressFamily.IPV4, ())) > 1:
+            leaving = chance.choice(self.present()[AddressFamily.IPV4])
             self.activators[leaving] = (self.now + DRAIN, False)
         self.activators = {
             each: (until, listed)

@@ -10,25 +10,25 @@ import pytest
 from activator.objects.fields import ObjectKey
 from activator.plain.service import PlainService
 from activator.plain.service import parse as parse_service
-from activator.scale.decisions.findings import Reason
+from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Name
 from activator.scale.takeover.pods import Pods
 from activator.scale.takeover.ports import REST, Ports
-from activator.scale.takeover.slice_record import (
+from activator.scale.takeover.slices import ActivatorAddress, AddressFamily, Write
+from activator.scale.takeover.takeovers import (
     CONTESTED_PAUSES,
     DOUBT,
     FIRST_RETRY,
     LAST_RETRY,
     MOST_EDITS,
+    ORPHAN_STAYS,
+    Takeovers,
 )
-from activator.scale.takeover.slices import Activator, Family
-from activator.scale.takeover.takeovers import ORPHAN_STAYS, Takeovers
-from activator.scale.takeover.writes import Write
 from tests.activator.plain.objects import endpoint, service, slice_of
 from tests.activator.scale.takeover.slice_api import SliceApi
 
-A, B, C = (Activator(f"10.1.0.{n}", f"node-{n}") for n in (1, 2, 3))
-A6 = Activator("fd00::1", "node-1")
+A, B, C = (ActivatorAddress(f"10.1.0.{n}", f"node-{n}") for n in (1, 2, 3))
+A6 = ActivatorAddress("fd00::1", "node-1")
 HELLO = Name("shop", "hello")
 KEY = ("shop", "hello-activator")
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices"
@@ -54,7 +54,7 @@ class World:
         self.api = api or SliceApi()
         self.takeovers = Takeovers(ports, pod_nodes)
         self.now = 100.0
-        self.takeovers.set_activators({Family.IPV4: (A,)})
+        self.takeovers.set_activators({AddressFamily.IPV4: (A,)})
         for obj in self.api.slices.values():
             self.takeovers.observe(obj, self.now)
         self.api.events.clear()
@@ -109,7 +109,7 @@ class World:
     def in_place_since(self, name: Name = HELLO) -> float | None:
         return self.takeovers.in_place_since(name, self.now)
 
-    def reasons(self, name: Name = HELLO) -> list[Reason]:
+    def reasons(self, name: Name = HELLO) -> list[ScaleReason]:
         return [finding.reason for finding in self.takeovers.findings(name)]
 
 
@@ -162,18 +162,18 @@ def test_what_is_right_is_not_written_again() -> None:
     world = World().started().put(True)
     world.settle()
     assert world.put(True).write() == []
-    world.takeovers.set_activators({Family.IPV4: (A,)})
+    world.takeovers.set_activators({AddressFamily.IPV4: (A,)})
     assert world.write() == []
 
 
 def test_the_slice_follows_the_activators_while_they_take_over() -> None:
     world = World().started().put(True)
     world.settle()
-    world.takeovers.set_activators({Family.IPV4: (A, B)})
+    world.takeovers.set_activators({AddressFamily.IPV4: (A, B)})
     assert world.settle() == ["PATCH"]
     assert world.addresses == ["10.1.0.1", "10.1.0.2"]
     world.put(False).settle()
-    world.takeovers.set_activators({Family.IPV4: (B,)})
+    world.takeovers.set_activators({AddressFamily.IPV4: (B,)})
     assert world.write() == []
 
 
@@ -184,7 +184,7 @@ def test_without_activators_the_slice_stays_and_the_user_learns_it() -> None:
     assert world.write() == []
     assert world.addresses == ["10.1.0.1"]
     assert world.in_place_since() is None
-    assert world.reasons() == [Reason.NO_ACTIVATORS]
+    assert world.reasons() == [ScaleReason.NO_ACTIVATORS]
 
 
 def test_a_service_of_two_families_has_two_slices_with_one_port() -> None:
@@ -193,9 +193,9 @@ def test_a_service_of_two_families_has_two_slices_with_one_port() -> None:
     world.settle()
     # An IPv6 client would meet an empty Service.
     assert world.in_place_since() is None
-    assert world.reasons() == [Reason.NO_ACTIVATORS]
+    assert world.reasons() == [ScaleReason.NO_ACTIVATORS]
     world.now += 5
-    world.takeovers.set_activators({Family.IPV4: (A,), Family.IPV6: (A6,)})
+    world.takeovers.set_activators({AddressFamily.IPV4: (A,), AddressFamily.IPV6: (A6,)})
     assert world.settle() == ["PATCH"]
     assert world.in_place_since() == 105
     second = world.api.slices["shop", "hello-activator-ipv6"]
@@ -228,13 +228,13 @@ def test_a_service_that_opts_out_loses_its_slice_and_releases_its_port() -> None
     world.settle()
     world.put(True, name="other")
     assert world.write() == []
-    assert world.reasons(Name("shop", "other")) == [Reason.PORTS_EXHAUSTED]
+    assert world.reasons(Name("shop", "other")) == [ScaleReason.PORTS_EXHAUSTED]
     world.takeovers.remove(HELLO, world.now)
     assert world.settle() == ["DELETE"]
     # Until proxies have the change, clients of the first Service connect to its port.
     world.now += REST - 0.1
     assert world.write() == []
-    assert world.reasons(Name("shop", "other")) == [Reason.PORTS_EXHAUSTED]
+    assert world.reasons(Name("shop", "other")) == [ScaleReason.PORTS_EXHAUSTED]
     world.now += 0.1
     assert world.settle() == ["POST"]
     assert world.reasons(Name("shop", "other")) == []
@@ -323,7 +323,7 @@ def test_a_leader_that_stops_leaves_the_slices_and_may_lead_again() -> None:
     world.settle()
     write = None
     for stops in range(3):
-        world.takeovers.set_activators({Family.IPV4: (A, B) if stops % 2 else (A, C)})
+        world.takeovers.set_activators({AddressFamily.IPV4: (A, B) if stops % 2 else (A, C)})
         write = world.due()
         assert write is not None
         world.takeovers.stop(world.now)
@@ -478,7 +478,7 @@ def test_a_slice_of_another_component_is_left_alone() -> None:
     world.watch()
     assert world.write() == []
     assert world.slice == foreign
-    assert world.reasons() == [Reason.SLICE_NAME_TAKEN]
+    assert world.reasons() == [ScaleReason.SLICE_NAME_TAKEN]
     world.api.delete(*KEY)
     world.watch()
     assert world.settle() == ["POST"]
@@ -496,7 +496,7 @@ def test_a_slice_that_another_component_keeps_changing_is_written_at_intervals()
         written.append(world.write())
         world.watch()
     assert written == [["PATCH"]] * MOST_EDITS + [[]]
-    assert world.reasons() == [Reason.SLICE_CONTESTED]
+    assert world.reasons() == [ScaleReason.SLICE_CONTESTED]
     world.now += CONTESTED_PAUSES[-1][1]
     assert world.settle() == ["PATCH"]
     world.now += 60
@@ -569,19 +569,24 @@ def test_a_broken_object_changes_nothing(obj: Any) -> None:
 @pytest.mark.parametrize(
     ("status", "message", "reason", "note"),
     [
-        (403, "no", Reason.SLICE_FORBIDDEN, 'resources: ["endpointslices"], verbs: ["create", "pa'),
         (
-            *(403, "endpoint address 10.1.0.1 is not allowed", Reason.SLICE_FORBIDDEN),
+            403,
+            "no",
+            ScaleReason.SLICE_FORBIDDEN,
+            'resources: ["endpointslices"], verbs: ["create", "pa',
+        ),
+        (
+            *(403, "endpoint address 10.1.0.1 is not allowed", ScaleReason.SLICE_FORBIDDEN),
             'resources: ["endpointslices/restricted"], verbs: ["create"]',
         ),
-        (422, "endpoints: Too many", Reason.SLICE_REFUSED, "422: endpoints: Too many"),
+        (422, "endpoints: Too many", ScaleReason.SLICE_REFUSED, "422: endpoints: Too many"),
         (500, "etcd", None, ""),
         (429, "slow", None, ""),
         (0, "connection refused", None, ""),
     ],
 )
 def test_a_failed_write_is_repeated_with_pauses_and_says_what_to_do(
-    status: int, message: str, reason: Reason | None, note: str
+    status: int, message: str, reason: ScaleReason | None, note: str
 ) -> None:
     world = World().started().put(True)
     pauses = []
@@ -619,7 +624,7 @@ def test_of_two_slices_with_one_port_the_older_wins_and_the_other_moves() -> Non
         assert world.takeovers.port_of(Name("shop", "other")) == 10_001
         assert world.reasons() == []
         [finding] = world.takeovers.findings(Name("shop", "other"))
-        assert finding.reason is Reason.PORT_CONFLICT
+        assert finding.reason is ScaleReason.PORT_CONFLICT
         assert "Service shop/hello has port 10000" in finding.note
 
 
@@ -636,15 +641,15 @@ def test_with_policy_local_each_node_of_a_pod_needs_an_activator() -> None:
     nodes.put(key, slice_of(*pods))
     assert world.in_place_since() is None
     [finding] = world.takeovers.findings(HELLO)
-    assert finding.reason is Reason.NODE_WITHOUT_ACTIVATOR
+    assert finding.reason is ScaleReason.NODE_WITHOUT_ACTIVATOR
     assert "externalTrafficPolicy is Local, and no activator runs on n2, where" in finding.note
     world.put(True)
     assert world.in_place_since() == 100
     world.put(True, internalTrafficPolicy="Local")
-    world.takeovers.set_activators({Family.IPV4: (A, Activator("10.1.0.9", "n2"))})
+    world.takeovers.set_activators({AddressFamily.IPV4: (A, ActivatorAddress("10.1.0.9", "n2"))})
     assert world.settle() == ["PATCH"]
     assert world.in_place_since() == 100
-    world.takeovers.set_activators({Family.IPV4: (A,)})
+    world.takeovers.set_activators({AddressFamily.IPV4: (A,)})
     assert world.in_place_since() is None
     nodes.remove(key)
     assert world.in_place_since() == 100

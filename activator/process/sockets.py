@@ -1,0 +1,116 @@
+"""Finds vanished peers by socket options, and connects to a host by its name.
+
+A peer that has vanished (its node is gone, or packets are dropped) sends no FIN and no RST. Only
+TCP keep-alive and the user time-out find it; without them Linux keeps an idle connection for two
+hours. The functions skip options that the machine does not have, so macOS also finds a dead peer,
+but less precisely.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from enum import Enum
+from typing import Final, NamedTuple
+
+
+class KeepAlive(NamedTuple):
+    """When the kernel closes the connection of a silent peer.
+
+    Attributes:
+        idle: seconds without traffic until the first keep-alive probe.
+        interval: seconds between two probes.
+        probes: limit of probes without a response; then the connection ends. 0 for the kernel's
+            default.
+        user_timeout: seconds that sent data may stay unacknowledged; also limits the keep-alive
+            probes. 0 for the kernel's default, a quarter of an hour.
+    """
+
+    idle: int
+    interval: int
+    probes: int = 0
+    user_timeout: int = 0
+
+
+class SocketKind(Enum):
+    """The other end of a connection.
+
+    CLIENT: a client of any port. Accepted sockets inherit the options of their listener. The
+        kernel finds a dead client after 2.5 minutes. Go's net/http server has the same values.
+    HALF_CLOSED: a client that has ended its sending side. A closed socket and a half-closed one
+        look alike until the peer's kernel sends a reset for a probe.
+    POD: a pod, over HTTP/1 and HTTP/2. The kernel finds a vanished pod within 20 s.
+    POD_SLOW: a pod whose busy application may leave much of a request unread. The user time-out
+        would close that connection, although the pod's kernel responds.
+    API_SERVER: the Kubernetes API server, whose watches may be silent for minutes.
+    """
+
+    CLIENT = KeepAlive(idle=15, interval=15, probes=9)
+    HALF_CLOSED = KeepAlive(idle=5, interval=5, probes=9)
+    POD = KeepAlive(idle=15, interval=1, probes=5, user_timeout=20)
+    POD_SLOW = KeepAlive(idle=15, interval=1, probes=5)
+    API_SERVER = KeepAlive(idle=15, interval=5, probes=3, user_timeout=30)
+
+
+#: The first of these names that ``socket`` has is the option: macOS has its own for the idle time.
+_IDLE: Final = ("TCP_KEEPIDLE", "TCP_KEEPALIVE")
+_INTERVAL: Final = ("TCP_KEEPINTVL",)
+_COUNT: Final = ("TCP_KEEPCNT",)
+_USER_TIMEOUT: Final = ("TCP_USER_TIMEOUT",)
+
+
+def find_dead(sock: socket.socket, peer: SocketKind) -> None:
+    """Set the options by which the kernel finds a vanished peer.
+
+    Arguments:
+        sock: a TCP socket; a listener passes its options on to the sockets that it accepts.
+
+    Raises:
+        OSError: the socket is closed already.
+    """
+    values = peer.value
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    _set(sock, _IDLE, values.idle)
+    _set(sock, _INTERVAL, values.interval)
+    if values.probes:
+        _set(sock, _COUNT, values.probes)
+    if values.user_timeout:
+        _set(sock, _USER_TIMEOUT, 1000 * values.user_timeout)
+
+
+def limit_unacknowledged(sock: socket.socket, peer: SocketKind) -> None:
+    """Set only the user time-out, or remove it if the peer's entry has none."""
+    _set(sock, _USER_TIMEOUT, 1000 * peer.value.user_timeout)
+
+
+def _set(sock: socket.socket, names: tuple[str, ...], value: int) -> None:
+    for name in names:
+        option = getattr(socket, name, None)
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+            return
+
+
+#: Seconds of silence of an address after which the dial tries the next one too, as Go's
+#: net.Dialer (FallbackDelay).
+NEXT_ADDRESS: Final = 0.3
+
+
+async def connected(host: str, port: int) -> socket.socket:
+    """Return a socket that is connected to the first address of a host that accepts.
+
+    ``create_connection`` of uvloop cannot be cancelled cleanly during its look-up of the name: the
+    exception of the look-up then ends in the log as one that nothing retrieved.
+
+    Raises:
+        OSError: no look-up, or no address accepts; the text has the error of each address.
+        UnicodeError: the name is not possible in the DNS.
+    """
+    from aiohappyeyeballs import start_connection  # most processes dial no name
+
+    loop = asyncio.get_running_loop()
+    try:  # an IP address needs no thread
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return await start_connection(found, happy_eyeballs_delay=NEXT_ADDRESS)

@@ -1,0 +1,395 @@
+"""Writes Events about Services, as ``kubectl describe service`` shows them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any, Final, NamedTuple, final
+
+from activator.plain.service import word_of
+from activator.scale import reasons
+from activator.scale.cluster.api import (
+    JSON,
+    MERGE_PATCH,
+    Api,
+    ApiRequest,
+    ApiUnreachable,
+    Meaning,
+    Start,
+    Writer,
+    micro_time,
+)
+from activator.scale.decisions.record import Decided
+from activator.scale.part import Part, PartContext
+from activator.scale.reasons import ScaleReason
+from activator.scale.reports.load import Name
+
+CONTROLLER: Final = "activator.dev/scale"
+#: Bytes of ``note`` that the API server takes.
+MOST_NOTE: Final = 1024
+#: Seconds until an Event about the same thing is repeated.
+REPEAT: Final = 600.0
+#: Events of one Service: at once, and seconds for each further one.
+BURST: Final = 10
+REFILL: Final = 60.0
+
+_COLLECTION: Final = "/apis/events.k8s.io/v1/namespaces/{}/events"
+_MOST_INSTANCE: Final = 128
+_NAME: Final = 200
+
+
+class Subject(NamedTuple):
+    """The Service that an Event is about."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class Notice(NamedTuple):
+    """One thing that a user must know.
+
+    Attributes:
+        reason: a word.
+        note: for people.
+    """
+
+    reason: str
+    note: str
+    is_warning: bool = True
+
+
+class EventWrite(NamedTuple):
+    """A request that writes an Event; ``name`` is the Event's."""
+
+    request: ApiRequest
+    name: str
+    subject: Subject
+    reason: str
+
+
+class _Written:
+    """The last Event of one reason."""
+
+    __slots__ = ("at", "count", "is_present", "name", "notice")
+
+    def __init__(self, notice: Notice, name: str, at: float) -> None:
+        self.notice = notice
+        self.name = name
+        self.at = at
+        self.count = 1
+        self.is_present = True
+
+
+class _Page:
+    """The Events of one Service, and how many more it may have."""
+
+    __slots__ = ("at", "tokens", "written")
+
+    def __init__(self, now: float) -> None:
+        self.tokens = float(BURST)
+        self.at = now
+        self.written: dict[str, _Written] = {}
+
+    def take(self, now: float) -> bool:
+        """Return whether one more Event may be written."""
+        self.tokens = min(self.tokens + (now - self.at) / REFILL, BURST)
+        self.at = now
+        if self.tokens < 1:
+            return False
+        self.tokens -= 1
+        return True
+
+
+@final
+class EventBook:
+    """The Events of all Services.
+
+    Arguments:
+        instance: the name of this pod.
+    """
+
+    def __init__(self, instance: str) -> None:
+        self._instance = instance[:_MOST_INSTANCE] or "unknown"
+        self._pages: dict[Subject, _Page] = {}
+        self._numbers = count(1)
+
+    def report(
+        self, subject: Subject, notices: Iterable[Notice], now: float, wall: datetime
+    ) -> list[EventWrite]:
+        """Return the Events to write for all present notices of a Service.
+
+        Arguments:
+            notices: all that are present; a reason that is missing has ended.
+            now: seconds, monotonic.
+            wall: the time of day.
+        """
+        page = self._pages.get(subject)
+        present = _by_reason(notices)
+        if page is None:
+            if not present:
+                return []
+            page = self._pages[subject] = _Page(now)
+        for reason, written in page.written.items():
+            written.is_present = reason in present
+        writes = (self._write(subject, page, each, now, wall) for each in present.values())
+        return [write for write in writes if write is not None]
+
+    def repeats(self, now: float, wall: datetime) -> list[EventWrite]:
+        """Return the Events to repeat; call it every minute or so."""
+        writes: list[EventWrite] = []
+        for subject, page in list(self._pages.items()):
+            present = [each.notice for each in page.written.values() if each.is_present]
+            if present:
+                writes += self.report(subject, present, now, wall)
+            elif all(now - each.at >= REPEAT for each in page.written.values()):
+                del self._pages[subject]
+        return writes
+
+    def lost(self, write: EventWrite, *, again: bool) -> None:
+        """Record that an Event was not written, or does not exist any more.
+
+        Arguments:
+            again: whether to write it with the next repeats.
+        """
+        page = self._pages.get(write.subject)
+        written = page.written.get(write.reason) if page is not None else None
+        if written is not None:
+            written.name = ""
+            if again:
+                written.at = float("-inf")
+
+    def remove(self, subject: Subject) -> None:
+        """Remove a deleted Service."""
+        self._pages.pop(subject, None)
+
+    def __len__(self) -> int:
+        """Return how many Services have Events, or had some within ``REPEAT`` seconds."""
+        return len(self._pages)
+
+    def _write(
+        self, subject: Subject, page: _Page, notice: Notice, now: float, wall: datetime
+    ) -> EventWrite | None:
+        before = page.written.get(notice.reason)
+        if before is not None and before.notice == notice and now - before.at < REPEAT:
+            return None
+        if not page.take(now):
+            return None
+        path = _COLLECTION.format(subject.namespace)
+        if before is not None and before.notice == notice and before.name:
+            before.at, before.count = now, before.count + 1
+            series = {"count": before.count, "lastObservedTime": micro_time(wall)}
+            body: Mapping[str, Any] = {"series": series}
+            method, name, content_type = "PATCH", before.name, MERGE_PATCH
+            path = f"{path}/{name}"
+        else:
+            nanoseconds = int(wall.timestamp() * 1e6) * 1000 + next(self._numbers) % 1000
+            name = f"{subject.name[:_NAME]}.{nanoseconds:x}"
+            page.written[notice.reason] = _Written(notice, name, now)
+            body, content_type = self._event(subject, notice, name, wall), JSON
+            method = "POST"
+        request = ApiRequest(method, path, json.dumps(body).encode(), content_type)
+        return EventWrite(request, name, subject, notice.reason)
+
+    def _event(
+        self, subject: Subject, notice: Notice, name: str, wall: datetime
+    ) -> Mapping[str, Any]:
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": subject.namespace},
+            "eventTime": micro_time(wall),
+            "reportingController": CONTROLLER,
+            "reportingInstance": self._instance,
+            "action": "Scale",
+            "reason": notice.reason,
+            "type": "Warning" if notice.is_warning else "Normal",
+            "regarding": {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "namespace": subject.namespace,
+                "name": subject.name,
+                "uid": subject.uid,
+            },
+            "note": shortened(notice.note),
+        }
+
+
+def _by_reason(notices: Iterable[Notice]) -> Mapping[str, Notice]:
+    """Return one notice for each reason; it has the notes of all with that reason."""
+    found: dict[str, Notice] = {}
+    for notice in notices:
+        known = found.get(notice.reason)
+        note = notice.note if known is None else f"{known.note}; {notice.note}"
+        found[notice.reason] = notice._replace(note=note)
+    return found
+
+
+def shortened(note: str) -> str:
+    """Return a note within the API server's limit, which counts bytes."""
+    data = note.encode()
+    if len(data) <= MOST_NOTE:
+        return note
+    return data[: MOST_NOTE - 3].decode(errors="ignore") + "..."
+
+
+logger = logging.getLogger(__name__)
+
+#: Events that wait to be written; more are dropped.
+MOST_WAITING: Final = 1000
+#: Requests at a time.
+MOST_REQUESTS: Final = 4
+#: Seconds between two looks for Events to repeat.
+LOOK: Final = 60.0
+
+_RULE: Final = '{apiGroups: ["events.k8s.io"], resources: ["events"], verbs: ["create", "patch"]}'
+
+
+class EventWriter:
+    """Writes Events.
+
+    Arguments:
+        api: sends the requests.
+        start: starts a coroutine as a task.
+        instance: the name of this pod.
+        clock: seconds, monotonic.
+        wall: the time of day.
+
+    Attributes:
+        written, failed, dropped: counts of Events.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        start: Start,
+        instance: str,
+        clock: Callable[[], float],
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._api = api
+        self._clock = clock
+        self._wall = wall
+        self._book = EventBook(instance)
+        self._writer = Writer[tuple[str, str], EventWrite](start, self._carry_out, MOST_REQUESTS)
+        self._timer: asyncio.TimerHandle | None = None
+        self.written = self.failed = self.dropped = 0
+
+    def report(self, subject: Subject, notices: Iterable[Notice]) -> None:
+        """Write what is new about a Service.
+
+        Arguments:
+            notices: all that are present; a reason that is missing has ended.
+        """
+        self._add(self._book.report(subject, notices, self._clock(), self._wall()))
+        if self._timer is None:
+            self._set_timer()
+
+    def remove(self, subject: Subject) -> None:
+        """Remove a deleted Service; Kubernetes deletes its Events with time."""
+        self._book.remove(subject)
+
+    def close(self) -> None:
+        """Repeat nothing more, and write nothing that still waits."""
+        self._writer.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(LOOK, self._repeat)
+
+    def _repeat(self) -> None:
+        self._set_timer()
+        self._add(self._book.repeats(self._clock(), self._wall()))
+
+    def _add(self, writes: list[EventWrite]) -> None:
+        for write in writes:
+            if self._writer.waiting < MOST_WAITING:
+                self._writer.put((write.subject.namespace, write.name), write)
+            else:
+                self._book.lost(write, again=True)
+                self.dropped += 1
+
+    async def _carry_out(self, _: tuple[str, str], write: EventWrite) -> None:
+        try:
+            response = await self._api.send(*write.request)
+        except ApiUnreachable as error:
+            self._note_failure(write, str(error), again=True)
+            return
+        if response.is_ok:
+            self.written += 1
+            return
+        text = f"{response.status}: {response.message()}"
+        if response.meaning is Meaning.FORBIDDEN:
+            text = f"{text}; the scaler's ClusterRole must have {_RULE}"
+        # An Event that has expired is gone; the next one is new.
+        again = response.meaning not in (Meaning.FORBIDDEN, Meaning.REFUSED)
+        self._note_failure(write, text, again=again)
+
+    def _note_failure(self, write: EventWrite, text: str, *, again: bool) -> None:
+        self._book.lost(write, again=again)
+        self.failed += 1
+        level = logging.WARNING if self.failed == 1 else logging.DEBUG
+        logger.log(
+            level,
+            "Service %s/%s: the Event %s could not be written: %s",
+            *(write.subject.namespace, write.subject.name, write.reason, text),
+        )
+
+
+@final
+class EventsPart(Part):
+    """Writes Events on Services: what a user must know, and cannot see elsewhere."""
+
+    def __init__(self, context: PartContext) -> None:
+        self._events = EventWriter(
+            context.api, context.start, context.settings.pod_name, context.clock
+        )
+        self._subjects: dict[Name, Subject] = {}
+
+    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
+        notices = _notices(decided)
+        known = self._subjects.get(name)
+        if known is None and not notices:
+            return
+        subject = Subject(*name, decided.facts.service.uid)
+        if known is not None and known != subject:
+            self.leave(name, now)
+        self._subjects[name] = subject
+        self._events.report(subject, notices)
+
+    def leave(self, name: Name, now: float) -> None:
+        subject = self._subjects.pop(name, None)
+        if subject is not None:
+            self._events.remove(subject)
+
+    def stop(self, now: float) -> None:
+        """Write nothing more: the next leader reports."""
+        for subject in self._subjects.values():
+            self._events.remove(subject)
+        self._subjects.clear()
+        self._events.close()
+
+
+def _notices(decided: Decided) -> Sequence[Notice]:
+    """Return what a user must know of a Service."""
+    found = [
+        Notice(each.reason, each.note)
+        for each in decided.facts.findings
+        # Each Service would have the same Event.
+        if each.reason is not ScaleReason.NO_ACTIVATORS
+    ]
+    found += [
+        Notice(word_of(text, ScaleReason.SERVICE_WARNING), text)
+        for text in decided.facts.service.warnings
+    ]
+    # A finding has its own note on two owners, unless the other one is a Service.
+    is_new = decided.reason not in {each.reason for each in found}
+    if decided.reason in reasons.LASTING and is_new:
+        found.append(Notice(decided.reason, reasons.text(decided.reason, decided.detail)))
+    return found

@@ -1,1 +1,0 @@
-"""Events on Services, for users of ``kubectl describe service``."""

@@ -1,1 +1,0 @@
-"""Other components that scale a workload: HPAs, KEDA, and any that sets replicas to zero."""
