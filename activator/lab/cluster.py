@@ -26,6 +26,7 @@ from activator.lab.control_plane.resources import (
     ApiKind,
 )
 from activator.lab.control_plane.server import PlaneServer
+from activator.lab.control_plane.store import ObjectChange
 from activator.lab.control_plane.validation import ValidationRules
 from activator.lab.controllers import (
     NODE,
@@ -42,6 +43,10 @@ from activator.lab.pod import PodOptions, pod_arguments
 Object = dict[str, Any]
 
 NAMESPACE: Final = "default"
+#: The namespace of activator and scaler.
+SYSTEM: Final = "activator"
+#: The duration of a second in probes of pods of Deployments: kubelet's 10 s become 1 s.
+PACE: Final = 0.1
 #: The kinds that ``activator local`` reads from a folder.
 MIRRORED: Final = (REVISIONS, ENDPOINTS, DEPLOYMENTS, SERVICES, SLICES)
 
@@ -82,6 +87,7 @@ class ToyCluster:
         self.node = ToyNode(self.plane, addresses, tasks, tell, pace)
         self.slices = EndpointSlices(self.plane, self._on_slice)
         self._endpoints = RevisionEndpoints(self.plane, tell)
+        self.plane.store.listen(self._on_change)
 
     async def start(self) -> None:
         """Listen with the API server.
@@ -140,6 +146,13 @@ class ToyCluster:
         """Return the endpoints of a Service, of all its slices."""
         found = self.plane.store.select(SLICES, NAMESPACE, lambda each: service_of(each) == name)
         return [endpoint for each in found for endpoint in each["endpoints"] or ()]
+
+    def _on_change(self, change: ObjectChange) -> None:
+        if change.resource == DEPLOYMENTS and change.old and change.new:
+            before, after = (each["spec"]["replicas"] for each in (change.old, change.new))
+            if before != after:
+                name = change.new["metadata"]["name"]
+                self._tell("scaled", "", deployment=name, pods=before, wanted=after)
 
     def _on_slice(self, service: str, written: Object) -> None:
         states: dict[str, list[str]] = {"ready": [], "not_ready": [], "terminating": []}

@@ -22,9 +22,8 @@ from typing import Any, Final
 
 from activator.lab.addresses import AddressPool
 from activator.lab.autoscaler import DemoEvent, DemoService, Stat, ToyAutoscaler
-from activator.lab.cluster import ToyCluster
+from activator.lab.cluster import PACE, SYSTEM, ToyCluster
 from activator.lab.control_plane.resources import DEPLOYMENTS, SERVICES
-from activator.lab.control_plane.store import ObjectChange
 from activator.lab.local_activator import DidNotStart, LocalScaler
 from activator.lab.objects import TCP_PROBE, deployment, service
 from activator.lab.report import own_command
@@ -37,10 +36,6 @@ REVISIONS = (
 
 #: A Deployment with a Service, without Knative.
 PLAIN = DemoService("web", start_after=1.5, idle=15.0)
-#: The duration of a second in probes of this Deployment's pods: kubelet's 10 s become 1 s.
-PACE: Final = 0.1
-#: The namespace of the scaler's Lease.
-SYSTEM: Final = "activator"
 #: Seconds before a pod that ended by itself starts again. This prevents a tight loop if it cannot
 #: run.
 RESTART_AFTER: Final = 1.0
@@ -164,7 +159,6 @@ class Demo:
                     self._addresses, tasks, self._happened, PACE, folder=self.manifests
                 )
                 cluster.node.restart_after = RESTART_AFTER
-                cluster.plane.store.listen(self._on_change)
                 self._autoscaler = ToyAutoscaler(cluster, self._services.values(), self._tell)
                 try:
                     await cluster.start()
@@ -193,12 +187,6 @@ class Demo:
         self._cluster.create(DEPLOYMENTS, made)
         annotations = {"enabled": "true", "idle-seconds": f"{shown.idle:g}"}
         self._cluster.create(SERVICES, service(shown.name, annotations=annotations))
-
-    def _on_change(self, change: ObjectChange) -> None:
-        if change.resource == DEPLOYMENTS and change.old and change.new:
-            before, after = (each["spec"]["replicas"] for each in (change.old, change.new))
-            if before != after:
-                self._happened("scaled", pods=before, wanted=after)
 
     def _happened(self, kind: str, pod: str = "", **details: Any) -> None:
         at = float(details.pop("at", time.monotonic()))

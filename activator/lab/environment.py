@@ -23,10 +23,9 @@ from typing import Any, Final
 from activator.lab import phrases
 from activator.lab.addresses import AddressPool
 from activator.lab.client import ClientResponse, SteadyTraffic, fetch
-from activator.lab.cluster import ToyCluster
+from activator.lab.cluster import PACE, SYSTEM, ToyCluster
 from activator.lab.control_plane.resources import DEPLOYMENTS, EVENTS, PODS, SERVICES, SLICES
 from activator.lab.control_plane.server import KUBECONFIG
-from activator.lab.control_plane.store import ObjectChange
 from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
 from activator.lab.handles import AppHandle, View
 from activator.lab.kubelet import Probes, probed_switches
@@ -46,10 +45,6 @@ EVENTS_LATE = 0.15
 PERIOD = 0.1
 #: The default probes of a revision's pods.
 QUICK = Probes(PERIOD)
-#: The duration of a second in probes of plain pods: kubelet's 10 s become 1 s.
-PACE: Final = 0.1
-#: The namespace of activator and scaler.
-SYSTEM: Final = "activator"
 #: The Service of the activators.
 ACTIVATORS: Final = "activator-service"
 #: Seconds without a request before a draining pod stops listening: short enough for a scenario.
@@ -124,7 +119,7 @@ class Environment:
         if self._is_plain:
             await self.cluster.start()
             self.cluster.server.write_kubeconfig(self.manifests)
-            self.cluster.plane.store.listen(self._on_change)
+            self.cluster.plane.store.listen(lambda change: self.changed.set())
             self._create_system()
             await self.start_scaler()
             self._list_activator()
@@ -534,14 +529,6 @@ class Environment:
                 each.happened(kind, pod, details)
         if words := phrases.of_pod_event(kind, pod, details):
             self.note(*words, at=at)
-        self.changed.set()
-
-    def _on_change(self, change: ObjectChange) -> None:
-        if change.resource == DEPLOYMENTS and change.old and change.new:
-            before, after = (each["spec"]["replicas"] for each in (change.old, change.new))
-            if before != after:
-                name = change.new["metadata"]["name"]
-                self.note(Who.KUBERNETES, f"Deployment {name}: replicas {before} -> {after}")
         self.changed.set()
 
     def _on_scaler_line(self, line: Mapping[str, Any]) -> None:

@@ -1,4 +1,7 @@
-"""Run pods as kubelet does: start, probe and restart their processes, and write their status."""
+"""Run pods as kubelet does: start, probe and restart their processes, and write their status.
+
+Kubernetes' counterparts: pkg/kubelet, and its prober and kuberuntime.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,6 @@ from activator.lab.control_plane.resources import PODS
 from activator.lab.control_plane.store import ObjectChange
 from activator.lab.objects import revision_of
 from activator.lab.pod import PodOptions, parse_options, pod_arguments
-
-# The probes of the toy kubelet: whether a pod is ready, and whether its containers are alive.
-#
-# It also decides when a container must be restarted: after a number of failed liveness probes.
-# Kubernetes' counterpart: pkg/kubelet/prober.
 
 #: Seconds between checks: the minimum of Kubernetes, whose default is 10.
 PERIOD = 1.0
@@ -101,7 +99,7 @@ def probed_switches(probes: Probes, *, blind: bool) -> frozenset[str]:
 
 
 class Checks:
-    """The checks of one pod."""
+    """The probes of one pod: whether it is ready, and whether its containers are alive."""
 
     def __init__(self, options: PodOptions, probes: Probes) -> None:
         self._options = options
@@ -160,10 +158,6 @@ async def ask(ip: str, port: int, path: str, probe: str = "") -> int:
         return 0
 
 
-# Run one pod as kubelet does: start it, probe it, restart its containers, stop it.
-#
-# Kubernetes' counterpart: pkg/kubelet/kuberuntime.
-
 #: Seconds from SIGTERM to SIGKILL.
 TERMINATION_GRACE = 70.0
 #: The same when the whole cluster ends: no client reads slow responses any more.
@@ -172,6 +166,7 @@ SHUTDOWN_GRACE = 2.0
 #: A pod with queue-proxy's own probe and no other.
 NO_EXTRA_PROBES = Probes()
 
+#: Takes a pod or its name, an event's kind, and details by name.
 Tell = Callable[..., None]
 
 
@@ -380,17 +375,10 @@ async def _end(process: Process, grace: float) -> None:
             await process.wait()
 
 
-# Run each pod of the API server as a process, and write its status, as kubelet does.
-#
-# A pod's container has options of :mod:`activator.lab.pod` as its arguments. Its readiness probe
-# is that of the object. Kubernetes' counterpart: pkg/kubelet.
-
 Object = dict[str, Any]
 
 #: Seconds before kubelet starts a container again that ended by itself; kubelet waits up to 5 min.
 RESTART_AFTER: Final = 0.2
-
-#: Takes an event's kind, the pod's name, and details by name.
 
 
 class _Pod(NamedTuple):
@@ -403,7 +391,10 @@ class _Pod(NamedTuple):
 
 
 class ToyNode:
-    """The only node of the cluster.
+    """The only node of the cluster: runs each pod of the API server, and writes its status.
+
+    The arguments of a pod's container are options of :mod:`activator.lab.pod`. The readiness probe
+    of a pod without Knative is that of the object.
 
     Attributes:
         restart_after: seconds before a container is started again that ended by itself.

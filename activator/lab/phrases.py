@@ -33,6 +33,9 @@ def of_pod_event(kind: str, pod: str, details: Mapping[str, Any]) -> tuple[Who, 
         kind, pod, details: the event, as `activator.lab.cluster.ToyCluster` reports it.
     """
     match kind:
+        case "scaled":
+            replicas = f"replicas {details['pods']} -> {details['wanted']}"
+            return Who.KUBERNETES, f"Deployment {details['deployment']}: {replicas}"
         case "started":
             return Who.KUBERNETES, f"starts {pod} at {details['address']}"
         case "listed":

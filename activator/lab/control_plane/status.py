@@ -68,7 +68,7 @@ class PageNotFound(ApiError):
         super().__init__(404, "NotFound", "404 page not found")
 
     def response(self) -> PlaneResponse:
-        """See ApiError."""
+        """Return the response, whose body is plain text."""
         return PlaneResponse(404, b"404 page not found\n", "text/plain; charset=utf-8")
 
 
