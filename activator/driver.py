@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class Prober(Protocol):
-    """Probes pods."""
+    """Probes pods. A protocol, so that the tests of the driver decide which probes pass."""
 
     def probe(self, pod: PodTracker) -> None:
         """Probe this pod now, and from then on as often as its state requires."""
@@ -57,7 +57,7 @@ class Prober(Protocol):
 
 
 class Pools(Protocol):
-    """Keeps connections to pods."""
+    """Keeps connections to pods. A protocol, so that the tests of the driver need no socket."""
 
     def follow(self, pods: Iterable[PodTracker]) -> None:
         """Replace connections to pods of a plain Service whose protocol or TLS has changed."""

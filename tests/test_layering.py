@@ -194,7 +194,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "a thread imports it, and only while it sends telemetry",
     ),
     "prometheus_client": (
-        frozenset({"activator/telemetry/process.py"}),
+        frozenset({"activator/telemetry/metrics.py"}),
         "only for metrics of the process: it makes an object per line",
     ),
     "rich": (

@@ -168,9 +168,6 @@ class Ticket:
         self.failed = (*self.failed[1 - MAX_AVOIDED :], self.pod)
 
 
-# The effects that a call of the throttler decided and its caller must execute. A record only.
-
-
 class Changes:
     """The effects that a call decided and the caller must execute.
 

@@ -19,7 +19,8 @@ class Sink(Protocol):
     """Takes revisions and Services with their pods.
 
     Each call replaces the previous one for the same revision. The endpoints of a revision may
-    arrive before it, and stay after it; the sink joins the two.
+    arrive before it, and stay after it; the sink joins the two. A protocol, since a contributed
+    source is tested without a driver.
     """
 
     def set_revision(self, revision: Revision) -> None:

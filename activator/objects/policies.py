@@ -147,7 +147,7 @@ _OF_ONE_HOP: Final = frozenset(
         *("trailer", "transfer-encoding", "upgrade"),
     )
 )
-#: Names of fields that may tell who the client is. Others describe the request, its body or its
+#: Names of fields that may identify the client. Others describe the request, its body or its
 #: hops. No server confuses two such names, except by their case.
 _ABOUT_CLIENT: Final = re.compile(
     r"(?!(?:activator|content|k|knative|proxy)-)(?!(?:connection|expect|host|http2-settings|"

@@ -227,9 +227,6 @@ def _changes(count: int) -> str:
     return f"{count} more change{'' if count == 1 else 's'}"
 
 
-# Moves that few users expect: requests to a ClusterIP, and addresses to another revision.
-
-
 def log_route(service: PodTracker) -> None:
     """Log that requests use, or no longer use, the ClusterIP."""
     if service.in_use:
@@ -256,9 +253,6 @@ def log_taken(pods: Iterable[PodTracker]) -> None:
             *(addresses[0], more, loser, owner),
             extra={**identity(loser), "pod": addresses[0]},
         )
-
-
-# Events for listeners, and the comparison of a revision before and after a decision.
 
 
 class EventKind(Enum):

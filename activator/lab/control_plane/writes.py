@@ -38,8 +38,6 @@ from activator.lab.control_plane.validation import (
     wrong_type,
 )
 
-# JSON merge patch (RFC 7396).
-
 
 def merge(target: Any, patch: Any) -> Any:
     """Return the target with a patch applied; neither is changed. Null removes a field."""

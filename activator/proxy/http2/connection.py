@@ -39,8 +39,6 @@ from activator.proxy.message.grammar import pile
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.peer_socket import SMALL_WINDOW, PeerKind, UnreadBytes
 
-# The states of an HTTP/2 connection, and the changes between them.
-
 
 class ConnectionState(Enum):
     """The state of a connection.
@@ -68,9 +66,6 @@ FOLLOWS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
     ENDING: frozenset((CLOSED,)),
     CLOSED: frozenset(),
 }
-
-
-# Declares the methods that differ between HTTP/2 connections of clients and to pods.
 
 
 class ConnectionSide(ABC):

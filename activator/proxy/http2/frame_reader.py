@@ -204,7 +204,10 @@ _CONTINUATION: Final = int(FrameType.CONTINUATION)
 
 
 class FrameHandler(Protocol):
-    """Handles each frame, in order. Each method may raise ConnectionFault."""
+    """Handles each frame, in order. Each method may raise ConnectionFault.
+
+    A protocol, so that the fuzzer and the tests of frames need no connection.
+    """
 
     def data(self, stream: int, payload: bytes, length: int, ended: bool) -> None:
         """Handle payload.

@@ -238,9 +238,6 @@ class FlowControl:
         return idle
 
 
-# Limits how often a peer does one thing: by a burst, a rate, and its other work. Pure.
-
-
 class RateBudget:
     """A token bucket that fills with time, and with other work of the peer.
 

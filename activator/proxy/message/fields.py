@@ -8,8 +8,6 @@ from typing import Final
 
 from activator.knative import words
 
-# Defines the versions of HTTP that the activator supports.
-
 
 class HttpVersion(IntEnum):
     """A version of HTTP. Its number is the value of a label in metrics.

@@ -28,7 +28,7 @@ from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings
 from activator.telemetry.families import Family
 from activator.telemetry.metric_writers import TextWriter
-from activator.telemetry.process import ProcessMetrics
+from activator.telemetry.metrics import ProcessMetrics
 
 #: Unusable objects in a response, at most.
 MOST_OBJECTS: Final = 100

@@ -557,15 +557,15 @@ def test_pods_that_are_not_ready_are_shown_container_by_container():
 )
 def test_the_advice_about_a_plain_service_shows_what_its_pods_lack(reason, commands):
     """The names of pods alone do not say why a pod does not start."""
-    told = "\n".join(what_to_do(reason, "shop", "cart", is_service=True))
+    advice = "\n".join(what_to_do(reason, "shop", "cart", is_service=True))
     for command in commands:
-        assert command.replace("pods --field", "pods -n shop --field") in told
-    assert ("kubernetes.io/service-name=cart" in told) == ("$(" in told)
+        assert command.replace("pods --field", "pods -n shop --field") in advice
+    assert ("kubernetes.io/service-name=cart" in advice) == ("$(" in advice)
 
 
 def test_the_pods_of_a_front_are_those_of_its_pods_service():
-    told = what_to_do("pods-not-ready", "shop", "cart", pods="cart-pods", is_service=True)
-    assert "kubernetes.io/service-name=cart-pods " in told[-1]
+    advice = what_to_do("pods-not-ready", "shop", "cart", pods="cart-pods", is_service=True)
+    assert "kubernetes.io/service-name=cart-pods " in advice[-1]
 
 
 def test_the_meaning_for_a_plain_service_names_no_revision() -> None:
@@ -581,16 +581,16 @@ def test_names_cannot_add_to_the_command_that_is_shown():
 
 @pytest.mark.parametrize("reason", [reason.value for reason in WAITING])
 def test_a_folder_in_place_of_a_cluster_has_no_kubectl(reason):
-    told = " ".join(what_to_do(reason, "shop", "cart-00007", "/srv/{objects}"))
-    assert "kubectl" not in told
-    assert told.endswith("/srv/{objects}") or reason.endswith("scaler-unreachable")
+    advice = " ".join(what_to_do(reason, "shop", "cart-00007", "/srv/{objects}"))
+    assert "kubectl" not in advice
+    assert advice.endswith("/srv/{objects}") or reason.endswith("scaler-unreachable")
 
 
 @pytest.mark.parametrize("reason", [reason.value for reason in WAITING])
 def test_the_advice_for_a_plain_service_in_a_folder_has_no_object_of_knative(reason):
-    told = " ".join(what_to_do(reason, "shop", "cart", "/srv/objects", is_service=True))
-    assert not re.search("Endpoints |notReadyAddresses|containerConcurrency|kubectl", told)
-    assert told.endswith("/srv/objects") or reason.endswith("scaler-unreachable")
+    advice = " ".join(what_to_do(reason, "shop", "cart", "/srv/objects", is_service=True))
+    assert not re.search("Endpoints |notReadyAddresses|containerConcurrency|kubectl", advice)
+    assert advice.endswith("/srv/objects") or reason.endswith("scaler-unreachable")
 
 
 def test_a_word_of_a_newer_activator_is_shown_without_advice():

@@ -31,13 +31,13 @@ async def test_the_actions_of_all_parts_are_in_the_timeline():
     assert response.status == 201
     assert set(load.statuses("GET")) == set(load.statuses("POST")) == {200}
     assert not folder.exists()
-    told = [(entry.who, entry.what.partition(" after ")[0]) for entry in timeline.entries]
-    assert (Who.CLIENT, "GET /status?code=201: 201") in told
-    assert (Who.CLIENT, "GET /: sent") in told
-    assert (Who.CLIENT, "GET /: 200") in told
-    assert (Who.POD, "app-1: listens") in told
-    assert (Who.KUBERNETES, "Endpoints of app: addresses app-1; notReadyAddresses none") in told
-    assert any(who is Who.ACTIVATOR and w.startswith("app: 127.") for who, w in told)
+    happened = [(entry.who, entry.what.partition(" after ")[0]) for entry in timeline.entries]
+    assert (Who.CLIENT, "GET /status?code=201: 201") in happened
+    assert (Who.CLIENT, "GET /: sent") in happened
+    assert (Who.CLIENT, "GET /: 200") in happened
+    assert (Who.POD, "app-1: listens") in happened
+    assert (Who.KUBERNETES, "Endpoints of app: addresses app-1; notReadyAddresses none") in happened
+    assert any(who is Who.ACTIVATOR and w.startswith("app: 127.") for who, w in happened)
 
 
 async def test_client_without_a_response_is_no_crash():
@@ -89,9 +89,9 @@ async def test_pods_are_switched_asked_and_ended():
         await other.until("stopped")
         view = await app.until_view("one is left", lambda view: len(view["pods"]) == 1)
         assert view["pods"][0]["uid"] == pod.uid
-    told = [entry.what for entry in timeline.entries]
-    assert "app-1: it is not ready (/toggleReady)" in told
-    assert "app-2: is terminating" in told
+    happened = [entry.what for entry in timeline.entries]
+    assert "app-1: it is not ready (/toggleReady)" in happened
+    assert "app-2: is terminating" in happened
 
 
 async def test_revision_that_the_activator_does_not_know_is_an_error():

@@ -13,7 +13,16 @@ from activator.plain.revisions import revision_of
 from activator.plain.service import parse
 from activator.proxy.exchange.limits import TimeLimits, name_of, seconds_to_response
 from tests.activator.plain.objects import service
-from tests.activator.proxy.world import TO_REVISION, about, ok, request, until
+from tests.activator.proxy.world import (
+    TO_REVISION,
+    Client,
+    Pod,
+    World,
+    about,
+    ok,
+    request,
+    until,
+)
 from tests.conftest import in_virtual_time
 from throttler.model import AppProtocol, Policies, Revision, RevisionID, RevisionKind
 from throttler.request_policies import RequestPolicies, WaitMode, WhileWaiting
@@ -99,6 +108,16 @@ def silent(pod):
     pod.on_data = lambda connection: None
 
 
+async def silent_request(world: World, **limits: Any) -> tuple[Pod, Client]:
+    """Return a silent pod with these limits, and the client whose request it has."""
+    pod = await world.serving(**limits)
+    silent(pod)
+    client = await world.client()
+    client.send(request())
+    await until(lambda: pod.requests)
+    return pod, client
+
+
 @in_virtual_time
 async def test_a_response_that_does_not_begin_in_time_is_a_504_that_says_which_limit(world):
     pod = await world.serving(timeout=10.0, response_start_timeout=0.2)
@@ -124,11 +143,7 @@ async def test_waiting_for_a_pod_uses_up_the_time_to_begin(world):
 )
 async def test_a_response_that_has_begun_is_not_late_any_more(world, begun):
     """TestResponseStartTimeoutAfterResponseStarted."""
-    pod = await world.serving(timeout=10.0, response_start_timeout=0.2)
-    silent(pod)
-    client = await world.client()
-    client.send(request())
-    await until(lambda: pod.requests)
+    pod, client = await silent_request(world, timeout=10.0, response_start_timeout=0.2)
     pod.connections[0].write(begun)
     await world.clock_moves(0.4)
     pod.connections[0].write(b"hello" if b"200" in begun else ok(b"hello"))
@@ -137,11 +152,7 @@ async def test_a_response_that_has_begun_is_not_late_any_more(world, begun):
 
 @in_virtual_time
 async def test_begun_or_not_the_whole_duration_is_a_limit(world):
-    pod = await world.serving(timeout=0.5, response_start_timeout=0.2)
-    silent(pod)
-    client = await world.client()
-    client.send(request())
-    await until(lambda: pod.requests)
+    pod, client = await silent_request(world, timeout=0.5, response_start_timeout=0.2)
     pod.connections[0].write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npart")
     await client.ended()
     assert client.received.endswith(b"part")
@@ -161,11 +172,7 @@ async def test_a_pod_that_says_nothing_for_too_long_is_a_504(world):
 @in_virtual_time
 async def test_each_byte_of_a_response_renews_the_idle_time(world):
     """TestIdleTimeoutHandler: writes just within the limit arrive whole."""
-    pod = await world.serving(timeout=10.0, idle_timeout=0.3)
-    silent(pod)
-    client = await world.client()
-    client.send(request())
-    await until(lambda: pod.requests)
+    pod, client = await silent_request(world, timeout=10.0, idle_timeout=0.3)
     await world.clock_moves(0.2)
     pod.connections[0].write(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n")
     for piece in (b"foo", b"bar", b"baz", b"end"):
@@ -177,11 +184,7 @@ async def test_each_byte_of_a_response_renews_the_idle_time(world):
 @in_virtual_time
 @pytest.mark.parametrize("framing", [b"Content-Length: 100", b"Transfer-Encoding: chunked"])
 async def test_a_response_that_falls_silent_is_broken_off_not_ended(world, framing):
-    pod = await world.serving(timeout=10.0, idle_timeout=0.2)
-    silent(pod)
-    client = await world.client()
-    client.send(request())
-    await until(lambda: pod.requests)
+    pod, client = await silent_request(world, timeout=10.0, idle_timeout=0.2)
     pod.connections[0].write(b"HTTP/1.1 200 OK\r\n%b\r\n\r\n3\r\nfoo\r\n" % framing)
     await client.ended()
     assert client.received.endswith(b"foo\r\n")
