@@ -171,6 +171,8 @@ async def liveness(lab: Environment) -> None:
         await load.more(5)
         await pod.switch("Live", "its exec liveness probe begins to fail")
         await pod.until("killing")
+        # kubelet announces the end before it begins; once requests wait, the application is gone.
+        await app.until_view("requests wait", lambda view: view["queued"] >= 3)
         direct = await pod.request_directly()
         lab.expect(
             "queue-proxy responds 502 for the application",
@@ -178,7 +180,6 @@ async def liveness(lab: Environment) -> None:
             direct,
         )
         lab.expect("Kubernetes still lists the pod as ready", pod.listed_ready)
-        await app.until_view("requests wait", lambda view: view["queued"] >= 3)
         post = lab.start_request(app, "/", "POST", {"x-request-id": "post-1"})
         pod.process.resume(KubeletStep.RESTART)
         await pod.until("restarted")
