@@ -21,6 +21,8 @@ from throttler.ticket import ASSIGNED, Outcome, Ticket
 _SETTINGS: Final[Mapping[RevisionKind, str]] = {
     RevisionKind.REVISION: "containerConcurrency",
     RevisionKind.SERVICE: "container-concurrency",
+    RevisionKind.HTTP_ROUTE: "container-concurrency",
+    RevisionKind.FALLBACK: "container-concurrency",
 }
 
 

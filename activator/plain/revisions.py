@@ -31,6 +31,7 @@ from throttler.model import (
     RevisionKind,
     ServiceRoute,
 )
+from throttler.request_policies import RouteRule
 
 _TCP: Final = ContainerProbe(ProbeKind.TCP)
 
@@ -256,4 +257,5 @@ def route_of(
     for other in names_of_others(hosts, str(revision_id(service.key)), cluster_domain):
         del hosts[other]
     reconnect = bool(port) and all(each.is_empty for each in allotments)
-    return ServiceRoute(service.created, tuple(hosts), port, reconnect, service.pods.name)
+    rules = (RouteRule(tuple(hosts)),)
+    return ServiceRoute(service.created, rules, port, reconnect, service.pods.name)
