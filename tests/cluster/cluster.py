@@ -350,7 +350,9 @@ class Cluster:
         ip = await self.address("activator-service", namespace)
         return await fetch(ip, 80, target, headers={"Host": host, **(headers or {})})
 
-    async def load(self, ip: str, host: str, rate: float, target: str = "/") -> SteadyTraffic:
+    async def load(
+        self, ip: str, host: str, rate: float, target: str = "/", port: int = 80
+    ) -> SteadyTraffic:
         """Return traffic on new connections; every second request is a POST. Status 0: lost.
 
         It waits until the node forwards connections, which is later than the Service's creation.
@@ -358,17 +360,17 @@ class Cluster:
 
         async def reachable() -> bool:
             try:
-                await open_and_close(ip, 80)
+                await open_and_close(ip, port)
             except OSError:
                 return False
             return True
 
-        await self.until(reachable, f"{ip}:80 accepts connections")
+        await self.until(reachable, f"{ip}:{port} accepts connections")
 
         async def send(method: str, request_id: str) -> ClientResponse:
             headers = {"Host": host, "X-Request-Id": request_id}
             try:
-                return await fetch(ip, 80, target, method, headers, b"x" * (method == "POST"))
+                return await fetch(ip, port, target, method, headers, b"x" * (method == "POST"))
             except OSError as error:
                 return ClientResponse(0, {}, repr(error))
 
