@@ -6,13 +6,12 @@ The add-on's interceptor and scaler are optional programs, as KEDA's. Its operat
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from activator.lab.client import ClientResponse, SteadyTraffic, fetch, open_and_close
+from activator.lab.client import ClientResponse, SteadyTraffic, fetch
 from tests.cluster import keda
 from tests.cluster.cluster import Cluster
 from tests.cluster.objects import Object, deployment, plain_service
@@ -301,6 +300,11 @@ class HttpAddOn:
         await self.cluster.apply(HTTP_SCALED_OBJECTS)
         await self.cluster.kubectl("apply", "-f", YAML)
         await self.rolled_out()
+
+    async def remove(self) -> None:
+        """Remove the add-on, and all its objects."""
+        await self.cluster.kubectl("delete", "httpscaledobjects", "--all", "-A")
+        await self.cluster.kubectl("delete", "-f", YAML, "--wait=false")
 
     async def rolled_out(self) -> None:
         """Wait until the pods of both Deployments are the new ones."""
