@@ -20,12 +20,16 @@ YAML: Final = "tests/cluster/http_add_on.yaml"
 NAMESPACE: Final = "keda"
 INTERCEPTOR: Final = "keda-add-ons-http-interceptor"
 SCALER: Final = "keda-add-ons-http-scaler"
+SECOND: Final = f"{INTERCEPTOR}-second"
 #: The last part of each image's name is also the name of its program.
 ORIGINAL: Final = {
     INTERCEPTOR: "ghcr.io/kedacore/http-add-on-interceptor:0.12.1",
     SCALER: "ghcr.io/kedacore/http-add-on-scaler:0.12.1",
 }
 OURS: Final = "registry.example.com/activator:0.12.1"
+#: Of a container of the original interceptor. It stops listening when it is told to end, before
+#: nodes have stopped sending it requests. Ours needs no such hook.
+PAUSE: Final = {"preStop": {"sleep": {"seconds": 3}}}
 #: All programs that a test with the add-on needs.
 PROGRAMS: Final = (
     *keda.IMAGES.values(),
@@ -194,6 +198,30 @@ HTTP_SCALED_OBJECTS: Final = definition("HTTPScaledObject", "v1alpha1", _HTTP_SC
 INTERCEPTOR_ROUTES: Final = definition("InterceptorRoute", "v1beta1", _INTERCEPTOR_ROUTE)
 
 
+def own_scaled_object(target: int) -> Object:
+    """Return the ScaledObject of the interceptors, as the add-on installs it."""
+    trigger = {
+        "type": "external",
+        "metadata": {
+            "scalerAddress": "keda-add-ons-http-external-scaler:9090",
+            "interceptorTargetPendingRequests": str(target),
+        },
+    }
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": INTERCEPTOR}
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {"name": INTERCEPTOR, "namespace": NAMESPACE},
+        "spec": {
+            "minReplicaCount": 1,
+            "maxReplicaCount": 3,
+            "pollingInterval": 1,
+            "scaleTargetRef": reference,
+            "triggers": [trigger],
+        },
+    }
+
+
 # Objects of an application.
 
 
@@ -316,19 +344,57 @@ class HttpAddOn:
         """Exchange images, and wait until only the new ones run; without a name: the original."""
         self.interceptor = interceptor or ORIGINAL[INTERCEPTOR]
         self.scaler = scaler or ORIGINAL[SCALER]
-        image = f"interceptor={self.interceptor}"
-        await self.cluster.kubectl(
-            *("-n", NAMESPACE, "set", "image", f"deployment/{INTERCEPTOR}", image)
+        hook = PAUSE if "http-add-on" in self.interceptor else None
+        await self._patch(
+            INTERCEPTOR, {"name": "interceptor", "image": self.interceptor, "lifecycle": hook}
         )
-        await self._run_scaler()
+        await self._patch(SCALER, {"name": "scaler", "image": self.scaler})
         await self.rolled_out()
 
-    async def _run_scaler(self) -> None:
-        container: Object = {"name": "scaler", "image": self.scaler}
+    async def _patch(self, name: str, container: Object) -> None:
         patch = {"spec": {"template": {"spec": {"containers": [container]}}}}
         await self.cluster.kubectl(
-            *("-n", NAMESPACE, "patch", f"deployment/{SCALER}", "-p", json.dumps(patch))
+            *("-n", NAMESPACE, "patch", f"deployment/{name}", "-p", json.dumps(patch))
         )
+
+    async def add_interceptor(self, image: str) -> None:
+        """Run one more Deployment of interceptors behind the same Services."""
+        found = await self.cluster.get("deployment", INTERCEPTOR, NAMESPACE)
+        assert found is not None
+        spec = found["spec"]
+        spec["template"]["spec"]["containers"][0]["image"] = image
+        for labels in (spec["selector"]["matchLabels"], spec["template"]["metadata"]["labels"]):
+            labels["track"] = SECOND
+        metadata = {"name": SECOND, "namespace": NAMESPACE}
+        await self.cluster.apply({**found, "metadata": metadata, "status": None})
+
+    # Requests
+    async def second_interceptor(self) -> str:
+        """Wait until `add_interceptor` has made a ready pod, and return its address."""
+        rollout = ("rollout", "status", f"deployment/{SECOND}", "--timeout=90s")
+        await self.cluster.kubectl("-n", NAMESPACE, *rollout)
+        (pod,) = await self.cluster.find("pod", NAMESPACE, f"track={SECOND}")
+        ip: str = pod["status"]["podIP"]
+
+        async def listed() -> bool:
+            return ip in await self.interceptors()
+
+        await self.cluster.until(listed, "the Services list the second interceptor")
+        return ip
+
+    async def remove_second(self) -> None:
+        """Remove what `add_interceptor` has made, and wait for its end."""
+        words = ("delete", "deployment", SECOND, "--ignore-not-found")
+        await self.cluster.kubectl("-n", NAMESPACE, *words)
+        await self.one_interceptor()
+
+    async def one_interceptor(self) -> None:
+        """Wait until the Services list one interceptor."""
+
+        async def found() -> bool:
+            return len(await self.interceptors()) == 1
+
+        await self.cluster.until(found, "one interceptor is left")
 
     # Requests
 
@@ -339,9 +405,10 @@ class HttpAddOn:
         method: str = "GET",
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
+        ip: str = "",
     ) -> ClientResponse:
-        """Send a request for a host to the interceptors' Service."""
-        ip = await self.address()
+        """Send a request for a host to the interceptors' Service, or to one of them."""
+        ip = ip or await self.address()
         return await fetch(ip, PROXY_PORT, target, method, {"Host": host, **(headers or {})}, body)
 
     async def address(self) -> str:

@@ -20,12 +20,14 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.http_add_on import (
     INTERCEPTOR,
     NAMESPACE,
+    ORIGINAL,
     OURS,
     PROGRAMS,
     PROXY_PORT,
     HttpAddOn,
     application,
     http_scaled_object,
+    own_scaled_object,
 )
 from tests.cluster.objects import Object
 from tests.cluster.traffic import traffic
@@ -34,6 +36,13 @@ pytestmark = keda.needs(*PROGRAMS)
 
 #: Images of interceptor and scaler; empty for the add-on's own.
 PAIRS: Final = {"original": ("", ""), "interceptor": (OURS, ""), "both": (OURS, OURS)}
+#: The same for an exchange; the add-on's own come from another registry.
+EXCHANGES: Final = {
+    **PAIRS,
+    "original": tuple(
+        f"registry.example.com/{image.rpartition('/')[2]}" for image in ORIGINAL.values()
+    ),
+}
 #: KEDA looks for the end of the load so often, and scales down without a delay. Its own values
 #: are 15 and 300 seconds.
 SOON: Final[Object] = {"pollingInterval": 2}
@@ -303,3 +312,69 @@ async def test_a_killed_pod_loses_no_request(running: HttpAddOn, namespace: str)
         pod = (await running.cluster.pods("web", namespace))[0]["metadata"]["name"]
         await running.cluster.kill(namespace, pod, "hello")
         await load.more(200)
+
+
+async def test_the_interceptors_scale_by_the_sum_of_their_requests(
+    running: HttpAddOn, namespace: str
+) -> None:
+    await running.cluster.apply(own_scaled_object(5))
+    await running.deploy(http_scaled_object(namespace, "web"), start_after=8)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            asking = [tasks.create_task(running.ask(f"web.{namespace}.example")) for _ in range(12)]
+            await running.has(NAMESPACE, INTERCEPTOR, 3)
+        assert [each.result().status for each in asking] == [200] * 12
+    finally:
+        await running.cluster.kubectl("-n", NAMESPACE, "delete", "scaledobject", INTERCEPTOR)
+        one = ("scale", f"deployment/{INTERCEPTOR}", "--replicas=1")
+        await running.cluster.kubectl("-n", NAMESPACE, *one)
+        await running.one_interceptor()
+
+
+@pytest.mark.parametrize("images", EXCHANGES)
+async def test_an_exchange_and_the_way_back_lose_no_request(
+    add_on: HttpAddOn, namespace: str, images: str
+) -> None:
+    await add_on.run()
+    route = http_scaled_object(namespace, "web", replicas={"min": 2})
+    await add_on.deploy(route, replicas=2)
+    async with traffic(await add_on.load(f"web.{namespace}.example", 100)) as load:
+        await load.more(500)
+        await add_on.run(*EXCHANGES[images])
+        await load.more(2000)
+        await add_on.run()
+        await load.more(2500)
+
+
+@pytest.mark.parametrize("image", [ORIGINAL[INTERCEPTOR], OURS], ids=["original", "ours"])
+async def test_two_deployments_of_interceptors_serve_side_by_side(
+    add_on: HttpAddOn, namespace: str, image: str
+) -> None:
+    await add_on.run()
+    (first,) = await add_on.interceptors()
+    two = {"concurrency": {"targetValue": 2}}
+    route = http_scaled_object(namespace, "web", scalingMetric=two, replicas={"min": 0, "max": 4})
+    await add_on.add_interceptor(image)
+    try:
+        second = await add_on.second_interceptor()
+        await add_on.deploy(route)
+        host, name = f"web.{namespace}.example", f"{namespace}/web"
+        async with asyncio.TaskGroup() as tasks:
+            asking = [
+                tasks.create_task(add_on.ask(host, "/sleep?ms=6000", ip=ip))
+                for ip in (first, second) * 3
+            ]
+
+            async def counted() -> bool:
+                queues = [await add_on.queue(ip) for ip in (first, second)]
+                return [queue[name]["Concurrency"] for queue in queues] == [3, 3]
+
+            await add_on.cluster.until(counted, "each counts its own requests")
+            await add_on.has(namespace, "web", 3)
+        assert [each.result().status for each in asking] == [200] * 6
+        async with traffic(await add_on.load(host, 50)) as load:
+            await load.more(200)
+            await add_on.remove_second()
+            await load.more(200)
+    finally:
+        await add_on.remove_second()
