@@ -14,7 +14,7 @@ from typing import Any, Final
 from activator.lab.client import ClientResponse, SteadyTraffic, fetch
 from tests.cluster import keda
 from tests.cluster.cluster import Cluster
-from tests.cluster.objects import Object, deployment, plain_service
+from tests.cluster.objects import IMAGE, Object, deployment, plain_service
 
 YAML: Final = "tests/cluster/http_add_on.yaml"
 NAMESPACE: Final = "keda"
@@ -222,6 +222,30 @@ def own_scaled_object(target: int) -> Object:
     }
 
 
+def newer_role(name: str, resources: list[str]) -> Object:
+    """Return a ClusterRole of the add-on 0.15.
+
+    Arguments:
+        resources: of the core group.
+    """
+    groups = {
+        "": resources,
+        "discovery.k8s.io": ["endpointslices"],
+        "http.keda.sh": ["httpscaledobjects", "interceptorroutes"],
+    }
+    rules = [
+        {"apiGroups": [group], "resources": each, "verbs": ["get", "list", "watch"]}
+        for group, each in groups.items()
+        if each
+    ]
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name},
+        "rules": rules,
+    }
+
+
 # Objects of an application.
 
 
@@ -299,14 +323,20 @@ def scaled_object(route: Object, **spec: Any) -> Object:
 
 
 def application(
-    namespace: str, name: str, replicas: int | None = 0, start_after: float = 0.0
+    namespace: str,
+    name: str,
+    replicas: int | None = 0,
+    start_after: float = 0.0,
+    port: Mapping[str, Any] | None = None,
+    image: str = IMAGE,
 ) -> tuple[Object, Object]:
     """Return a Deployment and its Service. A pod is ready as soon as it listens."""
-    workload = deployment(namespace, name, replicas=replicas, start_after=start_after)
+    workload = deployment(namespace, name, replicas=replicas, start_after=start_after, image=image)
     (container,) = workload["spec"]["template"]["spec"]["containers"]
     # By a startup probe the kubelet looks ten times a second, not once.
-    container["startupProbe"] = {**container.pop("readinessProbe"), "failureThreshold": 600}
-    return workload, plain_service(namespace, name)
+    del container["readinessProbe"]
+    container["startupProbe"] = {"tcpSocket": {"port": "http"}, "failureThreshold": 600}
+    return workload, plain_service(namespace, name, port=port)
 
 
 @dataclass
@@ -331,7 +361,8 @@ class HttpAddOn:
 
     async def remove(self) -> None:
         """Remove the add-on, and all its objects."""
-        await self.cluster.kubectl("delete", "httpscaledobjects", "--all", "-A")
+        for name in ("httpscaledobjects", "interceptorroutes"):
+            await self.cluster.run("kubectl", "delete", name, "--all", "-A")
         await self.cluster.kubectl("delete", "-f", YAML, "--wait=false")
 
     async def rolled_out(self) -> None:
@@ -356,6 +387,26 @@ class HttpAddOn:
         await self.cluster.kubectl(
             *("-n", NAMESPACE, "patch", f"deployment/{name}", "-p", json.dumps(patch))
         )
+
+    async def upgrade(self) -> None:
+        """Change all objects to those of the add-on 0.15, whose programs are not here."""
+        await self.cluster.apply(INTERCEPTOR_ROUTES)
+        for name, resources in ((INTERCEPTOR, ["configmaps", "services"]), (SCALER, [])):
+            await self.cluster.apply(newer_role(name, resources))
+        found = await self.cluster.get("deployment", INTERCEPTOR, NAMESPACE)
+        assert found is not None
+        pod = found["spec"]["template"]["spec"]
+        pod["terminationGracePeriodSeconds"] = 45
+        (container,) = pod["containers"]
+        container["env"] = [
+            each
+            for each in container["env"]
+            if each["name"] in ("KEDA_HTTP_PROXY_PORT", "KEDA_HTTP_ADMIN_PORT")
+        ]
+        for probe in ("livenessProbe", "readinessProbe"):
+            container[probe]["httpGet"]["port"] = "admin"
+        await self.cluster.kubectl("replace", "-f", "-", stdin=json.dumps(found))
+        await self.rolled_out()
 
     async def add_interceptor(self, image: str) -> None:
         """Run one more Deployment of interceptors behind the same Services."""
@@ -435,19 +486,23 @@ class HttpAddOn:
     async def deploy(
         self,
         route: Object,
-        replicas: int | None = 0,
-        start_after: float = 0.0,
-        **scaling: Any,
+        *,
+        scaling: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> None:
         """Make a workload with its Service, a route object and a ScaledObject.
 
         It returns when KEDA has read the ScaledObject, and the interceptor the route object.
+
+        Arguments:
+            scaling: fields of the ScaledObject that differ from the add-on's.
+            options: of `application`.
         """
         namespace, name = route["metadata"]["namespace"], route["metadata"]["name"]
         await self.cluster.apply(
-            *application(namespace, name, replicas, start_after),
+            *application(namespace, name, **options),
             route,
-            scaled_object(route, **scaling),
+            scaled_object(route, **(scaling or {})),
         )
         await self.ready(namespace, name)
 

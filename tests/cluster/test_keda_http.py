@@ -7,11 +7,14 @@ and KEDA's programs are optional: they are in the folder of the control plane's,
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import sys
 from collections.abc import AsyncIterator
 from statistics import median
 from typing import Any, Final
 
+import grpc
 import pytest
 from websockets.asyncio.client import connect
 
@@ -27,10 +30,12 @@ from tests.cluster.http_add_on import (
     HttpAddOn,
     application,
     http_scaled_object,
+    interceptor_route,
     own_scaled_object,
 )
 from tests.cluster.objects import Object
 from tests.cluster.traffic import traffic
+from tests.process import PATIENCE, ROOT
 
 pytestmark = keda.needs(*PROGRAMS)
 
@@ -56,6 +61,11 @@ AT_ONCE: Final[Object] = {
 }
 
 
+AWAKE: Final[Object] = {"minReplicaCount": 1}
+#: A pod of gRPC, with the methods of tests.grpc.pod.
+GRPC: Final = f'PYTHONPATH={ROOT} exec {sys.executable} -m tests.grpc.pod "$POD_ADDRESS" 8080 0 0'
+
+
 @pytest.fixture(scope="module")
 async def add_on(
     cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
@@ -77,6 +87,14 @@ async def running(add_on: HttpAddOn, request: pytest.FixtureRequest) -> HttpAddO
     return add_on
 
 
+@pytest.fixture(scope="module")
+async def newer(add_on: HttpAddOn) -> HttpAddOn:
+    """Provide ours in the place of both programs of the add-on 0.15."""
+    await add_on.run(OURS, OURS)
+    await add_on.upgrade()
+    return add_on
+
+
 def answered_by(body: str) -> str:
     """Return the Deployment whose pod sent a response; empty for none."""
     found = re.search(r"\b([a-z]+)-[a-z0-9]+-[a-z0-9]{5}\b", body)
@@ -87,7 +105,7 @@ async def test_a_sleeping_application_serves_the_first_request_and_sleeps_again(
     running: HttpAddOn, namespace: str
 ) -> None:
     route = http_scaled_object(namespace, "web", scaledownPeriod=1)
-    await running.deploy(route, **SOON)
+    await running.deploy(route, scaling=SOON)
     host = f"web.{namespace}.example"
     first = await running.ask(host, "/echo", "POST", body=b"hello" * 1000)
     assert (first.status, first.body) == (200, "hello" * 1000)
@@ -140,7 +158,7 @@ async def test_load_scales_only_its_own_application(running: HttpAddOn, namespac
 async def test_the_rate_of_requests_scales_up_and_down(running: HttpAddOn, namespace: str) -> None:
     rate = {"requestRate": {"targetValue": 5, "window": "5s", "granularity": "1s"}}
     route = http_scaled_object(namespace, "web", scalingMetric=rate, replicas={"min": 1, "max": 3})
-    await running.deploy(route, replicas=1, **SOON, **AT_ONCE)
+    await running.deploy(route, replicas=1, scaling=SOON | AT_ONCE)
     async with traffic(await running.load(f"web.{namespace}.example", 12)):
         await running.has(namespace, "web", 3)
     await running.has(namespace, "web", 1)
@@ -252,7 +270,7 @@ async def test_time_limits_of_a_route(running: HttpAddOn, namespace: str) -> Non
     slow = http_scaled_object(namespace, "slow", timeouts={"conditionWait": "1s"})
     await running.deploy(slow, start_after=30)
     hangs = http_scaled_object(namespace, "hangs", timeouts={"responseHeader": "300ms"})
-    await running.deploy(hangs, replicas=1, minReplicaCount=1)
+    await running.deploy(hangs, replicas=1, scaling=AWAKE)
     waited = await running.ask(f"slow.{namespace}.example")
     hung = await running.ask(f"hangs.{namespace}.example", "/sleep?ms=3000")
     assert 1 <= waited.took < 3
@@ -285,7 +303,7 @@ async def test_a_websocket_is_counted_while_it_is_open(running: HttpAddOn, names
 async def test_a_request_survives_a_restart_of_the_interceptor(
     running: HttpAddOn, namespace: str
 ) -> None:
-    await running.deploy(http_scaled_object(namespace, "web"), replicas=1, minReplicaCount=1)
+    await running.deploy(http_scaled_object(namespace, "web"), replicas=1, scaling=AWAKE)
     async with asyncio.TaskGroup() as tasks:
         asking = tasks.create_task(running.ask(f"web.{namespace}.example", "/sleep?ms=4000"))
         (ip,) = await running.interceptors()
@@ -378,3 +396,117 @@ async def test_two_deployments_of_interceptors_serve_side_by_side(
             await load.more(200)
     finally:
         await add_on.remove_second()
+
+
+async def test_the_api_server_refuses_broken_objects(newer: HttpAddOn, namespace: str) -> None:
+    both_ports = http_scaled_object(namespace, "web")
+    both_ports["spec"]["scaleTargetRef"]["portName"] = "http"
+    texts = {
+        "must define either the 'portName' or the 'port'": both_ports,
+        "at least one of 'concurrency'": interceptor_route(namespace, "web", scalingMetric={}),
+        "coldStart: Invalid value": interceptor_route(namespace, "web", coldStart={}),
+        "should be greater than or equal to 1": interceptor_route(
+            namespace, "web", scalingMetric={"concurrency": {"targetValue": 0}}
+        ),
+    }
+    for text, broken in texts.items():
+        with pytest.raises(AssertionError, match=text):
+            await newer.cluster.apply(broken)
+
+
+async def test_static_responses_do_not_wake_and_a_placeholder_does(
+    newer: HttpAddOn, namespace: str
+) -> None:
+    starting = {"body": "<p>starting</p>", "headers": {"Content-Type": "text/html"}}
+    label = {"http.keda.sh/response-body": "true"}
+    pages = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"namespace": namespace, "name": "pages", "labels": label},
+        "data": {"style.css": "p {}"},
+    }
+    always = {"statusCode": 204}
+    routes = [
+        {
+            "rules": [{"paths": [{"value": "/health"}]}],
+            "response": always,
+            "responseMode": "Always",
+        },
+        {
+            "rules": [{"paths": [{"value": "/style.css"}]}],
+            "response": {"bodyFromConfigMap": {"name": "pages"}},
+        },
+    ]
+    await newer.cluster.apply(pages)
+    route = interceptor_route(
+        namespace, "web", coldStart={"placeholder": {"response": starting}}, staticRoutes=routes
+    )
+    await newer.deploy(route)
+    host, name = f"web.{namespace}.example", f"{namespace}/web"
+    assert (await newer.ask(host, "/health")).status == 204
+    style = await newer.ask(host, "/style.css")
+    assert (style.status, style.body) == (200, "p {}")
+    assert style.headers["content-type"].startswith("text/css")
+    (ip,) = await newer.interceptors()
+    assert (await newer.queue(ip))[name]["RequestCount"] == 0
+    response = await newer.ask(host)
+    assert (response.status, response.body) == (503, "<p>starting</p>")
+    assert response.headers["content-type"] == "text/html"
+
+    async def is_up() -> bool:
+        return answered_by((await newer.ask(host)).body) == "web"
+
+    await newer.cluster.until(is_up, "the pod serves")
+    assert (await newer.ask(host, "/health")).status == 204
+    assert answered_by((await newer.ask(host, "/style.css")).body) == "web"
+
+
+async def test_an_interceptor_route_hides_the_object_of_its_name_and_limits_requests(
+    newer: HttpAddOn, namespace: str
+) -> None:
+    route = interceptor_route(namespace, "web", timeouts={"request": "2s"})
+    hidden = http_scaled_object(namespace, "web", hosts=[f"hidden.{namespace}.example"])
+    await newer.cluster.apply(hidden)
+    await newer.deploy(route, replicas=1, scaling=AWAKE)
+    assert (await newer.ask(f"hidden.{namespace}.example")).status == 404
+    host = f"web.{namespace}.example"
+    assert (await newer.ask(host)).status == 200
+    late = await newer.ask(host, "/sleep?ms=5000")
+    assert (late.status, late.body) == (504, "Gateway Timeout\n")
+    assert 2 <= late.took < 4
+
+
+async def test_both_metrics_of_a_route_reach_the_autoscaler(
+    newer: HttpAddOn, namespace: str
+) -> None:
+    metrics = {
+        "concurrency": {"targetValue": 100},
+        "requestRate": {"targetValue": 5, "window": "5s"},
+    }
+    route = interceptor_route(namespace, "web", scalingMetric=metrics)
+    await newer.deploy(route, scaling={"maxReplicaCount": 3})
+    async with traffic(await newer.load(f"web.{namespace}.example", 12)):
+        await newer.has(namespace, "web", 3)
+    words = ("-n", namespace, "get", "hpa", "keda-hpa-web", "-o", "json")
+    found = json.loads(await newer.cluster.kubectl(*words))
+    names = {each["external"]["metric"]["name"] for each in found["spec"]["metrics"]}
+    assert names == {"s0-http_web_concurrency", "s0-http_web_rate"}
+
+
+async def test_grpc_calls_wake_a_pod(newer: HttpAddOn, namespace: str) -> None:
+    newer.cluster.image("grpc", ["sh", "-c", GRPC, "sh"])
+    await newer.deploy(
+        interceptor_route(namespace, "web"),
+        image="example.com/grpc",
+        port={"appProtocol": "kubernetes.io/h2c"},
+    )
+    ip = await newer.address()
+    options = [("grpc.default_authority", f"web.{namespace}.example")]
+
+    def call() -> tuple[bytes, list[bytes]]:
+        with grpc.insecure_channel(f"{ip}:{PROXY_PORT}", options=options) as channel:
+            unary = channel.unary_unary("/t.T/Echo")(b"hello", timeout=PATIENCE)
+            chat = channel.stream_stream("/t.T/Chat")(iter([b"a", b"b"]), timeout=PATIENCE)
+            return unary, list(chat)
+
+    assert await asyncio.to_thread(call) == (b"hello", [b"a", b"b"])
