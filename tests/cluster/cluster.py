@@ -183,8 +183,13 @@ class Cluster:
 
     async def kill(self, namespace: str, pod: str, container: str) -> None:
         """Kill the process of a container, as the kernel does when memory is short."""
+        os.kill(self.pid(namespace, pod, container), signal.SIGKILL)
+
+    def pid(self, namespace: str, pod: str, container: str) -> int:
+        """Return the process of a container that runs."""
         file = self._folder / "pods" / f"{namespace}_{pod}.json"
-        os.kill(json.loads(file.read_text())[container], signal.SIGKILL)
+        found: int = json.loads(file.read_text())[container]
+        return found
 
     @asynccontextmanager
     async def forward(self, reference: str, port: int) -> AsyncIterator[None]:

@@ -30,11 +30,16 @@ def program(name: str) -> Path:
     return Path(os.environ.get(VARIABLE, ""), name)
 
 
+def missing(*programs: str) -> str:
+    """Return which of the programs are missing, as a sentence; empty for none."""
+    found = [name for name in programs if not os.access(program(name), os.X_OK)]
+    return f"the folder of {VARIABLE} has no {', '.join(found)}" if found else ""
+
+
 def needs(*programs: str) -> pytest.MarkDecorator:
     """Return the mark that skips tests unless all these programs are there."""
-    missing = [name for name in programs if not os.access(program(name), os.X_OK)]
-    reason = f"the folder of {VARIABLE} has no {', '.join(missing)}"
-    return pytest.mark.skipif(bool(missing), reason=reason)
+    reason = missing(*programs)
+    return pytest.mark.skipif(bool(reason), reason=reason)
 
 
 async def install(cluster: Cluster, folder: Path) -> None:
