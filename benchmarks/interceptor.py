@@ -31,8 +31,8 @@ from tests.cluster.http_add_on import (
     SCALER,
     HttpAddOn,
     application,
-    http_scaled_object,
 )
+from tests.cluster.http_add_on_objects import http_scaled_object
 from tests.cluster.programs import Unavailable
 
 #: The namespace of the applications, and the longest wait of a request.

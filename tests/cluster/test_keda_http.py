@@ -29,10 +29,9 @@ from tests.cluster.http_add_on import (
     PROXY_PORT,
     HttpAddOn,
     application,
-    http_scaled_object,
-    interceptor_route,
     own_scaled_object,
 )
+from tests.cluster.http_add_on_objects import http_scaled_object, interceptor_route
 from tests.cluster.objects import Object
 from tests.cluster.traffic import traffic
 from tests.process import PATIENCE, ROOT
