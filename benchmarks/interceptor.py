@@ -25,7 +25,7 @@ from tests.cluster.http_add_on import (
     INTERCEPTOR,
     NAMESPACE,
     ORIGINAL,
-    OURS,
+    PRODUCT,
     PROGRAMS,
     PROXY_PORT,
     SCALER,
@@ -55,9 +55,9 @@ class Sizes(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """Both interceptors of the cluster: ours, and the one beside it."""
+    """Both interceptors of the cluster: the activator, and the one beside it."""
 
-    ours: Proxy
+    activator: Proxy
     beside: Proxy
 
 
@@ -100,16 +100,16 @@ async def _measure(cluster: Cluster, folder: Path, sizes: Sizes, itself: bool) -
     await add_on.install()
     name = {"metadata": {"name": PLACE}}
     await cluster.apply({"apiVersion": "v1", "kind": "Namespace", **name})
-    ours = dict.fromkeys(ORIGINAL, OURS)
+    own = dict.fromkeys(ORIGINAL, PRODUCT)
     if itself:
-        ours = {name: image.replace("ghcr.io", "example.com") for name, image in ORIGINAL.items()}
-    both = await _side_by_side(cluster, add_on, ours[INTERCEPTOR])
+        own = {name: image.replace("ghcr.io", "example.com") for name, image in ORIGINAL.items()}
+    both = await _side_by_side(cluster, add_on, own[INTERCEPTOR])
     rows = [
         await asyncio.to_thread(_cpu, folder, both, sizes),
         await _memory(cluster, add_on, both, sizes),
     ]
     await add_on.remove_second()
-    return rows + await _cold_starts(add_on, ours, sizes.cold_starts)
+    return rows + await _cold_starts(add_on, own, sizes.cold_starts)
 
 
 async def _side_by_side(cluster: Cluster, add_on: HttpAddOn, image: str) -> Beside:
@@ -189,12 +189,12 @@ async def _wait(cluster: Cluster, add_on: HttpAddOn, proxy: Proxy, count: int) -
     return growth / count
 
 
-async def _cold_starts(add_on: HttpAddOn, ours: dict[str, str], count: int) -> list[Row]:
+async def _cold_starts(add_on: HttpAddOn, own: dict[str, str], count: int) -> list[Row]:
     """Return the rows of cold starts: as installed, and after each exchange."""
     images = {
         "as installed": ORIGINAL,
-        "with the interceptor exchanged": {**ORIGINAL, INTERCEPTOR: ours[INTERCEPTOR]},
-        "with both programs exchanged": ours,
+        "with the interceptor exchanged": {**ORIGINAL, INTERCEPTOR: own[INTERCEPTOR]},
+        "with both programs exchanged": own,
     }
     rows: list[Row] = []
     beside = 0.0

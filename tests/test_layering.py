@@ -325,7 +325,7 @@ SKIPS: Final[dict[str, tuple[int, str]]] = {
     "tests/activator/discovery/test_listener.py": (1, "inotify is Linux's"),
     "tests/activator/proxy/test_states.py": (1, "for the source, which make test runs"),
     "tests/benchmarks/test_trace_calls.py": (1, "for the source, which make test runs"),
-    "tests/cluster/test_keda.py": (1, "KEDA's programs are optional"),
+    "tests/cluster/keda.py": (1, "KEDA's programs are optional"),
     "tests/compiled/test_installed.py": (1, "for the compiled build: make test-compiled"),
     "tests/e2e/test_lab.py": (1, "it reads Linux's /proc"),
     "tests/fuzz/test_fuzz.py": (2, "one test for the compiled build, one for the source"),

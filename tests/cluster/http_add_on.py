@@ -27,9 +27,9 @@ ORIGINAL: Final = {
     INTERCEPTOR: "ghcr.io/kedacore/http-add-on-interceptor:0.12.1",
     SCALER: "ghcr.io/kedacore/http-add-on-scaler:0.12.1",
 }
-OURS: Final = "registry.example.com/activator:0.12.1"
+PRODUCT: Final = "registry.example.com/activator:0.12.1"
 #: Of a container of the original interceptor. It stops listening when it is told to end, before
-#: nodes have stopped sending it requests. Ours needs no such hook.
+#: nodes have stopped sending it requests. The product needs no such hook.
 PAUSE: Final = {"preStop": {"sleep": {"seconds": 3}}}
 #: All programs that a test with the add-on needs.
 PROGRAMS: Final = (

@@ -24,7 +24,7 @@ from tests.cluster.http_add_on import (
     INTERCEPTOR,
     NAMESPACE,
     ORIGINAL,
-    OURS,
+    PRODUCT,
     PROGRAMS,
     PROXY_PORT,
     HttpAddOn,
@@ -39,7 +39,7 @@ from tests.process import PATIENCE, ROOT
 pytestmark = keda.needs(*PROGRAMS)
 
 #: Images of interceptor and scaler; empty for the add-on's own.
-PAIRS: Final = {"original": ("", ""), "interceptor": (OURS, ""), "both": (OURS, OURS)}
+PAIRS: Final = {"original": ("", ""), "interceptor": (PRODUCT, ""), "both": (PRODUCT, PRODUCT)}
 #: The same for an exchange; the add-on's own come from another registry.
 EXCHANGES: Final = {
     **PAIRS,
@@ -88,8 +88,8 @@ async def running(add_on: HttpAddOn, request: pytest.FixtureRequest) -> HttpAddO
 
 @pytest.fixture(scope="module")
 async def newer(add_on: HttpAddOn) -> HttpAddOn:
-    """Provide ours in the place of both programs of the add-on 0.15."""
-    await add_on.run(OURS, OURS)
+    """Provide the product in the place of both programs of the add-on 0.15."""
+    await add_on.run(PRODUCT, PRODUCT)
     await add_on.upgrade()
     return add_on
 
@@ -185,7 +185,7 @@ async def test_host_path_and_headers_select_the_application(
         await running.cluster.apply(*application(namespace, name, replicas=1))
     for name, (target, spec) in objects.items():
         route = http_scaled_object(namespace, name, **spec)
-        port = {"portName": "http"} if name == "named" else {"port": 80}
+        port: Object = {"portName": "http"} if name == "named" else {"port": 80}
         route["spec"]["scaleTargetRef"] = {"name": target, "service": target, **port}
         await running.cluster.apply(route)
     for name in objects:
@@ -212,16 +212,16 @@ async def test_host_path_and_headers_select_the_application(
         ("head.", "/", "", "black"),
         ("named.", "/", "", "red"),
     ]
-    if running.interceptor == OURS:
+    if running.interceptor == PRODUCT:
         rows.append(("WEB.", "/", "", "red"))
     wrong = []
     for labels, path, color, expected in rows:
         headers = {"X-Color": color} if color else {}
-        for port in ("", f":{PROXY_PORT}"):
-            response = await running.ask(f"{labels}{domain}{port}", path, headers=headers)
+        for suffix in ("", f":{PROXY_PORT}"):
+            response = await running.ask(f"{labels}{domain}{suffix}", path, headers=headers)
             found = answered_by(response.body)
             if found != expected or (not expected and response.status != 404):
-                wrong.append((labels, path, color, port, expected, found, response))
+                wrong.append((labels, path, color, suffix, expected, found, response))
     assert not wrong
 
 
@@ -261,7 +261,7 @@ async def test_a_fallback_serves_what_waits_too_long(running: HttpAddOn, namespa
     assert (response.status, answered_by(response.body)) == (200, "spare")
     assert 2 <= response.took < 4
     assert await running.cluster.replicas("slow", namespace) == 1
-    expected = None if running.interceptor == OURS else "false"
+    expected = None if running.interceptor == PRODUCT else "false"
     assert response.headers.get("x-keda-http-cold-start") == expected
 
 
@@ -274,7 +274,7 @@ async def test_time_limits_of_a_route(running: HttpAddOn, namespace: str) -> Non
     hung = await running.ask(f"hangs.{namespace}.example", "/sleep?ms=3000")
     assert 1 <= waited.took < 3
     assert 0.3 <= hung.took < 2
-    if running.interceptor == OURS:
+    if running.interceptor == PRODUCT:
         for response in (waited, hung):
             assert (response.status, response.body) == (504, "Gateway Timeout\n")
     else:
@@ -363,7 +363,7 @@ async def test_an_exchange_and_the_way_back_lose_no_request(
         await load.more(2500)
 
 
-@pytest.mark.parametrize("image", [ORIGINAL[INTERCEPTOR], OURS], ids=["original", "ours"])
+@pytest.mark.parametrize("image", [ORIGINAL[INTERCEPTOR], PRODUCT], ids=["original", "product"])
 async def test_two_deployments_of_interceptors_serve_side_by_side(
     add_on: HttpAddOn, namespace: str, image: str
 ) -> None:

@@ -207,7 +207,7 @@ async def test_static_routes_respond_without_a_pod_and_do_not_count(shop: Shop) 
         rules = [{"paths": [{"value": value}], **rule}]
         return {"rules": rules, "response": response, "responseMode": mode}
 
-    internal = {"headers": [{"name": "X-Internal"}]}
+    internal: Any = {"headers": [{"name": "X-Internal"}]}
     shop.service("web")
     shop.world.write(
         {
@@ -272,10 +272,10 @@ async def test_time_limits(shop: Shop) -> None:
         assert (response.status, response.body) == (504, "Gateway Timeout\n")
         assert limit <= response.took < limit + 2
     # A response that has begun is cut.
-    with pytest.raises(OSError):
+    with suppress(ConnectionError):
         response = await shop.ask("/stream?n=100&ms=100")
-        if not response.body.endswith("0\r\n\r\n"):
-            raise ConnectionError("cut")
+        assert response.status == 200
+        assert not response.body.endswith("0\r\n\r\n")
 
 
 async def test_the_fallback_serves_after_the_wait(shop: Shop) -> None:
