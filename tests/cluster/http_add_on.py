@@ -38,6 +38,7 @@ PROGRAMS: Final = (
 )
 PROXY_PORT: Final = 8080
 ADMIN_PORT: Final = 9090
+METRICS_PORT: Final = 2223
 
 # Objects of the installation, and of an application.
 

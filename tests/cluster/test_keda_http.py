@@ -18,15 +18,18 @@ import grpc
 import pytest
 from websockets.asyncio.client import connect
 
+from activator.lab.client import fetch
 from tests.cluster import keda
 from tests.cluster.cluster import Cluster
 from tests.cluster.http_add_on import (
     INTERCEPTOR,
+    METRICS_PORT,
     NAMESPACE,
     ORIGINAL,
     PRODUCT,
     PROGRAMS,
     PROXY_PORT,
+    SCALER,
     HttpAddOn,
     application,
     own_scaled_object,
@@ -329,6 +332,38 @@ async def test_a_killed_pod_loses_no_request(running: HttpAddOn, namespace: str)
         pod = (await running.cluster.pods("web", namespace))[0]["metadata"]["name"]
         await running.cluster.kill(namespace, pod, "hello")
         await load.more(200)
+
+
+async def test_prometheus_reads_the_names_of_the_add_on(running: HttpAddOn, namespace: str) -> None:
+    await running.deploy(http_scaled_object(namespace, "web"), replicas=1, scaling=AWAKE)
+    host = f"web.{namespace}.example"
+    assert (await running.ask(host)).status == 200
+    (ip,) = await running.interceptors()
+    lines = (await fetch(ip, METRICS_PORT, "/metrics")).body.splitlines()
+    counted = [line for line in lines if line.startswith("interceptor_request_count_total{")]
+    labels = ['code="200"', 'method="GET"']
+    if running.interceptor == PRODUCT:
+        labels += ['route_name="web"', f'route_namespace="{namespace}"']
+        assert any(
+            line.startswith("interceptor_request_duration_seconds_bucket{") for line in lines
+        )
+        assert any(line.startswith("interceptor_request_concurrency{") for line in lines)
+    else:
+        labels.append(f'host="{host}"')
+    assert any(all(label in line for label in labels) for line in counted), counted
+
+
+async def test_the_role_of_the_add_on_suffices(running: HttpAddOn, namespace: str) -> None:
+    await running.deploy(http_scaled_object(namespace, "web"))
+    assert (await running.ask(f"web.{namespace}.example")).status == 200
+    for name in (INTERCEPTOR, SCALER):
+        log = await running.cluster.kubectl("-n", NAMESPACE, "logs", f"deployment/{name}")
+        lines = [
+            line
+            for line in log.splitlines()
+            if re.search("forbidden|interceptorroutes|Traceback", line)
+        ]
+        assert not lines, lines[:5]
 
 
 async def test_the_interceptors_scale_by_the_sum_of_their_requests(
