@@ -7,7 +7,7 @@ also has the exit statuses of all commands, and formats their help.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import click
@@ -103,9 +103,12 @@ def _option(row: SettingRow, command: str) -> click.Option:
 
 
 def command(
-    name: str, help_text: str, epilog: str, extra: Sequence[click.Parameter] = ()
+    name: str, epilog: str, *extra: click.Parameter
 ) -> Callable[[Callable[..., int]], SettingsCommand]:
-    """Return a decorator for a function of (settings, **extra) that returns an exit status."""
+    """Return a decorator for a function of (settings, **extra) that returns an exit status.
+
+    The docstring of the function is the help.
+    """
 
     def decorate(function: Callable[..., int]) -> SettingsCommand:
         def callback(**given: Any) -> int:
@@ -114,7 +117,7 @@ def command(
             return MISUSED if settings is None else function(settings, **others)
 
         params = [*(_option(row, name) for row in _rows(name)), *extra]
-        return SettingsCommand(name, None, callback, params, help_text, epilog)
+        return SettingsCommand(name, None, callback, params, function.__doc__, epilog)
 
     return decorate
 
