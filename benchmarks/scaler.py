@@ -21,10 +21,9 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.wire import encode
-from activator.lab.control_plane.plane import ControlPlane, PlaneRequest
-from activator.lab.control_plane.reads import PlaneWatch
-from activator.lab.control_plane.server import PlaneServer
-from activator.lab.control_plane.status import PlaneResponse
+from activator.lab.control_plane.plane import ControlPlane, PlaneRequest, PlaneServer
+from activator.lab.control_plane.resources import PlaneResponse
+from activator.lab.control_plane.store import PlaneWatch
 from benchmarks.process import (
     START_TIMEOUT,
     CannotMeasure,

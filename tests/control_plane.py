@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable
 from activator.discovery.wire import ConnectionLostError
 from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.reads import PlaneWatch
-from activator.lab.control_plane.status import PlaneResponse
+from activator.lab.control_plane.resources import PlaneResponse
+from activator.lab.control_plane.store import PlaneWatch
 
 
 class InProcessClient(ApiServer):

@@ -196,7 +196,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "only for metrics of the process: it makes an object per line",
     ),
     "rich": (
-        frozenset({"activator/console/screen.py", "activator/lab/report.py"}),
+        frozenset({"activator/console/screen.py", "activator/lab/command.py"}),
         "tables and colours, imported only to print to a terminal",
     ),
     "starlette": (

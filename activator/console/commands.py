@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Final, TextIO
 from urllib.parse import quote
 
-from activator.console import explain, scaler, status
+from activator.console import explain, explain_parts, status
 from activator.console.client import (
     ACTIVATOR,
     REVISIONS,
@@ -102,9 +102,9 @@ class Explain:
 
     def page(self, response: Json, second: Json, for_terminal: bool) -> Page:
         """Return the page; that of a Service has what the scaler knows."""
-        scaled = scaler.NOT_SCALED
+        scaled = explain_parts.NOT_SCALED
         if self._scaler_url and status.is_service(response):
-            scaled = scaler.ask(self._scaler_url, self._namespace, self._name, second)
+            scaled = explain_parts.ask(self._scaler_url, self._namespace, self._name, second)
         return explain.page(response, second, scaled)
 
     def warnings(self, response: Json) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from activator.console import explain_parts, status
 from activator.console.client import Json
-from activator.console.scaler import FIRST_START, NOT_SCALED, ScalerFacts
+from activator.console.explain_parts import FIRST_START, NOT_SCALED, ScalerFacts
 from activator.console.screen import Fact, Page
 from throttler import reason as reasons
 from throttler.reason import TABLE, Reason

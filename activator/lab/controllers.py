@@ -19,9 +19,9 @@ from activator.lab.control_plane.resources import (
     REVISIONS,
     SERVICES,
     SLICES,
+    ApiError,
     ApiKind,
 )
-from activator.lab.control_plane.status import ApiError
 from activator.lab.control_plane.store import ObjectChange, PlaneStore, matches
 from activator.lab.objects import (
     PodAddress,

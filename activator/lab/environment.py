@@ -20,17 +20,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from activator.lab import phrases
+from activator.lab import timeline
 from activator.lab.addresses import AddressPool
-from activator.lab.client import ClientResponse, SteadyTraffic, fetch
 from activator.lab.cluster import PACE, SYSTEM, ToyCluster
+from activator.lab.control_plane.plane import KUBECONFIG
 from activator.lab.control_plane.resources import DEPLOYMENTS, EVENTS, PODS, SERVICES, SLICES
-from activator.lab.control_plane.server import KUBECONFIG
 from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
 from activator.lab.handles import AppHandle, View
 from activator.lab.kubelet import Probes, probed_switches
-from activator.lab.local_activator import LocalActivator, LocalScaler, Where
 from activator.lab.objects import TCP_PROBE, deployment, revision, service
+from activator.lab.programs import (
+    ClientResponse,
+    LocalActivator,
+    LocalScaler,
+    SteadyTraffic,
+    Where,
+    fetch,
+)
 from activator.lab.timeline import Timeline, TimelineEntry, Who
 
 Object = dict[str, Any]
@@ -164,7 +170,7 @@ class Environment:
             seen: the observed value, for the text of a failed check.
         """
         self.live(
-            self._timeline.check(time.monotonic(), what, bool(passed), phrases.of_value(seen))
+            self._timeline.check(time.monotonic(), what, bool(passed), timeline.of_value(seen))
         )
 
     def expect_equal(self, what: str, seen: object, wanted: object) -> None:
@@ -199,7 +205,7 @@ class Environment:
             self.note(Who.ACTIVATOR, message, at=moment)
 
     def _on_event(self, kind: str, data: Mapping[str, Any]) -> None:
-        if words := phrases.of_activator_event(kind, data):
+        if words := timeline.of_activator_event(kind, data):
             self.note(Who.ACTIVATOR, words, at=self.moment(data.get("time")))
 
     def moment(self, written: object) -> float | None:
@@ -257,7 +263,7 @@ class Environment:
                 self.note(who, f"{app.name}: {what}")
                 return found
             await asyncio.sleep(POLL_PERIOD)
-        state = f"its state: {phrases.of_view(found)}" if who is Who.ACTIVATOR else f"{found}"
+        state = f"its state: {timeline.of_view(found)}" if who is Who.ACTIVATOR else f"{found}"
         raise Overdue(f"the {who.value} did not reach: {app.name}: {what}; {state}")
 
     # -- services -------------------------------------------------------------------------------
@@ -369,7 +375,7 @@ class Environment:
             where: host and port to connect to; None for the activator.
         """
         response = await self._send(app, target, method, headers, body, where)
-        self.note(Who.CLIENT, phrases.of_response(method, target, response))
+        self.note(Who.CLIENT, timeline.of_response(method, target, response))
         return response
 
     def start_request(
@@ -527,7 +533,7 @@ class Environment:
         for each in self.apps:
             if pod.rpartition("-")[0] == each.name:
                 each.happened(kind, pod, details)
-        if words := phrases.of_pod_event(kind, pod, details):
+        if words := timeline.of_pod_event(kind, pod, details):
             self.note(*words, at=at)
         self.changed.set()
 

@@ -9,11 +9,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from activator.lab.client import ClientResponse, fetch
+from activator.lab.cluster import ServiceProxy
 from activator.lab.kubelet import PodProcess
 from activator.lab.objects import PORT
 from activator.lab.pod import PodOptions
-from activator.lab.service_proxy import ServiceProxy
+from activator.lab.programs import ClientResponse, fetch
 from activator.lab.timeline import Who
 
 if TYPE_CHECKING:  # an environment has handles
@@ -78,7 +78,7 @@ class PodHandle:
         return int((await self.counters())["requests"])
 
     async def counters(self) -> dict[str, Any]:
-        """Return the pod's counters, as `activator.lab.switchboard.PodCounters.report` does."""
+        """Return the pod's counters, as `activator.lab.application.PodCounters.report` does."""
         found: dict[str, Any] = json.loads((await self._admin("/counters")).body)
         return found
 

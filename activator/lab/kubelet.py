@@ -18,12 +18,12 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from activator.lab.addresses import AddressPool, PodPlace
-from activator.lab.client import fetch, open_and_close
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.resources import PODS
 from activator.lab.control_plane.store import ObjectChange
 from activator.lab.objects import revision_of
 from activator.lab.pod import PodOptions, parse_options, pod_arguments
+from activator.lab.programs import fetch, open_and_close
 
 #: Seconds between checks: the minimum of Kubernetes, whose default is 10.
 PERIOD = 1.0

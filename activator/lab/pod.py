@@ -21,7 +21,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from activator.lab.application import Application, Echo, asks_for_websocket, health_response
+from activator.lab.application import (
+    Application,
+    Echo,
+    PodCounters,
+    Switches,
+    admin_response,
+    asks_for_websocket,
+    health_response,
+)
 from activator.lab.http1 import (
     TEXT,
     BadRequest,
@@ -32,7 +40,6 @@ from activator.lab.http1 import (
     render_head,
     text,
 )
-from activator.lab.switchboard import PodCounters, Switches, admin_response
 
 # The responses that queue-proxy makes itself: to probes, while it drains, and for a full queue.
 #

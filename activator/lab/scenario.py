@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from activator.lab.addresses import AddressPool
 from activator.lab.environment import Environment, Overdue, set_up
-from activator.lab.local_activator import DidNotStart
+from activator.lab.programs import DidNotStart
 from activator.lab.timeline import Timeline, TimelineEntry
 
 

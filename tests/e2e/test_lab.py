@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from activator.lab import report
-from activator.lab.client import fetch
+from activator.lab import command
+from activator.lab.programs import fetch
 from activator.lab.scenario import Scenario, run_scenario
 from activator.lab.scenarios import SCENARIOS, plain_scaling
 from tests.process import PATIENCE, ROOT, addresses, until
@@ -30,7 +30,7 @@ async def test_scenario_passes(scenario: Scenario, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(plain_scaling, "TIMES", 2)
     monkeypatch.setattr(plain_scaling, "TAKEOVERS", 1)
     outcome = await run_scenario(scenario, addresses())
-    assert outcome.passed, "\n".join(["", *(row.plain for row in report.timeline(outcome))])
+    assert outcome.passed, "\n".join(["", *(row.plain for row in command.timeline(outcome))])
 
 
 COMMAND = """

@@ -13,10 +13,14 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-from activator.lab.control_plane.faults import Faults, Right
-from activator.lab.control_plane.resources import PODS, SLICES, ApiKind, ApiPath
-from activator.lab.control_plane.status import (
+from activator.lab.control_plane.resources import (
+    PODS,
+    SLICES,
     ApiError,
+    ApiKind,
+    ApiPath,
+    Faults,
+    Right,
     already_exists,
     bad_request,
     conflict,

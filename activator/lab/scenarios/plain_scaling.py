@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 
-from activator.lab.client import open_and_close
+from activator.lab.cluster import ServiceProxy
 from activator.lab.control_plane.plane import PlaneCall
 from activator.lab.control_plane.resources import AUTOSCALERS
 from activator.lab.environment import Environment
 from activator.lab.handles import AppHandle
 from activator.lab.kubelet import KubeletStep
-from activator.lab.local_activator import Where
+from activator.lab.programs import Where, open_and_close
 from activator.lab.scenario import Scenario
-from activator.lab.service_proxy import ServiceProxy
 from activator.lab.timeline import Who
 
 REQUESTS = 20

@@ -6,10 +6,10 @@ import asyncio
 import time
 from dataclasses import replace
 
-from activator.lab.client import SteadyTraffic
 from activator.lab.environment import QUICK, Environment
 from activator.lab.handles import AppHandle, PodHandle, View
 from activator.lab.kubelet import KubeletStep, ProbedContainer, Probes
+from activator.lab.programs import SteadyTraffic
 from activator.lab.scenario import Scenario
 
 UNKNOWN = 'Error getting active endpoint: revision.serving.knative.dev "nobody" not found'

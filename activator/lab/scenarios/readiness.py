@@ -6,10 +6,10 @@ import asyncio
 import time
 from dataclasses import replace
 
-from activator.lab.client import fetch, open_and_close
 from activator.lab.environment import QUICK, Environment
 from activator.lab.handles import AppHandle, View
 from activator.lab.kubelet import KubeletStep
+from activator.lab.programs import fetch, open_and_close
 from activator.lab.scenario import Scenario
 from activator.lab.timeline import Who
 

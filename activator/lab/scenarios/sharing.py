@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from asyncio import Task
 
-from activator.lab.client import ClientResponse
 from activator.lab.environment import Environment
 from activator.lab.handles import AppHandle, View
+from activator.lab.programs import ClientResponse
 from activator.lab.scenario import Scenario
 from activator.lab.timeline import Who
 

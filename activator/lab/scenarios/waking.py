@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from activator.lab.client import ClientResponse
 from activator.lab.environment import Environment
 from activator.lab.handles import AppHandle
+from activator.lab.programs import ClientResponse
 from activator.lab.scenario import Scenario
 
 PAGE = {"activator.dev/while-waiting": "page, refuse", "activator.dev/page-after-seconds": "0.5"}

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from activator.lab.addresses import PodPlace
-from activator.lab.client import fetch
 from activator.lab.kubelet import (
     Checks,
     KubeletReadiness,
@@ -24,6 +23,7 @@ from activator.lab.kubelet import (
     probes_of,
 )
 from activator.lab.pod import Pod, PodOptions
+from activator.lab.programs import fetch
 from tests.process import PATIENCE, addresses
 from tests.rows import naming
 

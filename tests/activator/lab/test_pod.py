@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from activator.lab.application import Switches
 from activator.lab.http1 import PodRequest
 from activator.lab.pod import (
     PodOptions,
@@ -21,7 +22,6 @@ from activator.lab.pod import (
     probe_response,
     traffic_refusal,
 )
-from activator.lab.switchboard import Switches
 from tests.process import PATIENCE, addresses
 
 READY, UNREADY, DOWN = Switches(), Switches(ready=False), Switches(running=False)

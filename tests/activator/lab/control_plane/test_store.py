@@ -12,10 +12,10 @@ from activator.lab.control_plane.resources import (
     PODS,
     SCALED_OBJECTS,
     SERVICES,
+    ApiError,
     ApiKinds,
     ApiPath,
 )
-from activator.lab.control_plane.status import ApiError
 from activator.lab.control_plane.store import PlaneStore, matches, selector
 from tests.activator.lab.control_plane.world import service
 from tests.rows import naming

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.reads import PlaneWatch
 from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS
+from activator.lab.control_plane.store import PlaneWatch
 
 Object = dict[str, Any]
 

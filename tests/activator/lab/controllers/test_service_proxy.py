@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from activator.lab.cluster import ServiceProxy, endpoints_of
 from activator.lab.control_plane.resources import SLICES
-from activator.lab.service_proxy import ServiceProxy, endpoints_of
 
 
 @asynccontextmanager
