@@ -9,19 +9,24 @@ from activator.lab.environment import Environment
 from activator.lab.handles import View
 from activator.lab.kubelet import KubeletStep
 from activator.lab.objects import HTTP_PROBE
-from activator.lab.scenario import Scenario
+from activator.lab.scenario import scenario
 from activator.lab.timeline import Who
 
 
+@scenario(14, "plain-late-probe")
 async def late_probe(lab: Environment) -> None:
-    """Run scenario 14: kubelet's readiness probe comes long after the pod is ready."""
+    """The readiness probe of a plain pod comes long after the pod is ready.
+
+    Kubernetes: lists the pod after kubelet's next probe, up to 10 s later by default.
+
+    Here: the activator requests the same page sooner, and sends the requests when it passes.
+    """
     web = await lab.deploy_service(probe=HTTP_PROBE)
     waiting = lab.start_request(web)
     await lab.until(lambda: web.pods, "the pod starts")
     (pod,) = web.pods
     pod.process.pause(KubeletStep.CHECK)
-    response = await waiting
-    lab.expect_200("the pod responds to the queued request", response)
+    lab.expect_200("the pod responds to the queued request", await waiting)
     lab.expect("before kubelet's first probe", not pod.listed_ready)
     lab.expect_used_early(await web.view())
     pod.process.resume(KubeletStep.CHECK)
@@ -33,23 +38,19 @@ async def late_probe(lab: Environment) -> None:
     await web.until_view("a request waits", lambda view: view["queued"] == 1)
     pod.process.pause(KubeletStep.CHECK)
     await pod.switch("Ready", "its health page passes again")
-    response = await again
-    lab.expect_200("it is served as soon as the page passes", response)
+    lab.expect_200("it is served as soon as the page passes", await again)
     pod.process.resume(KubeletStep.CHECK)
 
 
-LATE_PROBE = Scenario(
-    14,
-    "plain-late-probe",
-    "The readiness probe of a plain pod comes long after the pod is ready",
-    kubernetes="lists the pod after kubelet's next probe, up to 10 s later by default.",
-    here="the activator requests the same page sooner, and sends the requests when it passes.",
-    script=late_probe,
-)
-
-
+@scenario(15, "plain-kill")
 async def kill(lab: Environment) -> None:
-    """Run scenario 15: a plain pod is killed, and its EndpointSlice still lists it as ready."""
+    """One of three plain pods is killed, and its EndpointSlice lags.
+
+    Kubernetes: sends a third of all connections to the dead pod until the slice changes.
+
+    Here: after the first refused connection the pod gets no request until the activator's probe
+    passes; no client sees an error.
+    """
     cluster = lab.cluster
     web = await lab.deploy_service(replicas=3)
     victim = web.pods[0]
@@ -75,22 +76,17 @@ async def kill(lab: Environment) -> None:
     lab.expect_only_200("each request gets 200", load)
 
 
-KILL = Scenario(
-    15,
-    "plain-kill",
-    "One of three plain pods is killed, and its EndpointSlice lags",
-    kubernetes="sends a third of all connections to the dead pod until the slice changes.",
-    here="after the first refused connection the pod gets no request until the activator's probe "
-    "passes; no client sees an error.",
-    script=kill,
-)
-
-
 RATE = 100
 
 
+@scenario(16, "plain-rollout")
 async def rollout(lab: Environment) -> None:
-    """Run scenario 16: a Deployment rolls out a new template under traffic."""
+    """A Deployment rolls out a new template under 100 requests a second.
+
+    Kubernetes: loses the connections that arrive at a pod which no longer listens.
+
+    Here: no request is lost.
+    """
     web = await lab.deploy_service(replicas=2)
     async with lab.load(web, rate=RATE, posts=5) as load:
         await load.more(RATE // 2)
@@ -108,21 +104,17 @@ async def rollout(lab: Environment) -> None:
     lab.expect("no POST reaches a pod twice", not twice, twice)
 
 
-ROLLOUT = Scenario(
-    16,
-    "plain-rollout",
-    f"A Deployment rolls out a new template under {RATE} requests a second",
-    kubernetes="loses the connections that arrive at a pod which no longer listens.",
-    here="no request is lost.",
-    script=rollout,
-)
-
-
 SLOW = "/sleep?ms=1000"
 
 
+@scenario(17, "plain-scale-down")
 async def scale_down(lab: Environment) -> None:
-    """Run scenario 17: a Deployment loses pods that have requests."""
+    """A Deployment goes from three pods to one while all have requests.
+
+    Kubernetes: loses the connections that arrive at a terminating pod after it stops listening.
+
+    Here: terminating pods finish their requests and get no others; no request is lost.
+    """
     web = await lab.deploy_service(replicas=3, annotations={"owner": "none"})
     staying, *leaving = web.pods
     slow = [lab.start_request(web, SLOW) for _ in range(6)]
@@ -149,18 +141,15 @@ async def scale_down(lab: Environment) -> None:
     lab.expect_only_200("each other request gets 200", load)
 
 
-SCALE_DOWN = Scenario(
-    17,
-    "plain-scale-down",
-    "A Deployment goes from three pods to one while all have requests",
-    kubernetes="loses the connections that arrive at a terminating pod after it stops listening.",
-    here="terminating pods finish their requests and get no others; no request is lost.",
-    script=scale_down,
-)
-
-
+@scenario(19, "plain-api-server-away")
 async def api_server_away(lab: Environment) -> None:
-    """Run scenario 19: the API server is away while a Deployment sleeps and another is awake."""
+    """The API server is away while one Deployment sleeps and another is awake.
+
+    Kubernetes: keeps the Service that is awake, and starts no pod.
+
+    Here: the awake Service notices nothing; requests of the sleeping one wait until the server
+    is back.
+    """
     awake = await lab.deploy_service("awake", replicas=1)
     asleep = await lab.deploy_service("asleep")
     async with lab.load(awake, rate=50) as load:
@@ -176,19 +165,15 @@ async def api_server_away(lab: Environment) -> None:
     lab.expect_only_200("the other Service notices nothing", load)
 
 
-API_SERVER_AWAY = Scenario(
-    19,
-    "plain-api-server-away",
-    "The API server is away while one Deployment sleeps and another is awake",
-    kubernetes="keeps the Service that is awake, and starts no pod.",
-    here="the awake Service notices nothing; requests of the sleeping one wait until the server is "
-    "back.",
-    script=api_server_away,
-)
-
-
+@scenario(20, "plain-scaler-away")
 async def scaler_away(lab: Environment) -> None:
-    """Run scenario 20: the scaler is away while a Deployment sleeps and another is awake."""
+    """The scaler is away while one Deployment sleeps and another is awake.
+
+    Kubernetes: has no scaler for requests of a Service without pods.
+
+    Here: the awake Service notices nothing; requests of the sleeping one wait until there is a
+    scaler, and the reason says so.
+    """
     awake = await lab.deploy_service("awake", replicas=1)
     asleep = await lab.deploy_service("asleep")
     async with lab.load(awake, rate=50) as load:
@@ -205,14 +190,3 @@ async def scaler_away(lab: Environment) -> None:
         await load.more(10)
     lab.expect_200("it waits until there is a scaler again", response)
     lab.expect_only_200("the other Service notices nothing", load)
-
-
-SCALER_AWAY = Scenario(
-    20,
-    "plain-scaler-away",
-    "The scaler is away while one Deployment sleeps and another is awake",
-    kubernetes="has no scaler for requests of a Service without pods.",
-    here="the awake Service notices nothing; requests of the sleeping one wait until there is "
-    "a scaler, and the reason says so.",
-    script=scaler_away,
-)

@@ -12,14 +12,21 @@ from activator.lab.environment import Environment
 from activator.lab.handles import AppHandle
 from activator.lab.kubelet import KubeletStep
 from activator.lab.programs import Where, open_and_close
-from activator.lab.scenario import Scenario
+from activator.lab.scenario import scenario
 from activator.lab.timeline import Who
 
 REQUESTS = 20
 
 
+@scenario(13, "plain-cold-start")
 async def cold_start(lab: Environment) -> None:
-    """Run scenario 13: the first requests of a Deployment without pods, and without Knative."""
+    """A Deployment without pods gets its first requests, without Knative.
+
+    Kubernetes: refuses the connections: the Service has no endpoint.
+
+    Here: the requests wait; the scaler asks once for a pod; the pod gets the requests as soon
+    as it accepts connections, before Kubernetes lists it as ready.
+    """
     web = await lab.deploy_service()
     began = len(lab.cluster.plane.calls)
     waiting = [lab.start_request(web) for _ in range(REQUESTS)]
@@ -49,19 +56,17 @@ def is_patch(call: PlaneCall) -> bool:
     return (call.verb, call.resource, call.subresource) == ("patch", "deployments", "scale")
 
 
-COLD_START = Scenario(
-    13,
-    "plain-cold-start",
-    "A Deployment without pods gets its first requests, without Knative",
-    kubernetes="refuses the connections: the Service has no endpoint.",
-    here="the requests wait; the scaler asks once for a pod; the pod gets the requests as soon as "
-    "it accepts connections, before Kubernetes lists it as ready.",
-    script=cold_start,
+@scenario(
+    18,
+    "plain-two-owners",
+    kubernetes="lets both write the replicas, and they go up and down for ever.",
 )
-
-
 async def two_owners(lab: Environment) -> None:
-    """Run scenario 18: an HPA and the scaler both want to decide about one Deployment."""
+    """An HPA targets a Deployment that the scaler scales too.
+
+    Here: the scaler removes no pod, gives the reason two-owners, and names the HPA. It still
+    wakes the Deployment.
+    """
     web = await lab.deploy_service(replicas=3)
     lab.note(Who.FAULT, "a HorizontalPodAutoscaler targets the Deployment too")
     lab.cluster.create(AUTOSCALERS, autoscaler(web.name))
@@ -74,8 +79,7 @@ async def two_owners(lab: Environment) -> None:
     lab.expect("an Event on the Service says so", "two-owners" in events, events)
     web.scale(0)
     await web.until_listed(0)
-    response = await lab.request(web)
-    lab.expect_200("the scaler still wakes the Deployment", response)
+    lab.expect_200("the scaler still wakes the Deployment", await lab.request(web))
 
 
 def autoscaler(name: str) -> dict[str, object]:
@@ -87,23 +91,19 @@ def autoscaler(name: str) -> dict[str, object]:
     }
 
 
-TWO_OWNERS = Scenario(
-    18,
-    "plain-two-owners",
-    "An HPA targets a Deployment that the scaler scales too",
-    kubernetes="lets both write the replicas, and they go up and down for ever.",
-    here="the scaler removes no pod, gives the reason two-owners, and names the HPA. It still "
-    "wakes the Deployment.",
-    script=two_owners,
-)
-
-
 RATE = 100
 TIMES = 10
 
 
+@scenario(21, "plain-ten-times")
 async def ten_times(lab: Environment) -> None:
-    """Run scenario 21: under traffic, a Deployment rolls out, then ten times to zero and back."""
+    """A rollout, and ten times to zero and back, under 100 requests a second.
+
+    Kubernetes: refuses all connections while there is no pod, and starts none.
+
+    Here: the requests wait while there is no pod; the scaler starts one each time; no request
+    is lost.
+    """
     web = await lab.deploy_service(replicas=1, annotations={"owner": "none"})
     async with lab.load(web, rate=RATE) as load:
         lab.roll_out(web, "b")
@@ -120,17 +120,6 @@ async def ten_times(lab: Environment) -> None:
     lab.expect_equal(f"the Deployment slept {TIMES} times", len(web.pods), TIMES + 2)
 
 
-TEN_TIMES = Scenario(
-    21,
-    "plain-ten-times",
-    f"A rollout, and ten times to zero and back, under {RATE} requests a second",
-    kubernetes="refuses all connections while there is no pod, and starts none.",
-    here="the requests wait while there is no pod; the scaler starts one each time; no request is "
-    "lost.",
-    script=ten_times,
-)
-
-
 TAKEOVERS = 10
 #: Seconds from a change of an EndpointSlice to its effect on new connections.
 DELAY = 0.3
@@ -138,8 +127,14 @@ DELAY = 0.3
 DRAIN = "--quiet-period=1.0"
 
 
+@scenario(22, "plain-takeover")
 async def takeover(lab: Environment) -> None:
-    """Run scenario 22: as scenario 21, with clients that connect to the Service itself."""
+    """The same with clients that connect to the Service itself, 100 a second.
+
+    Kubernetes: refuses all connections while there is no pod, and starts none.
+
+    Here: the activators are endpoints of the Service while it sleeps; no request is lost.
+    """
     annotations = {"owner": "none", "route": "takeover"}
     web = await lab.deploy_service(replicas=1, annotations=annotations, arguments=[DRAIN])
     proxy = await web.open(DELAY)
@@ -166,16 +161,6 @@ def _leads_to_pods(proxy: ServiceProxy, web: AppHandle) -> bool:
     return bool(proxy.endpoints) and set(proxy.endpoints) <= places
 
 
-TAKEOVER = Scenario(
-    22,
-    "plain-takeover",
-    f"The same with clients that connect to the Service itself, {RATE} a second",
-    kubernetes="refuses all connections while there is no pod, and starts none.",
-    here="the activators are endpoints of the Service while it sleeps; no request is lost.",
-    script=takeover,
-)
-
-
 #: Seconds from a change of an EndpointSlice to its effect on new connections.
 SLEEP_DELAY = 1.0
 #: Seconds between two connections.
@@ -185,8 +170,15 @@ SLEEPS_WITHIN = 90.0
 SLEEP_DRAIN = "--quiet-period=2.0"
 
 
+@scenario(23, "plain-sleep", is_long=True)
 async def sleep(lab: Environment) -> None:
-    """Run scenario 23: the scaler puts a Deployment to sleep behind its takeover slice."""
+    """The scaler removes the last pod of a Service with route takeover (over a minute).
+
+    Kubernetes: has no scaler that removes the last pod; without one, it refuses connections.
+
+    Here: the activators are endpoints of the Service before the last pod goes; no connection is
+    refused.
+    """
     annotations = {"route": "takeover", "idle-seconds": "5"}
     web = await lab.deploy_service(replicas=1, annotations=annotations, arguments=[SLEEP_DRAIN])
     proxy = await web.open(SLEEP_DELAY)
@@ -202,8 +194,7 @@ async def sleep(lab: Environment) -> None:
         any("targetRef" not in each for each in lab.cluster.listed(web.name)),
     )
     await pod.until("stopped")
-    response = await lab.request(web, where=proxy.where)
-    lab.expect_200("a request of a client wakes it", response)
+    lab.expect_200("a request of a client wakes it", await lab.request(web, where=proxy.where))
     await web.pods[-1].until("responded")
     knocking.cancel()
     await asyncio.wait([knocking])
@@ -217,26 +208,20 @@ async def _knock(where: Where) -> None:
         await asyncio.sleep(PERIOD)
 
 
-SLEEP = Scenario(
-    23,
-    "plain-sleep",
-    "The scaler removes the last pod of a Service with route takeover (over a minute)",
-    kubernetes="has no scaler that removes the last pod; without one, it refuses connections.",
-    here="the activators are endpoints of the Service before the last pod goes; no connection is "
-    "refused.",
-    script=sleep,
-    is_long=True,
-)
-
-
 FRONT_RATE = 60
 #: The delay of each response: two pods with one request at a time process 40 a second.
 SLOW = "/sleep?ms=50"
 ANNOTATIONS = {"owner": "none", "route": "front", "pods-service": "web-pods"}
 
 
+@scenario(31, "plain-front")
 async def front(lab: Environment) -> None:
-    """Run scenario 31: a concurrency limit holds for clients that connect to the Service itself."""
+    """Two pods that take one request at a time get 60 a second, and go to zero and back.
+
+    Kubernetes: has no such limit, and refuses connections while there is no pod.
+
+    Here: the limit holds, since the activators are the only endpoints; no request is lost.
+    """
     annotations = {**ANNOTATIONS, "container-concurrency": "1"}
     web = await lab.deploy_service(replicas=2, annotations=annotations, arguments=[DRAIN])
     proxy = await web.open(0.3)  # seconds until a changed slice has an effect
@@ -252,13 +237,3 @@ async def front(lab: Environment) -> None:
     most.append((await web.pods[-1].counters())["maxInFlight"])
     lab.expect_equal("no pod ever has more than one request", most, [1, 1, 1])
     lab.expect_only_200("each request gets 200", load)
-
-
-FRONT = Scenario(
-    31,
-    "plain-front",
-    f"Two pods that take one request at a time get {FRONT_RATE} a second, and go to zero and back",
-    kubernetes="has no such limit, and refuses connections while there is no pod.",
-    here="the limit holds, since the activators are the only endpoints; no request is lost.",
-    script=front,
-)

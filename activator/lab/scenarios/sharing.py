@@ -8,15 +8,21 @@ from asyncio import Task
 from activator.lab.environment import Environment
 from activator.lab.handles import AppHandle, View
 from activator.lab.programs import ClientResponse
-from activator.lab.scenario import Scenario
+from activator.lab.scenario import scenario
 from activator.lab.timeline import Who
 
 CLIENTS = 24
 STICKY = {"activator.dev/sticky": "cookie"}
 
 
+@scenario(24, "sticky-sessions")
 async def sticky_sessions(lab: Environment) -> None:
-    """Run scenario 24: sessions stay on their pods while pods come and go."""
+    """Sessions stay on their pods while pods come and go.
+
+    Knative: has no sticky sessions: each request goes to any pod.
+
+    Here: keeps each client on its pod by a cookie; only the clients of a lost pod move.
+    """
     app = await lab.deploy(pods=3, annotations=STICKY, timeout=20)
     first = await _visit(lab, app, [""] * CLIENTS)
     cookies = [each.headers.get("set-cookie", "").partition(";")[0] for each in first]
@@ -75,16 +81,6 @@ def _usable(pods: list[dict[str, object]]) -> int:
     return sum(pod["usable"] is True for pod in pods)
 
 
-STICKY_SESSIONS = Scenario(
-    24,
-    "sticky-sessions",
-    "Sessions stay on their pods while pods come and go",
-    knative="has no sticky sessions: each request goes to any pod.",
-    here="keeps each client on its pod by a cookie; only the clients of a lost pod move.",
-    script=sticky_sessions,
-)
-
-
 TENANTS = {
     "activator.dev/priority-trust": "true",
     "activator.dev/fair-by": "header:X-Tenant",
@@ -98,8 +94,15 @@ MODEST = 3
 MOST_BEFORE = 3
 
 
+@scenario(25, "fair-queue")
 async def fair_queue(lab: Environment) -> None:
-    """Run scenario 25: a greedy and a modest tenant and an urgent request share one service."""
+    """One tenant sends 20 requests at once, another one and an urgent request come later.
+
+    Knative: serves them in order of arrival, so the others wait for all 20.
+
+    Here: the other tenant waits for a few requests only, the urgent one for the request in
+    flight, and a request of class low comes last.
+    """
     app = await lab.deploy(container_concurrency=1, timeout=60, annotations=TENANTS)
     order: list[str] = []
 
@@ -143,17 +146,6 @@ def _first(order: list[str], name: str) -> bool:
     return order[order.index(name) :].count("greedy") > GREEDY // 4
 
 
-FAIR_QUEUE = Scenario(
-    25,
-    "fair-queue",
-    "One tenant sends 20 requests at once, another one and an urgent request come later",
-    knative="serves them in order of arrival, so the others wait for all 20.",
-    here="the other tenant waits for a few requests only, the urgent one for the request in "
-    "flight, and a request of class low comes last.",
-    script=fair_queue,
-)
-
-
 ADAPTIVE = {"activator.dev/adaptive-concurrency": "on"}
 #: Requests that the pod processes without delay, in a tenth of a second each.
 ROOM = 20
@@ -167,8 +159,15 @@ SLOW_FROM = 32
 MOST = 2 * SLOW_FROM
 
 
+@scenario(30, "adaptive-limit")
 async def adaptive_limit(lab: Environment) -> None:
-    """Run scenario 30: a pod without a concurrency limit slows down with too many requests."""
+    """A pod without a concurrency limit gets more requests than it can process.
+
+    Knative: sends all requests to the pod, which then finishes fewer than before.
+
+    Here: finds the limit by the pod's response times. The rest waits in the activator, and no
+    request is refused.
+    """
     app = await lab.deploy(timeout=60, annotations=ADAPTIVE)
     async with lab.load(app, USUAL, target=CROWD) as load:
         await load.more(40)
@@ -188,14 +187,3 @@ async def adaptive_limit(lab: Environment) -> None:
 def _limit(view: View) -> int:
     limit: int = view["pods"][0]["adaptiveLimit"]
     return limit
-
-
-ADAPTIVE_LIMIT = Scenario(
-    30,
-    "adaptive-limit",
-    "A pod without a concurrency limit gets more requests than it can process",
-    knative="sends all requests to the pod, which then finishes fewer than before.",
-    here="finds the limit by the pod's response times. The rest waits in the activator, and no "
-    "request is refused.",
-    script=adaptive_limit,
-)

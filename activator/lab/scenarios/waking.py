@@ -7,15 +7,22 @@ import asyncio
 from activator.lab.environment import Environment
 from activator.lab.handles import AppHandle
 from activator.lab.programs import ClientResponse
-from activator.lab.scenario import Scenario
+from activator.lab.scenario import scenario
 
 PAGE = {"activator.dev/while-waiting": "page, refuse", "activator.dev/page-after-seconds": "0.5"}
 NAVIGATION = {"Sec-Fetch-Mode": "navigate", "Accept": "text/html"}
 PEEK = {"Activator-Peek": "1"}
 
 
+@scenario(26, "waiting-page")
 async def waiting_page(lab: Environment) -> None:
-    """Run scenario 26: a browser and a program send requests to a service without a pod."""
+    """A browser and a program send requests to a service without a pod.
+
+    Knative: lets both wait until a pod responds, or until the time-out.
+
+    Here: the browser gets a page that follows the start. The program gets 503 with Retry-After.
+    Both count as one request until they are back.
+    """
     app = await lab.deploy(pods=0, timeout=30, annotations=PAGE)
     page = await lab.request(app, headers=NAVIGATION)
     lab.expect("the browser gets a page", "<html" in page.body, page.body)
@@ -50,23 +57,11 @@ async def _follow_the_start(lab: Environment, app: AppHandle) -> None:
     )
     app.start_pods(1)
     await app.until_view("its pod is usable", lambda view: view["capacity"] != 0)
-    after = await _peek(lab, app)
-    lab.expect_200("the page learns that it should reload", after)
+    lab.expect_200("the page learns that it should reload", await _peek(lab, app))
 
 
 async def _peek(lab: Environment, app: AppHandle) -> ClientResponse:
     return await lab.request(app, method="HEAD", headers=PEEK)
-
-
-WAITING_PAGE = Scenario(
-    26,
-    "waiting-page",
-    "A browser and a program send requests to a service without a pod",
-    knative="lets both wait until a pod responds, or until the time-out.",
-    here="the browser gets a page that follows the start. The program gets 503 with Retry-After. "
-    "Both count as one request until they are back.",
-    script=waiting_page,
-)
 
 
 MONITOR = {"User-Agent": "Prometheus/3.5.0"}
@@ -98,8 +93,15 @@ class PasswordServer:
             writer.close()
 
 
+@scenario(27, "wake-rules")
 async def wake_rules(lab: Environment) -> None:
-    """Run scenario 27: monitors and strangers send requests to a service that sleeps."""
+    """A monitor, a stranger and a user send requests to a service without a pod.
+
+    Knative: starts a pod for each of them.
+
+    Here: only the user's request starts a pod. The monitor gets 503 and the stranger 401 at
+    once. With a pod, all are served.
+    """
     deciding = PasswordServer()
     server = await asyncio.start_server(deciding.decide, "127.0.0.1", 0)
     try:
@@ -142,8 +144,7 @@ async def _wake(lab: Environment, app: AppHandle) -> None:
     waiting = lab.start_request(app, headers=PASSWORD)
     await app.until_view("the request with a password waits", lambda view: view["queued"] == 1)
     app.start_pods(1)
-    response = await waiting
-    lab.expect_200("the new pod serves it", response)
+    lab.expect_200("the new pod serves it", await waiting)
     for _ in range(3):
         monitor = await lab.request(app, headers=MONITOR)
         lab.expect_200("now the monitor is served, too", monitor)
@@ -151,22 +152,18 @@ async def _wake(lab: Environment, app: AppHandle) -> None:
     lab.expect_equal("the monitor does not keep the service awake", agents, [])
 
 
-WAKE_RULES = Scenario(
-    27,
-    "wake-rules",
-    "A monitor, a stranger and a user send requests to a service without a pod",
-    knative="starts a pod for each of them.",
-    here="only the user's request starts a pod. The monitor gets 503 and the stranger 401 at once. "
-    "With a pod, all are served.",
-    script=wake_rules,
-)
-
-
 PATH = "/echo"
 
 
+@scenario(28, "admission")
 async def admission(lab: Environment) -> None:
-    """Run scenario 28: a proxy asks for a pod of a service without one, and uses it."""
+    """A proxy asks for a pod of a service without one, and sends the request to it.
+
+    Knative: has no port for proxies that ask.
+
+    Here: the proxy waits until the pod is healthy, and learns its address. The request does not
+    pass the activator.
+    """
     app = await lab.deploy(pods=0, timeout=30)
     port = lab.activator.admission
 
@@ -192,17 +189,6 @@ async def admission(lab: Environment) -> None:
     lab.expect_200("it serves the proxy's request", served)
 
 
-ADMISSION = Scenario(
-    28,
-    "admission",
-    "A proxy asks for a pod of a service without one, and sends the request to it",
-    knative="has no port for proxies that ask.",
-    here="the proxy waits until the pod is healthy, and learns its address. The request does not "
-    "pass the activator.",
-    script=admission,
-)
-
-
 STREAM = {
     "activator.dev/profile": "openai",
     "activator.dev/heartbeat-seconds": "1",
@@ -213,8 +199,15 @@ JSON = {"Accept": "application/json"}
 MODELS = "/v1/models"
 
 
+@scenario(29, "event-stream")
 async def event_stream(lab: Environment) -> None:
-    """Run scenario 29: clients of event streams send requests to a service without a pod."""
+    """Clients of event streams send requests to a service without a pod.
+
+    Knative: sends no byte until a pod responds. The time-out covers wait and response.
+
+    Here: the client gets comments while the model loads, then the events of the pod. Polls for
+    models start no pod, and get the last list.
+    """
     app = await lab.deploy(pods=0, timeout=2, annotations=STREAM)
     poll = await lab.request(app, MODELS, headers=JSON)
     lab.expect("a poll starts no pod", poll.status == 503, poll)
@@ -242,14 +235,3 @@ async def event_stream(lab: Environment) -> None:
     await app.until_view("the service sleeps again", lambda view: not view["pods"])
     kept = await lab.request(app, MODELS, headers=JSON)
     lab.expect("the list stays while the service sleeps", '"echo"' in kept.body, kept)
-
-
-EVENT_STREAM = Scenario(
-    29,
-    "event-stream",
-    "Clients of event streams send requests to a service without a pod",
-    knative="sends no byte until a pod responds. The time-out covers wait and response.",
-    here="the client gets comments while the model loads, then the events of the pod. Polls for "
-    "models start no pod, and get the last list.",
-    script=event_stream,
-)
