@@ -437,6 +437,21 @@ def _ignore(line: dict[str, Any]) -> None:
 MAX_RESPONSES_PER_SECOND = 5
 
 
+_LINES: Final = {
+    "scaled": "pods: {pods} -> {wanted}",
+    "started": "pod {pod} starts at {address} and needs about {delay:g} s to listen; its switches "
+    "are at http://{switches}/",
+    "listening": "pod {pod} listens",
+    "probe passed": "pod {pod} passed the activator's probe",
+    "probe failed": "pod {pod} failed the activator's probe: {status}",
+    "ready": "pod {pod} is ready for Kubernetes as well, which checks less often",
+    "not ready": "pod {pod} is no longer ready for Kubernetes",
+    "draining": "pod {pod} stops: it finishes its requests",
+    "stopped": "pod {pod} stopped",
+    "ended by itself": "pod {pod} ended by itself, status {status}",
+}
+
+
 class Narrator:
     """Makes lines from the events of all services, in their order."""
 
@@ -456,35 +471,12 @@ class Narrator:
         return [f"{stamp}  {service:<8} {text}" for text in lines]
 
     def _other(self, event: DemoEvent) -> list[str]:
-        service, pod, details = event.service, event.pod, event.details
-        match event.kind:
-            case "queued":
-                return self._on_queued(event)
-            case "scaled":
-                return [f"pods: {details['pods']} -> {details['wanted']}"]
-            case "started":
-                where, delay = details["address"], service.start_after
-                return [
-                    f"pod {pod} starts at {where} and needs about {delay:g} s to listen; "
-                    f"its switches are at http://{details['switches']}/"
-                ]
-            case "listening":
-                return [f"pod {pod} listens"]
-            case "probe passed":
-                return [f"pod {pod} passed the activator's probe"]
-            case "probe failed":
-                return [f"pod {pod} failed the activator's probe: {details['status']}"]
-            case "ready":
-                return [f"pod {pod} is ready for Kubernetes as well, which checks less often"]
-            case "not ready":
-                return [f"pod {pod} is no longer ready for Kubernetes"]
-            case "draining":
-                return [f"pod {pod} stops: it finishes its requests"]
-            case "stopped":
-                return [f"pod {pod} stopped"]
-            case "ended by itself":
-                return [f"pod {pod} ended by itself, status {details['status']}"]
-        return []
+        if event.kind == "queued":
+            return self._on_queued(event)
+        if (line := _LINES.get(event.kind)) is None:
+            return []
+        delay = event.service.start_after
+        return [line.format(pod=event.pod, delay=delay, **event.details)]
 
     def _on_queued(self, event: DemoEvent) -> list[str]:
         """Return a line for the first queued request; none for others until its response."""
