@@ -243,7 +243,9 @@ async def _add(plane: Plane, number: int, *, awake: bool) -> None:
 
 async def _create(plane: Plane, path: str, name: str, body: Any, **metadata: Any) -> None:
     named = {"name": name, "namespace": "bench", **metadata}
-    response = await plane.send("POST", path, json.dumps({"metadata": named, **body}).encode())
+    response = await plane.send(
+        PlaneRequest("POST", path, json.dumps({"metadata": named, **body}).encode())
+    )
     assert isinstance(response, PlaneResponse)
     if response.status >= 300:
         raise CannotMeasure(f"the stand-in refuses {path}: {response.body.decode()[:200]}")

@@ -31,7 +31,6 @@ from activator.lab.control_plane.resources import (
     ApiKind,
 )
 from activator.lab.control_plane.store import ObjectChange
-from activator.lab.control_plane.validation import ValidationRules
 from activator.lab.controllers import (
     NODE,
     Deployments,
@@ -237,7 +236,7 @@ class ToyCluster:
             pace: the duration of a second in probes of pods, in seconds.
             folder: gets copies of the objects that ``activator local`` reads; None for no copies.
         """
-        self.plane = ControlPlane(resources, ValidationRules(allows_loopback=True))
+        self.plane = ControlPlane(resources, allows_loopback=True)
         self.server = PlaneServer(self.plane)
         self._tell = tell
         self._started: Counter[str] = Counter()

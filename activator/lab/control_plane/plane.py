@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -41,7 +41,6 @@ from activator.lab.control_plane.store import (
     listed,
     unparsed,
 )
-from activator.lab.control_plane.validation import ValidationRules
 from activator.lab.control_plane.writes import MERGE_PATCH, WriteRequest, Writes, decoded, scale_of
 from activator.lab.http1 import BadRequest, PodRequest, RequestParser, render_chunk, render_head
 
@@ -101,18 +100,21 @@ class ControlPlane:
     def __init__(
         self,
         resources: Iterable[ApiKind] = BUILT_IN,
-        rules: ValidationRules = ValidationRules(),  # noqa: B008  never changed
         clock: Callable[[], datetime] = utc_now,
+        *,
+        allows_loopback: bool = False,
     ) -> None:
         """
         Arguments:
+            allows_loopback: accept loopback addresses in EndpointSlices. Kubernetes refuses them.
+                The lab needs them, because its pods are processes of one machine.
             clock: the time of day, for times in objects.
         """
         self.store = PlaneStore()
         self.faults = Faults()
         self.resources = ApiKinds(resources)
         self.calls: list[PlaneCall] = []
-        self._writes = Writes(self.store, self.faults, rules, clock)
+        self._writes = Writes(self.store, self.faults, clock, allows_loopback)
         self._garbage = GarbageCollector(self.store, partial(self.act, "delete"))
         self._watches: set[PlaneWatch] = set()
         self._on_away: list[Callable[[], object]] = []
@@ -172,9 +174,7 @@ class ControlPlane:
         found: Object = json.loads(response.body)
         return found
 
-    async def send(
-        self, method: str, target: str, body: bytes = b"", content_type: str = JSON, agent: str = ""
-    ) -> PlaneResponse | PlaneWatch:
+    async def send(self, request: PlaneRequest) -> PlaneResponse | PlaneWatch:
         """Return the response to a request, or a watch, which the caller must `close`.
 
         Raises:
@@ -184,7 +184,7 @@ class ControlPlane:
             await asyncio.sleep(self.faults.delay)
         if self.faults.is_away:
             raise ConnectionRefusedError("the API server is away")
-        return self.handle(PlaneRequest(method, target, body, content_type, agent))
+        return self.handle(request)
 
     def handle(self, request: PlaneRequest) -> PlaneResponse | PlaneWatch:
         """Return the response to a request, or a watch, at once."""
@@ -219,7 +219,8 @@ class ControlPlane:
             raise unknown_format(JSON)
         if place.resource == ACCESS_REVIEWS:
             return self._reviewed(decoded(request.body))
-        self._authorize(call, place)
+        if not self.faults.may(call.right):
+            raise forbidden(place._replace(name=call.name), self.faults.user, call.verb)
         scripted = self.faults.scripted(call.verb, call.right.resource)
         if scripted is not None:
             return scripted
@@ -247,17 +248,6 @@ class ControlPlane:
             case "delete":
                 return _json(writes.delete(context, body))
         raise ApiError(405, "MethodNotAllowed", "the server does not allow this method")
-
-    def _authorize(self, call: PlaneCall, place: ApiPath) -> None:
-        if not self.faults.may(call.right):
-            raise forbidden(
-                place.resource,
-                call.name,
-                self.faults.user,
-                call.verb,
-                call.subresource,
-                call.namespace,
-            )
 
     def _reviewed(self, review: Object) -> PlaneResponse:
         asked = (review.get("spec") or {}).get("resourceAttributes") or {}
@@ -347,8 +337,16 @@ class PlaneServer:
         Raises:
             OSError: the folder cannot be written to.
         """
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "lab", "cluster": {"server": f"http://{self.host}:{self.port}"}}],
+            "users": [{"name": "lab", "user": {"token": "lab"}}],
+            "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
+            "current-context": "lab",
+        }
         path = folder / KUBECONFIG
-        path.write_text(json.dumps(kubeconfig(f"http://{self.host}:{self.port}")))
+        path.write_text(json.dumps(config))
         return path
 
     def _abort_all(self) -> None:
@@ -375,12 +373,9 @@ class PlaneServer:
         parser = RequestParser()
         while data := await reader.read(_READ_BYTES):
             for request in parser.feed(data):
+                kind, agent = request.header("content-type"), request.header("user-agent")
                 response = await self._plane.send(
-                    request.method,
-                    request.target,
-                    request.body,
-                    request.header("content-type"),
-                    request.header("user-agent"),
+                    PlaneRequest(request.method, request.target, request.body, kind, agent)
                 )
                 if isinstance(response, PlaneWatch):
                     await self._stream(response, reader, writer)
@@ -426,15 +421,3 @@ def _rendered(request: PodRequest, response: PlaneResponse) -> bytes:
         *([("Retry-After", str(response.retry_after))] if response.retry_after else ()),
     ]
     return render_head(response.status, headers) + response.body
-
-
-def kubeconfig(url: str) -> Mapping[str, Any]:
-    """Return a kubeconfig for an API server without authentication."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "lab", "cluster": {"server": url}}],
-        "users": [{"name": "lab", "user": {"token": "lab"}}],
-        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
-        "current-context": "lab",
-    }

@@ -429,12 +429,11 @@ def too_large(version: int, current: int) -> ApiError:
     return ApiError(504, "Timeout", text, {"causes": causes, "retryAfterSeconds": 1})
 
 
-def forbidden(
-    resource: ApiKind, name: str, user: str, verb: str, subresource: str, namespace: str
-) -> ApiError:
+def forbidden(place: ApiPath, user: str, verb: str) -> ApiError:
     """Return the error for a request without rights; its details lack the subresource."""
-    what = f"{resource.plural}/{subresource}" if subresource else resource.plural
-    where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+    resource, name = place.resource, place.name
+    what = f"{resource.plural}/{place.subresource}" if place.subresource else resource.plural
+    where = f'in the namespace "{place.namespace}"' if place.namespace else "at the cluster scope"
     which = f'{resource.qualified} "{name}"' if name else resource.qualified
     text = (
         f'{which} is forbidden: User "{user}" cannot {verb} resource "{what}" in API group '

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from activator.lab.control_plane.resources import (
     DEPLOYMENTS,
@@ -141,17 +141,6 @@ _LABEL_TEXT: Final = (
 )
 
 
-class ValidationRules(NamedTuple):
-    """The rules of one control plane.
-
-    Attributes:
-        allows_loopback: accept loopback addresses in EndpointSlices. Kubernetes refuses them. The
-            lab needs them, because its pods are processes of one machine.
-    """
-
-    allows_loopback: bool = False
-
-
 def wrong_type(resource: ApiKind, found: Object) -> str:
     """Return why an object's JSON does not fit the kind's type; empty if it does."""
     version = found.get("metadata", {}).get("resourceVersion", "")
@@ -189,7 +178,7 @@ def unmarshal(value: object, field: str, wanted: str) -> str:
     return f"json: cannot unmarshal {kind} into Go struct field {field} of type {wanted}"
 
 
-def causes(resource: ApiKind, new: Object, old: Object | None, rules: ValidationRules) -> list[str]:
+def causes(resource: ApiKind, new: Object, old: Object | None, allows_loopback: bool) -> list[str]:
     """Return why an object is refused, a text for each wrong field; empty if it is accepted.
 
     Arguments:
@@ -198,7 +187,7 @@ def causes(resource: ApiKind, new: Object, old: Object | None, rules: Validation
     """
     found = list(_metadata(resource, new))
     if check := _CHECKS.get(resource):
-        found += check(new, old, rules)
+        found += check(new, old, allows_loopback)
     return found
 
 
@@ -212,7 +201,7 @@ def _metadata(resource: ApiKind, new: Object) -> Iterator[str]:
         yield f'metadata.name: Invalid value: "{name}": {text}'
 
 
-def _service(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
+def _service(new: Object, old: Object | None, allows_loopback: bool) -> Iterator[str]:
     spec = new["spec"]
     ports = spec.get("ports") or []
     if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
@@ -233,7 +222,7 @@ def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _workload(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
+def _workload(new: Object, old: Object | None, allows_loopback: bool) -> Iterator[str]:
     spec = new["spec"]
     if spec["replicas"] < 0:
         yield (
@@ -255,7 +244,7 @@ def _workload(new: Object, old: Object | None, rules: ValidationRules) -> Iterat
         yield f"spec.selector: Invalid value: {_json(spec['selector'])}: field is immutable"
 
 
-def _slice(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
+def _slice(new: Object, old: Object | None, allows_loopback: bool) -> Iterator[str]:
     kind = new.get("addressType", "")
     if not kind:
         yield "addressType: Required value"
@@ -278,13 +267,13 @@ def _slice(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[
                 f"{_MOST_ADDRESSES} items"
             )
         for m, address in enumerate(addresses):
-            if kind != "FQDN" and (why := wrong_address(address, kind, rules)):
+            if kind != "FQDN" and (why := wrong_address(address, kind, allows_loopback)):
                 is_other = why.startswith("must be an IP")
                 where = f"endpoints[{n}].addresses" + ("" if is_other else f"[{m}]")
                 yield f'{where}: Invalid value: "{address}": {why}'
 
 
-def wrong_address(address: str, kind: str, rules: ValidationRules) -> str:
+def wrong_address(address: str, kind: str, allows_loopback: bool) -> str:
     """Return why an EndpointSlice of an address type cannot have an address; empty if it can."""
     if _LEADING_ZERO.search(address):
         return "must not have leading 0s"
@@ -296,7 +285,7 @@ def wrong_address(address: str, kind: str, rules: ValidationRules) -> str:
         return f"must be an {kind} address"
     if parsed.is_unspecified:
         return f"may not be unspecified ({parsed})"
-    if parsed.is_loopback and not rules.allows_loopback:
+    if parsed.is_loopback and not allows_loopback:
         return "may not be in the loopback range (127.0.0.0/8, ::1/128)"
     if parsed.is_link_local:
         return "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
@@ -305,7 +294,7 @@ def wrong_address(address: str, kind: str, rules: ValidationRules) -> str:
     return ""
 
 
-def _lease(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
+def _lease(new: Object, old: Object | None, allows_loopback: bool) -> Iterator[str]:
     spec = new["spec"]
     seconds = spec.get("leaseDurationSeconds")
     if seconds is not None and seconds <= 0:
@@ -318,7 +307,7 @@ def _lease(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[
         )
 
 
-def _event(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
+def _event(new: Object, old: Object | None, allows_loopback: bool) -> Iterator[str]:
     if not new.get("eventTime"):
         yield "eventTime: Required value"
     for name in ("reportingController", "reportingInstance", "action", "reason"):
@@ -340,7 +329,7 @@ def _event(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[
                 yield f'{name}: Invalid value: "{new.get(name)}": field is immutable'
 
 
-_CHECKS: Final[dict[ApiKind, Callable[[Object, Object | None, ValidationRules], Iterator[str]]]] = {
+_CHECKS: Final[dict[ApiKind, Callable[[Object, Object | None, bool], Iterator[str]]]] = {
     SERVICES: _service,
     DEPLOYMENTS: _workload,
     STATEFUL_SETS: _workload,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
@@ -35,7 +36,6 @@ from activator.lab.control_plane.resources import (
 )
 from activator.lab.control_plane.store import PlaneStore
 from activator.lab.control_plane.validation import (
-    ValidationRules,
     causes,
     fill,
     unmarshal,
@@ -180,20 +180,14 @@ class WriteRequest(NamedTuple):
         return self.query.get("fieldManager") or self.agent.partition("/")[0] or "unknown"
 
 
+@dataclass(frozen=True, slots=True)
 class Writes:
-    """The writing part of one API server."""
+    """The writing part of one API server; its user may set EndpointSlices to loopback addresses."""
 
-    def __init__(
-        self,
-        store: PlaneStore,
-        faults: Faults,
-        rules: ValidationRules,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._store = store
-        self._faults = faults
-        self._rules = rules
-        self._clock = clock
+    store: PlaneStore
+    faults: Faults
+    clock: Callable[[], datetime]
+    allows_loopback: bool
 
     def existing(self, place: ApiPath) -> Object:
         """Return a copy of an object.
@@ -201,7 +195,7 @@ class Writes:
         Raises:
             ApiError: it does not exist.
         """
-        found = self._store.get(place.resource, place.namespace, place.name)
+        found = self.store.get(place.resource, place.namespace, place.name)
         if found is None:
             raise not_found(place.resource, place.name)
         return found
@@ -224,14 +218,14 @@ class Writes:
         for name in _SERVER_SETS:
             metadata.pop(name, None)
         self._check(resource, new, None)
-        if self._store.get(resource, place.namespace, metadata["name"]) is not None:
+        if self.store.get(resource, place.namespace, metadata["name"]) is not None:
             raise already_exists(resource, metadata["name"])
         metadata["uid"] = str(uuid4())
         metadata["creationTimestamp"] = self._now()
         if resource.has_generation:
             metadata["generation"] = 1
         record(resource, new, None, context.manager, self._now())
-        return self._store.put(resource, new)
+        return self.store.put(resource, new)
 
     def update(self, context: WriteRequest, body: bytes) -> tuple[Object, int]:
         """Replace an object by that of a PUT; return the object and the status.
@@ -250,7 +244,7 @@ class Writes:
                 f"the name of the object ({metadata.get('name')}) does not match the name on the "
                 f"URL ({place.name})"
             )
-        old = self._store.get(place.resource, place.namespace, place.name)
+        old = self.store.get(place.resource, place.namespace, place.name)
         if old is None and place.resource.put_creates:
             metadata.pop("resourceVersion", None)
             return self.create(context, json.dumps(new).encode()), 201
@@ -307,9 +301,9 @@ class Writes:
                 metadata["deletionTimestamp"] = self._now()
                 seconds = old.get("spec", {}).get("terminationGracePeriodSeconds", 0)
                 metadata["deletionGracePeriodSeconds"] = seconds if grace is None else int(grace)
-                return self._store.put(place.resource, old)
+                return self.store.put(place.resource, old)
             return old
-        last = self._store.delete(place.resource, place.namespace, place.name)
+        last = self.store.delete(place.resource, place.namespace, place.name)
         if place.resource.returns_deleted:
             return last
         details = {"name": place.name, "group": place.resource.group, "kind": place.resource.plural}
@@ -341,7 +335,7 @@ class Writes:
             why = f"UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
             raise conflict(resource, place.name, f"Precondition failed: {why}", plural)
         self._expect_version(place, metadata.get("resourceVersion", ""), old)
-        if self._faults.takes_conflict(resource):
+        if self.faults.takes_conflict(resource):
             raise conflict(resource, place.name)
         for name in _SERVER_SETS:
             metadata.pop(name, None)
@@ -358,8 +352,8 @@ class Writes:
             return old
         waited = "deletionTimestamp" in metadata and old["metadata"].get("finalizers")
         if waited and not metadata.get("finalizers"):
-            return self._store.delete(resource, place.namespace, place.name)
-        return self._store.put(resource, new)
+            return self.store.delete(resource, place.namespace, place.name)
+        return self.store.put(resource, new)
 
     def _expect_version(self, place: ApiPath, version: str, old: Object) -> None:
         if not version:
@@ -375,19 +369,18 @@ class Writes:
         for name in ("labels", "annotations", "ownerReferences", "finalizers"):
             if name in metadata and not metadata[name]:
                 del metadata[name]
-        name = new["metadata"].get("name", "")
-        if found := causes(resource, new, old, self._rules):
+        name = metadata.get("name", "")
+        if found := causes(resource, new, old, self.allows_loopback):
             raise invalid(resource, name, found)
-        if resource != SLICES or self._faults.may(_RESTRICTED):
+        if resource != SLICES or self.faults.may(_RESTRICTED):
             return
         same = old is not None and all(new[part] == old[part] for part in ("endpoints", "ports"))
         if new["endpoints"] and not same:
-            namespace = new["metadata"].get("namespace", "")
-            user = self._faults.user
-            raise forbidden(resource, name, user, "create", "restricted", namespace)
+            place = ApiPath(resource, metadata.get("namespace", ""), name, "restricted")
+            raise forbidden(place, self.faults.user, "create")
 
     def _now(self) -> str:
-        return self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return self.clock().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _content(found: Object) -> Object:

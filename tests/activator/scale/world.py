@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.wire import encode
-from activator.lab.control_plane.plane import PlaneCall, PlaneServer
+from activator.lab.control_plane.plane import PlaneCall, PlaneRequest, PlaneServer
 from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS, PlaneResponse
 from activator.scale import scaler as scalers
 from activator.scale.election import LABEL
@@ -63,7 +63,7 @@ class Cluster:
         """Send a request past all sockets; it must succeed."""
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         data = b"" if body is None else json.dumps(body).encode()
-        response = await self.plane.send(method, path, data, kind, "test")
+        response = await self.plane.send(PlaneRequest(method, path, data, kind, "test"))
         assert isinstance(response, PlaneResponse)
         assert response.status < 300, response.body
         return json.loads(response.body)
