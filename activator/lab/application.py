@@ -82,18 +82,6 @@ class Switches:
         setattr(self, name, value)
         return value
 
-    def kill_application(self) -> None:
-        """End the application's process; queue-proxy stays and gets no notice."""
-        self.running = False
-
-    def start_application(self) -> None:
-        """Start the application's process again, with all its switches on."""
-        self.running = self.live = self.ready = self.exec_ready = True
-
-    def start_sidecar(self) -> None:
-        """Start the sidecar's process again, with both its switches on."""
-        self.sidecar_ready = self.sidecar_live = True
-
 
 @dataclass(slots=True)
 class PodCounters:
@@ -162,10 +150,11 @@ CHECKS: dict[str, Callable[[Switches], bool]] = {
     "/sidecarLive": lambda switches: switches.sidecar_live,
 }
 
-ACTIONS: dict[str, Callable[[Switches], None]] = {
-    "/kill": Switches.kill_application,
-    "/start": Switches.start_application,
-    "/startSidecar": Switches.start_sidecar,
+#: The switches that a path sets, as kubelet does: a started process has all its switches on.
+ACTIONS: dict[str, dict[str, bool]] = {
+    "/kill": {"running": False},
+    "/start": {"running": True, "live": True, "ready": True, "exec_ready": True},
+    "/startSidecar": {"sidecar_ready": True, "sidecar_live": True},
 }
 
 
@@ -178,7 +167,8 @@ def admin_response(request: PodRequest, switches: Switches, counters: PodCounter
     if path in CHECKS:
         return text(200 if CHECKS[path](switches) else 500, "")
     if path in ACTIONS:
-        ACTIONS[path](switches)
+        for name, on in ACTIONS[path].items():
+            setattr(switches, name, on)
         return text(200, "")
     if path == "/counters":
         return as_json(counters.report())
@@ -219,17 +209,6 @@ def chat(request: PodRequest) -> PodResponse:
         return PodResponse(content_type=EVENT_STREAM, pieces=events, interval=_PACE)
     message = {"role": "assistant", "content": " ".join(words)}
     return as_json(_choice("chat.completion", message=message, finish_reason="stop"))
-
-
-def events(lines: tuple[bytes, ...], interval: float) -> PodResponse:
-    """Return lines as an event stream, one event each.
-
-    Arguments:
-        lines: each with its line feed.
-        interval: seconds between two events.
-    """
-    pieces = tuple(b"data: %b\n" % line for line in lines)
-    return PodResponse(content_type=EVENT_STREAM, pieces=pieces, interval=interval)
 
 
 def _choice(
@@ -369,7 +348,8 @@ class Application:
         return PodResponse(pieces=self._lines(request), interval=_interval(request))
 
     def _events(self, request: PodRequest) -> PodResponse:
-        return events(self._lines(request), _interval(request))
+        pieces = tuple(b"data: %b\n" % line for line in self._lines(request))
+        return PodResponse(content_type=EVENT_STREAM, pieces=pieces, interval=_interval(request))
 
     def _lines(self, request: PodRequest) -> tuple[bytes, ...]:
         count = _number(request, "n", 5, MAX_LINES)

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from activator.lab import objects
@@ -301,12 +300,7 @@ class Demo:
     def __enter__(self) -> Demo:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Remove the manifests folder; end the activator first, or it loses all revisions."""
         shutil.rmtree(self.manifests, ignore_errors=True)
 

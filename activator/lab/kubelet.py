@@ -98,53 +98,6 @@ def probed_switches(probes: Probes, *, blind: bool) -> frozenset[str]:
     return frozenset(name for name, has_effect in probed.items() if has_effect)
 
 
-class Checks:
-    """The probes of one pod: whether it is ready, and whether its containers are alive."""
-
-    def __init__(self, options: PodOptions, probes: Probes) -> None:
-        self._options = options
-        self._probes = probes
-        self._failed = 0
-
-    async def is_ready(self) -> bool:
-        """Return whether all readiness probes of the pod pass."""
-        probes = self._probes
-        if not await self._is_port_ready():
-            return False
-        if probes.exec_readiness and not await self._finds("/exec"):
-            return False
-        return not probes.sidecar_readiness or await self._finds("/sidecarReady")
-
-    async def _is_port_ready(self) -> bool:
-        where = self._options.address, self._options.port
-        match self._probes.readiness:
-            case KubeletReadiness.QUEUE_PROXY:
-                return await ask(*where, "/", probe="queue") == 200
-            case KubeletReadiness.HTTP:
-                return 200 <= await ask(*where, self._probes.path) < 400
-            case KubeletReadiness.TCP:
-                try:
-                    await open_and_close(*where, patience=TIMEOUT)
-                except OSError:
-                    return False
-        return True
-
-    async def is_dead(self) -> bool:
-        """Run the liveness probe; return whether it has failed often enough for a restart."""
-        if self._probes.liveness is None:
-            return False
-        is_sidecar = self._probes.liveness is ProbedContainer.SIDECAR
-        lives = await self._finds("/sidecarLive" if is_sidecar else "/live")
-        self._failed = 0 if lives else self._failed + 1
-        if self._failed < self._probes.failure_threshold:
-            return False
-        self._failed = 0
-        return True
-
-    async def _finds(self, path: str) -> bool:
-        return await ask(self._options.address, self._options.admin_port, path) == 200
-
-
 async def ask(ip: str, port: int, path: str, probe: str = "") -> int:
     """Send a GET as kubelet does, on a new connection; return the status, or 0 without a response.
 
@@ -200,7 +153,7 @@ class PodProcess:
         self.restarts = 0
         self._tell = tell
         self._probes = probes
-        self._checks = Checks(options, probes)
+        self._failed = 0
         self._stop = asyncio.Event()
         self._listening = asyncio.Event()
         self._free = {step: asyncio.Event() for step in KubeletStep}
@@ -307,9 +260,48 @@ class PodProcess:
             # The first check comes a whole period after the start: the worst case of a cluster.
             await asyncio.sleep(self._probes.period)
             await self._free[KubeletStep.CHECK].wait()
-            self._set_ready(await self._checks.is_ready() and self._is_probed())
-            if await self._checks.is_dead() and not self.stopping:
+            self._set_ready(await self.passes() and self._is_probed())
+            if await self.is_dead() and not self.stopping:
                 await self._restart()
+
+    async def passes(self) -> bool:
+        """Return whether all readiness probes of the pod pass."""
+        probes = self._probes
+        if not await self._is_port_ready():
+            return False
+        if probes.exec_readiness and await self._asked("/exec") != 200:
+            return False
+        return not probes.sidecar_readiness or await self._asked("/sidecarReady") == 200
+
+    async def _is_port_ready(self) -> bool:
+        where = self.options.address, self.options.port
+        match self._probes.readiness:
+            case KubeletReadiness.QUEUE_PROXY:
+                return await ask(*where, "/", probe="queue") == 200
+            case KubeletReadiness.HTTP:
+                return 200 <= await ask(*where, self._probes.path) < 400
+            case KubeletReadiness.TCP:
+                try:
+                    await open_and_close(*where, patience=TIMEOUT)
+                except OSError:
+                    return False
+        return True
+
+    async def is_dead(self) -> bool:
+        """Run the liveness probe; return whether it has failed often enough for a restart."""
+        if self._probes.liveness is None:
+            return False
+        is_sidecar = self._probes.liveness is ProbedContainer.SIDECAR
+        lives = await self._asked("/sidecarLive" if is_sidecar else "/live") == 200
+        self._failed = 0 if lives else self._failed + 1
+        if self._failed < self._probes.failure_threshold:
+            return False
+        self._failed = 0
+        return True
+
+    async def _asked(self, path: str) -> int:
+        """Return the status of the pod's admin port, as `ask` does."""
+        return await ask(self.options.address, self.options.admin_port, path)
 
     def _is_probed(self) -> bool:
         if self.stopping and not self._probes.while_terminating:
@@ -339,7 +331,7 @@ class PodProcess:
 
     async def _kill(self, container: ProbedContainer | None) -> None:
         if container is ProbedContainer.APPLICATION:
-            await self._ask_pod("/kill")
+            await self._asked("/kill")
         elif container is ProbedContainer.SIDECAR:
             self._set_ready(False)
         elif self._process is not None:
@@ -349,16 +341,13 @@ class PodProcess:
 
     async def _start(self, container: ProbedContainer | None) -> None:
         if container is ProbedContainer.APPLICATION:
-            await self._ask_pod("/start")
+            await self._asked("/start")
         elif container is ProbedContainer.SIDECAR:
-            await self._ask_pod("/startSidecar")
+            await self._asked("/startSidecar")
         elif self._comes_back is not None:
             self._listening.clear()
             self._comes_back.set()
             await self._listening.wait()
-
-    async def _ask_pod(self, path: str) -> None:
-        await ask(self.options.address, self.options.admin_port, path)
 
 
 async def _end(process: Process, grace: float) -> None:

@@ -65,41 +65,6 @@ QUEUE_FULL = _error(503, "pending request queue full\n")
 DRAINING = _error(503, "shutting down\n")
 
 
-def probe_response(
-    request: PodRequest, switches: Switches, *, blind: bool = False, polls_sidecar: bool = False
-) -> PodResponse | None:
-    """Return queue-proxy's response to a probe; None for a request that is no probe.
-
-    Arguments:
-        blind: queue-proxy cannot run the application's probe (usually an exec probe), so it
-            reports ready without a check.
-        polls_sidecar: queue-proxy polls the sidecar's readiness probe, as since Knative 1.14.
-    """
-    probe = request.header("k-network-probe")
-    if probe == "probe":
-        return _ingress_probe_response(request, switches)
-    if not request.header("user-agent").startswith(PROBER_AGENTS):
-        return None
-    if switches.draining:
-        return DRAINING
-    if probe != "queue":
-        return text(400, f"unexpected probe header value: {probe}\n")
-    if not blind and not (switches.ready and switches.running):
-        return PodResponse(503)
-    if polls_sidecar and not switches.sidecar_ready:
-        return PodResponse(503)
-    return text(200, "queue")
-
-
-def _ingress_probe_response(request: PodRequest, switches: Switches) -> PodResponse:
-    if switches.draining:
-        return DRAINING
-    hash_value = request.header("k-network-hash")
-    if not hash_value:
-        return text(400, 'a probe request must contain a non-empty "K-Network-Hash" header\n')
-    return PodResponse(200, headers=(("K-Network-Hash", hash_value),))
-
-
 def traffic_refusal(
     container_concurrency: int, in_flight: int, running: bool
 ) -> PodResponse | None:
@@ -141,7 +106,9 @@ class PodOptions:
         start_after: seconds from process start to listening: image pull and application start.
         quiet_period: seconds without a request before a draining pod stops listening.
         follow_stdin: end when standard input ends, so that the pod does not outlive its parent.
-        polls_sidecar: queue-proxy also polls the sidecar's readiness probe; older ones do not.
+        blind: queue-proxy cannot run the application's probe (usually an exec probe), so it
+            reports ready without a check.
+        polls_sidecar: queue-proxy polls the sidecar's readiness probe, as since Knative 1.14.
         readiness_port: a separate port for the application's readiness probe; None for none.
         plain: the pod has no queue-proxy. The application has the health page ``/healthz``.
     """
@@ -159,6 +126,28 @@ class PodOptions:
     polls_sidecar: bool = _option(False, "queue-proxy also polls the sidecar")
     plain: bool = _option(False, "without queue-proxy")
     readiness_port: int | None = _option(None, "0: any free one; default: none")
+
+
+def probe_response(
+    request: PodRequest, switches: Switches, options: PodOptions
+) -> PodResponse | None:
+    """Return queue-proxy's response to a probe; None for a request that is no probe."""
+    probe = request.header("k-network-probe")
+    if probe != "probe" and not request.header("user-agent").startswith(PROBER_AGENTS):
+        return None
+    if switches.draining:
+        return DRAINING
+    if probe == "probe":  # of an ingress
+        if hash_value := request.header("k-network-hash"):
+            return PodResponse(200, headers=(("K-Network-Hash", hash_value),))
+        return text(400, 'a probe request must contain a non-empty "K-Network-Hash" header\n')
+    if probe != "queue":
+        return text(400, f"unexpected probe header value: {probe}\n")
+    if not options.blind and not (switches.ready and switches.running):
+        return PodResponse(503)
+    if options.polls_sidecar and not switches.sidecar_ready:
+        return PodResponse(503)
+    return text(200, "queue")
 
 
 class Pod:
@@ -247,7 +236,10 @@ class Pod:
         await _send(writer, request, text(200 if ready else 503, ""))
 
     async def _answer_traffic(self, request: PodRequest, writer: asyncio.StreamWriter) -> None:
-        probe = self._probe_response(request)
+        if self.options.plain:
+            probe = health_response(request, self.switches)
+        else:
+            probe = probe_response(request, self.switches, self.options)
         if probe is not None:
             self._note_probe(request, probe.status)
             await _send(writer, request, probe)
@@ -266,14 +258,6 @@ class Pod:
                 took = round(time.monotonic() - started, 4)
                 details = {"path": request.path, "status": status, "took": took, "id": request_id}
                 self._emit("responded", **details)
-
-    def _probe_response(self, request: PodRequest) -> PodResponse | None:
-        options = self.options
-        if options.plain:
-            return health_response(request, self.switches)
-        return probe_response(
-            request, self.switches, blind=options.blind, polls_sidecar=options.polls_sidecar
-        )
 
     async def _serve(self, request: PodRequest, writer: asyncio.StreamWriter) -> int:
         limit, running = self.options.container_concurrency, self.switches.running
