@@ -40,19 +40,20 @@ from activator.lab.controllers import (
     service_of,
 )
 from activator.lab.kubelet import PodProcess, Probes, Tell, ToyNode
-from activator.lab.objects import REVISION, is_live, revision_of
+from activator.lab.objects import PORT, REVISION, is_live, revision_of
 from activator.lab.pod import PodOptions, pod_arguments
 
 Object = dict[str, Any]
 Address = tuple[str, int]
 
+NAMESPACE: Final = "default"
 #: Seconds from a change of a slice to its effect: kube-proxy's least interval between writes.
 DELAY: Final = 1.0
 _READ_BYTES: Final = 64 * 1024
 
 
 class ServiceProxy:
-    """The proxy of one port of one Service. It needs a running loop.
+    """The proxy of the sample pods' port of one Service. It needs a running loop.
 
     Attributes:
         host, port: where it listens; the port is set by `start`.
@@ -60,21 +61,12 @@ class ServiceProxy:
         refused: how many connections found no endpoint, or one that refused them.
     """
 
-    def __init__(
-        self,
-        plane: ControlPlane,
-        namespace: str,
-        service: str,
-        port_name: str,
-        delay: float = DELAY,
-    ) -> None:
+    def __init__(self, plane: ControlPlane, service: str, delay: float = DELAY) -> None:
         self.host, self.port = "127.0.0.1", 0
         self.delay = delay
         self.refused = 0
         self._plane = plane
-        self._namespace = namespace
         self._service = service
-        self._port_name = port_name
         self._endpoints: list[Address] = []
         self._timer: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
@@ -121,9 +113,9 @@ class ServiceProxy:
     def _sync(self) -> None:
         self._timer = None
         slices = self._plane.store.select(
-            SLICES, self._namespace, lambda found: service_of(found) == self._service
+            SLICES, NAMESPACE, lambda found: service_of(found) == self._service
         )
-        self._endpoints = endpoints_of(slices, self._port_name)
+        self._endpoints = endpoints_of(slices, PORT)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -201,7 +193,6 @@ def _number(slice_: Object, port_name: str) -> int:
     return 0
 
 
-NAMESPACE: Final = "default"
 #: The namespace of activator and scaler.
 SYSTEM: Final = "activator"
 #: The duration of a second in probes of pods of Deployments: kubelet's 10 s become 1 s.

@@ -14,6 +14,7 @@ import time
 from asyncio import Future, Task
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
@@ -280,30 +281,24 @@ def run(
         raise Misuse("--keep is for one scenario: name it")
     if keep and as_json:
         raise Misuse("--keep prints events at once, --json only at the end: choose one")
-    lab = _Lab(scenarios, keep, as_json, out or sys.stdout, addresses or AddressPool())
+    out = out or sys.stdout
+    lab = _Lab(scenarios, keep, as_json, out, Printer(out), addresses or AddressPool())
     with asyncio.Runner() as runner:
         return runner.run(lab.run())
 
 
+@dataclass
 class _Lab:
     """One run of the command."""
 
-    def __init__(
-        self,
-        scenarios: Sequence[Scenario],
-        keep: bool,
-        as_json: bool,
-        out: TextIO,
-        addresses: AddressPool,
-    ) -> None:
-        self._scenarios = scenarios
-        self._keep = keep
-        self._as_json = as_json
-        self._out = out
-        self._printer = Printer(out)
-        self._addresses = addresses
-        self._kept: Future[None] | None = None
-        self._interrupted = False
+    scenarios: Sequence[Scenario]
+    keep: bool
+    as_json: bool
+    out: TextIO
+    printer: Printer
+    addresses: AddressPool
+    kept: Future[None] | None = None
+    interrupted: bool = False
 
     async def run(self) -> int:
         """Run all scenarios, unless a signal comes; return the exit status."""
@@ -315,42 +310,48 @@ class _Lab:
         if running.cancelled():
             return INTERRUPTED
         passed = running.result()  # also after a signal, so that no exception is lost
-        if self._interrupted:
+        if self.interrupted:
             return INTERRUPTED
         return PASSED if passed else FAILED
 
     def _on_signal(self, running: Task[bool]) -> None:
         """End the kept scenario, or cancel the run; ignore further signals."""
-        if self._interrupted:
+        if self.interrupted:
             return
-        self._interrupted = True
-        if self._kept is not None:
-            self._kept.set_result(None)
+        self.interrupted = True
+        if self.kept is not None:
+            self.kept.set_result(None)
         else:
             running.cancel()
 
     async def _run_all(self) -> bool:
         outcomes = []
-        for number, scenario in enumerate(self._scenarios, 1):
+        for number, scenario in enumerate(self.scenarios, 1):
             outcomes.append(await self._run_one(scenario, number))
-            if self._interrupted:
+            if self.interrupted:
                 break
-        if self._as_json:
-            json.dump(_document(outcomes), self._out, indent=2)
-            self._out.write("\n")
+        if self.as_json:
+            document = {
+                "version": JSON_VERSION,
+                "passed": all(outcome.passed for outcome in outcomes),
+                "seconds": round(sum(outcome.seconds for outcome in outcomes), 3),
+                "scenarios": [outcome.as_json() for outcome in outcomes],
+            }
+            json.dump(document, self.out, indent=2)
+            self.out.write("\n")
         elif len(outcomes) > 1:
-            self._printer.rows(summary(outcomes))
+            self.printer.rows(summary(outcomes))
         return all(outcome.passed for outcome in outcomes)
 
     async def _run_one(self, scenario: Scenario, number: int) -> ScenarioOutcome:
-        if self._as_json:
+        if self.as_json:
             return await self._record(scenario)
-        if self._keep:
-            return await self._run_live(scenario)
-        self._printer.rows(heading(scenario, number, len(self._scenarios)))
-        with self._printer.under_way(f"{scenario.name} runs"):
+        self.printer.rows(heading(scenario, number, len(self.scenarios)))
+        if self.keep:  # each entry at once, and the processes until a signal
+            return await run_scenario(scenario, self.addresses, self._tell, self._keep_running)
+        with self.printer.under_way(f"{scenario.name} runs"):
             outcome = await self._record(scenario)
-        self._printer.rows([*timeline(outcome), *result(outcome)])
+        self.printer.rows([*timeline(outcome), *result(outcome)])
         return outcome
 
     async def _record(self, scenario: Scenario) -> ScenarioOutcome:
@@ -362,45 +363,31 @@ class _Lab:
         entries: list[TimelineEntry] = []
 
         def note(found: TimelineEntry) -> None:
-            if not self._interrupted:  # leave out the end of the processes
+            if not self.interrupted:  # leave out the end of the processes
                 entries.append(found)
 
         try:
-            return await run_scenario(scenario, self._addresses, note)
+            return await run_scenario(scenario, self.addresses, note)
         except asyncio.CancelledError:
             return ScenarioOutcome(
                 scenario, entries, False, "interrupted", time.monotonic() - began
             )
 
-    async def _run_live(self, scenario: Scenario) -> ScenarioOutcome:
-        """Run one scenario, print each entry at once, and keep its processes until a signal."""
-        self._printer.rows(heading(scenario, 1, 1))
-        return await run_scenario(scenario, self._addresses, self._tell, self._keep_running)
-
     def _tell(self, found: TimelineEntry) -> None:
-        self._printer.rows([entry(found)])
+        self.printer.rows([entry(found)])
 
     async def _keep_running(self, environment: Environment, passed: bool) -> None:
         word = "passed" if passed else "failed"
-        self._printer.rows([text(), text(f"  {word}", word), text()])
-        self._printer.rows(_guide(environment))
-        self._kept = asyncio.get_running_loop().create_future()
-        await self._kept
-
-
-def _document(outcomes: Sequence[ScenarioOutcome]) -> dict[str, object]:
-    return {
-        "version": JSON_VERSION,
-        "passed": all(outcome.passed for outcome in outcomes),
-        "seconds": round(sum(outcome.seconds for outcome in outcomes), 3),
-        "scenarios": [outcome.as_json() for outcome in outcomes],
-    }
+        self.printer.rows([text(), text(f"  {word}", word), text()])
+        self.printer.rows(_guide(environment))
+        self.kept = asyncio.get_running_loop().create_future()
+        await self.kept
 
 
 def _guide(environment: Environment) -> list[ReportRow]:
     activator = environment.activator
     apps = environment.apps
-    pods = [pod.options for app in apps for pod in app.pods if not pod.count("stopped")]
+    pods = [pod.process.options for app in apps for pod in app.pods if not pod.count("stopped")]
     return guide(
         "{}:{}".format(*activator.traffic),
         "{}:{}".format(*activator.admin),

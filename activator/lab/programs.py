@@ -185,11 +185,9 @@ class SteadyTraffic:
                 await self._until(began + self._sent / self._rate)
 
     async def _until(self, moment: float) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, moment - time.monotonic())):
                 await self._stop.wait()
-        except TimeoutError:
-            pass
 
     async def _one(self, method: str, request_id: str) -> None:
         if method == "POST":

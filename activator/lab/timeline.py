@@ -6,7 +6,6 @@ Times are arguments, in seconds of any clock.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -54,21 +53,14 @@ REPEAT_WITHIN = 0.5
 SHOWN_REPEATS = 2
 
 
-@dataclass(slots=True)
-class _Run:
-    """A series of equal texts: the time of the last, and their number."""
-
-    last: float
-    count: int = 0
-
-
 class Timeline:
     """The record of one scenario."""
 
     def __init__(self) -> None:
         self._began = 0.0
-        self._runs: dict[str, _Run] = {}
-        self._ended: list[tuple[str, _Run]] = []
+        # Series of equal texts: the text, the time of the last, and their number.
+        self._runs: dict[str, tuple[float, int]] = {}
+        self._ended: list[tuple[str, tuple[float, int]]] = []
         self._entries: list[TimelineEntry] = []
 
     def begin(self, at: float) -> None:
@@ -86,14 +78,12 @@ class Timeline:
         return self._take(TimelineEntry(max(0.0, at - self._began), who, what))
 
     def _is_repeated(self, at: float, what: str) -> bool:
-        run = self._runs.get(what)
-        if run is None or at - run.last > REPEAT_WITHIN:
-            if run is not None:
-                self._ended.append((what, run))
-            run = self._runs[what] = _Run(at)
-        run.last = at
-        run.count += 1
-        return run.count > SHOWN_REPEATS
+        last, count = self._runs.get(what, (at, 0))
+        if at - last > REPEAT_WITHIN:
+            self._ended.append((what, (last, count)))
+            count = 0
+        self._runs[what] = at, count + 1
+        return count >= SHOWN_REPEATS
 
     def check(self, at: float, expected: str, passed: bool, seen: str) -> TimelineEntry:
         """Add a check and its result.
@@ -114,12 +104,10 @@ class Timeline:
         """All entries by time; entries of the same time in the order of their addition."""
         counted = [
             TimelineEntry(
-                run.last - self._began,
-                Who.ACTIVATOR,
-                f"{what} ({_more(run.count - SHOWN_REPEATS)})",
+                last - self._began, Who.ACTIVATOR, f"{what} ({_more(count - SHOWN_REPEATS)})"
             )
-            for what, run in [*self._ended, *self._runs.items()]
-            if run.count > SHOWN_REPEATS
+            for what, (last, count) in [*self._ended, *self._runs.items()]
+            if count > SHOWN_REPEATS
         ]
         return sorted([*self._entries, *counted], key=lambda entry: entry.at)
 

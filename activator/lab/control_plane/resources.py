@@ -151,12 +151,6 @@ class ApiKinds:
         """Return the kinds of one group's version; empty if the server does not have it."""
         return list(self._by_root.get(root, {}).values())
 
-    def of_kind(self, api_version: str, kind: str) -> ApiKind | None:
-        """Return the kind with these fields of an object; None if the server does not have it."""
-        return next(
-            (each for each in self if (each.api_version, each.kind) == (api_version, kind)), None
-        )
-
     def find(self, path: str) -> ApiPath | None:
         """Return where a path leads; None for a path that the server does not have."""
         parts = path.strip("/").split("/")
@@ -266,18 +260,17 @@ class ApiError(Exception):
 
     def status(self) -> dict[str, Any]:
         """Return the Status object."""
-        found: dict[str, Any] = {
+        found = {
             "kind": "Status",
             "apiVersion": "v1",
             "metadata": {},
             "status": "Failure",
             "message": str(self),
+            "reason": self.reason,
+            "details": self.details,
+            "code": self.code,
         }
-        if self.reason:
-            found["reason"] = self.reason
-        if self.details is not None:
-            found["details"] = self.details
-        return {**found, "code": self.code}
+        return {name: value for name, value in found.items() if value not in ("", None)}
 
     def response(self) -> PlaneResponse:
         """Return the response with the Status object."""
@@ -296,7 +289,8 @@ class PageNotFound(ApiError):
         return PlaneResponse(404, b"404 page not found\n", "text/plain; charset=utf-8")
 
 
-def _details(resource: ApiKind, name: str) -> dict[str, Any]:
+def details_of(resource: ApiKind, name: str) -> dict[str, Any]:
+    """Return the details of a Status about an object."""
     found = {"name": name, "group": resource.group, "kind": resource.plural}
     return {key: value for key, value in found.items() if value}
 
@@ -304,13 +298,13 @@ def _details(resource: ApiKind, name: str) -> dict[str, Any]:
 def not_found(resource: ApiKind, name: str) -> ApiError:
     """Return the error for an object that does not exist."""
     text = f'{resource.qualified} "{name}" not found'
-    return ApiError(404, "NotFound", text, _details(resource, name))
+    return ApiError(404, "NotFound", text, details_of(resource, name))
 
 
 def already_exists(resource: ApiKind, name: str) -> ApiError:
     """Return the error for the creation of an object that exists."""
     text = f'{resource.qualified} "{name}" already exists'
-    return ApiError(409, "AlreadyExists", text, _details(resource, name))
+    return ApiError(409, "AlreadyExists", text, details_of(resource, name))
 
 
 def conflict(resource: ApiKind, name: str, why: str = "", kind: str = "") -> ApiError:
@@ -323,7 +317,7 @@ def conflict(resource: ApiKind, name: str, why: str = "", kind: str = "") -> Api
         "the object has been modified; please apply your changes to the latest version and try "
         "again"
     )
-    details = {**_details(resource, name), "kind": kind or resource.plural}
+    details = {**details_of(resource, name), "kind": kind or resource.plural}
     what = f"{details['kind']}.{resource.group}" if resource.group else details["kind"]
     text = f'Operation cannot be fulfilled on {what} "{name}": {why}'
     return ApiError(409, "Conflict", text, details)
@@ -439,7 +433,7 @@ def forbidden(place: ApiPath, user: str, verb: str) -> ApiError:
         f'{which} is forbidden: User "{user}" cannot {verb} resource "{what}" in API group '
         f'"{resource.group}" {where}'
     )
-    return ApiError(403, "Forbidden", text, _details(resource, name))
+    return ApiError(403, "Forbidden", text, details_of(resource, name))
 
 
 #: The user of all requests, as a ServiceAccount appears in texts.

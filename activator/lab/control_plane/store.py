@@ -12,6 +12,7 @@ import json
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
@@ -155,10 +156,7 @@ class PlaneStore:
 
     def select(self, resource: ApiKind, namespace: str, test: Test) -> list[Object]:
         """Return the selected objects by name; the caller must not change them."""
-        known = self._objects.get(resource, {})
-        return [
-            known[key] for key in sorted(known) if namespace in ("", key[0]) and test(known[key])
-        ]
+        return _selected(self._objects.get(resource, {}), namespace, test)
 
     def as_of(self, version: int, resource: ApiKind, namespace: str, test: Test) -> list[Object]:
         """Return the objects as `select` returned them at a version; do not change them.
@@ -172,9 +170,7 @@ class PlaneStore:
                 known.pop(_key(change.last), None)
                 if change.old is not None:
                     known[_key(change.old)] = change.old
-        return [
-            known[key] for key in sorted(known) if namespace in ("", key[0]) and test(known[key])
-        ]
+        return _selected(known, namespace, test)
 
     def everything(self) -> list[tuple[ApiKind, Object]]:
         """Return all objects; the caller must not change them."""
@@ -227,6 +223,12 @@ class PlaneStore:
             self.oldest = self._history.popleft().version
         for listener in list(self._listeners):
             listener(change)
+
+
+def _selected(known: dict[Key, Object], namespace: str, test: Test) -> list[Object]:
+    return [
+        found for key, found in sorted(known.items()) if namespace in ("", key[0]) and test(found)
+    ]
 
 
 def _key(found: Object) -> Key:
@@ -445,11 +447,9 @@ class PlaneWatch:
                 self._bookmark()
                 continue
             self._has_more.clear()
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout_at(None if self._is_silent else min(end, bookmark)):
                     await self._has_more.wait()
-            except TimeoutError:
-                pass
         self.close()
 
     def _begin(self, version: str, sends_initial: bool) -> None:

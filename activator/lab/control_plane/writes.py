@@ -25,6 +25,7 @@ from activator.lab.control_plane.resources import (
     already_exists,
     bad_request,
     conflict,
+    details_of,
     forbidden,
     internal,
     invalid,
@@ -306,8 +307,7 @@ class Writes:
         last = self.store.delete(place.resource, place.namespace, place.name)
         if place.resource.returns_deleted:
             return last
-        details = {"name": place.name, "group": place.resource.group, "kind": place.resource.plural}
-        details = {key: value for key, value in details.items() if value}
+        details = details_of(place.resource, place.name)
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
         return {**status, "details": {**details, "uid": metadata["uid"]}}
 

@@ -27,12 +27,12 @@ async def late_probe(lab: Environment) -> None:
     (pod,) = web.pods
     pod.process.pause(KubeletStep.CHECK)
     lab.expect_200("the pod responds to the queued request", await waiting)
-    lab.expect("before kubelet's first probe", not pod.listed_ready)
+    lab.expect("before kubelet's first probe", not pod.process.ready)
     lab.expect_used_early(await web.view())
     pod.process.resume(KubeletStep.CHECK)
     await web.until_listed(1)
     await pod.switch("Ready", "its health page begins to fail")
-    await lab.until(lambda: not pod.listed_ready, "Kubernetes lists the pod as not ready")
+    await lab.until(lambda: not pod.process.ready, "Kubernetes lists the pod as not ready")
     await web.until_view("the pod gets no request", lambda view: not view["pods"][0]["usable"])
     again = lab.start_request(web)
     await web.until_view("a request waits", lambda view: view["queued"] == 1)
@@ -64,7 +64,10 @@ async def kill(lab: Environment) -> None:
 
         def is_avoided(view: View) -> bool:
             pods = {pod["uid"]: pod for pod in view["pods"]}
-            return pods[victim.uid]["kubernetes"] == "ready" and not pods[victim.uid]["usable"]
+            return (
+                pods[victim.process.uid]["kubernetes"] == "ready"
+                and not pods[victim.process.uid]["usable"]
+            )
 
         await web.until_view("Kubernetes lists the pod, the activator avoids it", is_avoided)
         await load.more(20)

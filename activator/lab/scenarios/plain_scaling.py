@@ -37,7 +37,7 @@ async def cold_start(lab: Environment) -> None:
     lab.expect(
         "each request gets 200", all(each.status == 200 for each in responses), responses[:3]
     )
-    lab.expect("before Kubernetes lists the pod as ready", not pod.listed_ready)
+    lab.expect("before Kubernetes lists the pod as ready", not pod.process.ready)
     patches = [call for call in lab.cluster.plane.calls[began:] if is_patch(call)]
     lab.expect_equal("the scaler wrote the replicas once", len(patches), 1)
     pod.process.resume(KubeletStep.CHECK)
@@ -157,7 +157,7 @@ async def takeover(lab: Environment) -> None:
 
 
 def _leads_to_pods(proxy: ServiceProxy, web: AppHandle) -> bool:
-    places = {(pod.options.address, pod.options.port) for pod in web.pods}
+    places = {(pod.process.options.address, pod.process.options.port) for pod in web.pods}
     return bool(proxy.endpoints) and set(proxy.endpoints) <= places
 
 

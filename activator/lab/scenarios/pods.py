@@ -39,7 +39,7 @@ async def first_start(lab: Environment) -> None:
     (pod,) = app.start_pods()
     pod.process.pause(KubeletStep.CHECK)  # the pod listens before kubelet's first check
     lab.expect_200("the new pod responds to the queued request", await waiting)
-    lab.expect("before Kubernetes lists the pod as ready", not pod.listed_ready)
+    lab.expect("before Kubernetes lists the pod as ready", not pod.process.ready)
     lab.expect_used_early(await app.view())
     pod.process.resume(KubeletStep.CHECK)
     await app.until_ready()
@@ -75,7 +75,7 @@ async def stale_endpoints(lab: Environment) -> None:
         left = view["capacity"]
         lab.expect_equal("the capacity is that of two pods", left, 2 * CONCURRENCY)
         await load.more(40)
-        lab.expect("Kubernetes still lists it as ready", pod.listed_ready)
+        lab.expect("Kubernetes still lists it as ready", pod.process.ready)
         pod.process.resume(KubeletStep.RESTART)
         await pod.until("restarted")
         dead = time.monotonic() - died
@@ -89,7 +89,7 @@ async def stale_endpoints(lab: Environment) -> None:
 
 
 def _of(view: View, pod: PodHandle) -> View:
-    found: View = next(each for each in view["pods"] if each["uid"] == pod.uid)
+    found: View = next(each for each in view["pods"] if each["uid"] == pod.process.uid)
     return found
 
 
@@ -126,7 +126,7 @@ async def drain(lab: Environment) -> None:
     leaving.terminate()
 
     def is_known(view: View) -> bool:
-        return not any(pod["usable"] for pod in view["pods"] if pod["uid"] == leaving.uid)
+        return not any(pod["usable"] for pod in view["pods"] if pod["uid"] == leaving.process.uid)
 
     await app.until_view(f"the activator sends no request to {leaving.name}", is_known)
     before = await leaving.requests()
@@ -174,7 +174,7 @@ async def liveness(lab: Environment) -> None:
             direct.status == 502 and "connection refused" in direct.body,
             direct,
         )
-        lab.expect("Kubernetes still lists the pod as ready", pod.listed_ready)
+        lab.expect("Kubernetes still lists the pod as ready", pod.process.ready)
         post = lab.start_request(app, "/", "POST", {"x-request-id": "post-1"})
         pod.process.resume(KubeletStep.RESTART)
         await pod.until("restarted")

@@ -204,7 +204,7 @@ async def other_port(lab: Environment) -> None:
 
     counters = await pod.counters()
     asked = counters["lastProbes"].get("Knative-Activator-Probe", [])
-    host = f"Host: {pod.options.address}:{pod.options.port}"
+    host = f"Host: {pod.process.options.address}:{pod.process.options.port}"
     lab.expect("the activator probes queue-proxy, on the port in Endpoints", host in asked, asked)
     elsewhere = counters["atReadinessPort"]
     lab.expect_equal("and does not probe the application's own port", elsewhere, 0)

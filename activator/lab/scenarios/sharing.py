@@ -29,7 +29,7 @@ async def sticky_sessions(lab: Environment) -> None:
     lab.expect(
         "each client gets a cookie", all(each.startswith("activator-pod=") for each in cookies)
     )
-    addresses = [pod.options.address for pod in app.pods]
+    addresses = [pod.process.options.address for pod in app.pods]
     lab.expect(
         "which names no address",
         not any(address in cookie for address in addresses for cookie in cookies),

@@ -182,7 +182,7 @@ async def admission(lab: Environment) -> None:
     address = response.headers.get("activator-pod", "")
     lab.expect_200("the proxy gets 200", response)
     host, _, number = address.rpartition(":")
-    lab.expect("with the address of the pod", host == pod.options.address, address)
+    lab.expect("with the address of the pod", host == pod.process.options.address, address)
     counters = await pod.counters()
     lab.expect("the pod has no request yet", not counters["requests"], counters)
     served = await lab.request(app, PATH, where=(host, int(number)))

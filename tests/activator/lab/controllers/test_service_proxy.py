@@ -13,7 +13,7 @@ from activator.lab.control_plane.resources import SLICES
 
 @asynccontextmanager
 async def proxied(world) -> AsyncIterator[ServiceProxy]:
-    proxy = ServiceProxy(world.plane, "default", "web", "http")
+    proxy = ServiceProxy(world.plane, "web")
     await proxy.start()
     try:
         yield proxy
