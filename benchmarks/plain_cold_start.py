@@ -14,7 +14,7 @@ from typing import NamedTuple
 import uvloop
 
 from activator.lab.addresses import AddressPool
-from activator.lab.control_plane.resources import DEPLOYMENTS
+from activator.lab.control_plane.api import DEPLOYMENTS
 from activator.lab.control_plane.store import ObjectChange
 from activator.lab.environment import Environment, Overdue, set_up
 from activator.lab.handles import AppHandle

@@ -21,8 +21,8 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.wire import encode
+from activator.lab.control_plane.api import PlaneResponse
 from activator.lab.control_plane.plane import ControlPlane, PlaneRequest, PlaneServer
-from activator.lab.control_plane.resources import PlaneResponse
 from activator.lab.control_plane.store import PlaneWatch
 from benchmarks.process import (
     START_TIMEOUT,

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable
 from activator.discovery.wire import ConnectionLostError
+from activator.lab.control_plane.api import PlaneResponse
 from activator.lab.control_plane.plane import ControlPlane, PlaneRequest
-from activator.lab.control_plane.resources import PlaneResponse
 from activator.lab.control_plane.store import PlaneWatch
 
 

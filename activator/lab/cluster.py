@@ -18,18 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from activator.lab.addresses import AddressPool
+from activator.lab.control_plane import api
 from activator.lab.control_plane.plane import ControlPlane, PlaneServer
-from activator.lab.control_plane.resources import (
-    BUILT_IN,
-    DEPLOYMENTS,
-    ENDPOINTS,
-    PODS,
-    REVISIONS,
-    SCALED_OBJECTS,
-    SERVICES,
-    SLICES,
-    ApiKind,
-)
 from activator.lab.control_plane.store import ObjectChange
 from activator.lab.controllers import (
     NODE,
@@ -106,14 +96,14 @@ class ServiceProxy:
         return list(self._endpoints)
 
     def _on_change(self, change: ObjectChange) -> None:
-        is_seen = change.resource == SLICES and service_of(change.last) == self._service
+        is_seen = change.resource == api.SLICES and service_of(change.last) == self._service
         if is_seen and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self.delay, self._sync)
 
     def _sync(self) -> None:
         self._timer = None
         slices = self._plane.store.select(
-            SLICES, NAMESPACE, lambda found: service_of(found) == self._service
+            api.SLICES, NAMESPACE, lambda found: service_of(found) == self._service
         )
         self._endpoints = endpoints_of(slices, PORT)
 
@@ -198,7 +188,7 @@ SYSTEM: Final = "activator"
 #: The duration of a second in probes of pods of Deployments: kubelet's 10 s become 1 s.
 PACE: Final = 0.1
 #: The kinds that ``activator local`` reads from a folder.
-MIRRORED: Final = (REVISIONS, ENDPOINTS, DEPLOYMENTS, SERVICES, SLICES)
+MIRRORED: Final = (api.REVISIONS, api.ENDPOINTS, api.DEPLOYMENTS, api.SERVICES, api.SLICES)
 
 
 class ToyCluster:
@@ -216,7 +206,7 @@ class ToyCluster:
         tasks: TaskGroup,
         tell: Tell = lambda *args, **details: None,
         pace: float = 1.0,
-        resources: Iterable[ApiKind] = (*BUILT_IN, SCALED_OBJECTS),
+        resources: Iterable[api.ApiKind] = (*api.BUILT_IN, api.SCALED_OBJECTS),
         folder: Path | None = None,
     ) -> None:
         """
@@ -262,7 +252,7 @@ class ToyCluster:
 
     # -- Services without Knative ---------------------------------------------------------------
 
-    def create(self, resource: ApiKind, found: Object) -> Object:
+    def create(self, resource: api.ApiKind, found: Object) -> Object:
         """Create an object, as ``kubectl create`` does; return it.
 
         Raises:
@@ -270,7 +260,7 @@ class ToyCluster:
         """
         return self.plane.act("create", resource, found["metadata"]["namespace"], "", found)
 
-    def patch(self, resource: ApiKind, name: str, change: Object) -> Object:
+    def patch(self, resource: api.ApiKind, name: str, change: Object) -> Object:
         """Change an object by a merge patch; return it.
 
         Raises:
@@ -285,20 +275,22 @@ class ToyCluster:
             ApiError: there is no such Deployment.
         """
         change = {"spec": {"replicas": replicas}}
-        self.plane.act("patch", DEPLOYMENTS, NAMESPACE, name, change, "scale")
+        self.plane.act("patch", api.DEPLOYMENTS, NAMESPACE, name, change, "scale")
 
     def replicas(self, name: str) -> int:
         """Return the replicas that a Deployment wants; 0 if there is no such Deployment."""
-        found = self.plane.store.get(DEPLOYMENTS, NAMESPACE, name)
+        found = self.plane.store.get(api.DEPLOYMENTS, NAMESPACE, name)
         return 0 if found is None else int(found["spec"]["replicas"])
 
     def listed(self, name: str) -> list[Object]:
         """Return the endpoints of a Service, of all its slices."""
-        found = self.plane.store.select(SLICES, NAMESPACE, lambda each: service_of(each) == name)
+        found = self.plane.store.select(
+            api.SLICES, NAMESPACE, lambda each: service_of(each) == name
+        )
         return [endpoint for each in found for endpoint in each["endpoints"] or ()]
 
     def _on_change(self, change: ObjectChange) -> None:
-        if change.resource == DEPLOYMENTS and change.old and change.new:
+        if change.resource == api.DEPLOYMENTS and change.old and change.new:
             before, after = (each["spec"]["replicas"] for each in (change.old, change.new))
             if before != after:
                 name = change.new["metadata"]["name"]
@@ -319,7 +311,7 @@ class ToyCluster:
             probes: the probes of its pods.
             options: fields of `PodOptions`.
         """
-        metadata = self.create(REVISIONS, found)["metadata"]
+        metadata = self.create(api.REVISIONS, found)["metadata"]
         self.node.probes[metadata["name"]] = probes
         self._options[metadata["name"]] = options
         self._endpoints.reconcile(metadata["namespace"], metadata["name"])
@@ -339,16 +331,16 @@ class ToyCluster:
                 "metadata": {"name": name, "namespace": namespace, "labels": {REVISION: revision}},
                 "spec": {"containers": [container], "nodeName": NODE},
             }
-            self.create(PODS, pod)
+            self.create(api.PODS, pod)
 
     def stop_pod(self, name: str, namespace: str = NAMESPACE) -> None:
         """Delete a pod, as ``kubectl delete`` does; its process finishes its requests."""
-        self.plane.act("delete", PODS, namespace, name)
+        self.plane.act("delete", api.PODS, namespace, name)
 
     def running(self, revision: str, namespace: str = NAMESPACE) -> list[str]:
         """Return the names of a revision's pods that do not terminate, in the order of start."""
         found = self.plane.store.select(
-            PODS, namespace, lambda pod: is_live(pod) and revision_of(pod) == revision
+            api.PODS, namespace, lambda pod: is_live(pod) and revision_of(pod) == revision
         )
         names = (pod["metadata"]["name"] for pod in found)
         return sorted(names, key=lambda name: int(name.rpartition("-")[2]))

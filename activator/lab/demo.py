@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 from activator.lab import objects
 from activator.lab.addresses import AddressPool
 from activator.lab.cluster import PACE, SYSTEM, ToyCluster
-from activator.lab.control_plane.resources import DEPLOYMENTS, SERVICES
+from activator.lab.control_plane.api import DEPLOYMENTS, SERVICES
 from activator.lab.kubelet import PERIOD, Probes
 from activator.lab.programs import DidNotStart, LocalScaler, own_command
 

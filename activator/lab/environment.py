@@ -23,8 +23,8 @@ from typing import Any, Final
 from activator.lab import timeline
 from activator.lab.addresses import AddressPool
 from activator.lab.cluster import PACE, SYSTEM, ToyCluster
+from activator.lab.control_plane.api import DEPLOYMENTS, EVENTS, PODS, SERVICES, SLICES
 from activator.lab.control_plane.plane import KUBECONFIG
-from activator.lab.control_plane.resources import DEPLOYMENTS, EVENTS, PODS, SERVICES, SLICES
 from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
 from activator.lab.handles import AppHandle, View
 from activator.lab.kubelet import Probes, probed_switches

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from activator.lab.addresses import AddressPool, PodPlace
+from activator.lab.control_plane.api import PODS
 from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.resources import PODS
 from activator.lab.control_plane.store import ObjectChange
 from activator.lab.objects import revision_of
 from activator.lab.pod import PodOptions, parse_options, pod_arguments

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from activator.lab.control_plane.plane import ControlPlane, PlaneRequest
-from activator.lab.control_plane.resources import (
+from activator.lab.control_plane.api import (
     BUILT_IN,
     REVISIONS,
     SCALED_OBJECTS,
@@ -17,6 +16,7 @@ from activator.lab.control_plane.resources import (
     ApiKinds,
     PlaneResponse,
 )
+from activator.lab.control_plane.plane import ControlPlane, PlaneRequest
 from activator.lab.control_plane.store import PlaneWatch
 from tests.recorded.recording import load
 

@@ -1,6 +1,6 @@
 """A stand-in for the Kubernetes control plane, for the lab and for tests, without a cluster.
 
-- :mod:`.resources` has the kinds of objects, API paths, error responses, and switches for faults.
+- :mod:`.api` has the kinds of objects, API paths, error responses, and switches for faults.
 - :mod:`.store` stores objects with versions, makes lists and watches, and deletes objects whose
   owner is gone.
 - :mod:`.validation` fills in fields, and refuses objects, as the API server does.

@@ -16,31 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from activator.lab.control_plane.resources import (
-    ACCESS_REVIEWS,
-    BUILT_IN,
-    JSON,
-    ApiError,
-    ApiKind,
-    ApiKinds,
-    ApiPath,
-    Faults,
-    PageNotFound,
-    PlaneResponse,
-    Right,
-    document,
-    forbidden,
-    internal,
-    no_resource,
-    unknown_format,
-)
-from activator.lab.control_plane.store import (
-    GarbageCollector,
-    PlaneStore,
-    PlaneWatch,
-    listed,
-    unparsed,
-)
+from activator.lab.control_plane import api, store
 from activator.lab.control_plane.writes import MERGE_PATCH, WriteRequest, Writes, decoded, scale_of
 from activator.lab.http1 import BadRequest, PodRequest, RequestParser, render_chunk, render_head
 
@@ -63,7 +39,7 @@ class PlaneRequest(NamedTuple):
     method: str
     target: str
     body: bytes = b""
-    content_type: str = JSON
+    content_type: str = api.JSON
     agent: str = ""
 
 
@@ -78,10 +54,10 @@ class PlaneCall(NamedTuple):
     subresource: str = ""
 
     @property
-    def right(self) -> Right:
+    def right(self) -> api.Right:
         """The right that the call needs."""
         rest = f"/{self.subresource}" if self.subresource else ""
-        return Right(self.verb, self.group, self.resource + rest)
+        return api.Right(self.verb, self.group, self.resource + rest)
 
 
 def utc_now() -> datetime:
@@ -99,7 +75,7 @@ class ControlPlane:
 
     def __init__(
         self,
-        resources: Iterable[ApiKind] = BUILT_IN,
+        resources: Iterable[api.ApiKind] = api.BUILT_IN,
         clock: Callable[[], datetime] = utc_now,
         *,
         allows_loopback: bool = False,
@@ -110,13 +86,13 @@ class ControlPlane:
                 The lab needs them, because its pods are processes of one machine.
             clock: the time of day, for times in objects.
         """
-        self.store = PlaneStore()
-        self.faults = Faults()
-        self.resources = ApiKinds(resources)
+        self.store = store.PlaneStore()
+        self.faults = api.Faults()
+        self.resources = api.ApiKinds(resources)
         self.calls: list[PlaneCall] = []
         self._writes = Writes(self.store, self.faults, clock, allows_loopback)
-        self._garbage = GarbageCollector(self.store, partial(self.act, "delete"))
-        self._watches: set[PlaneWatch] = set()
+        self._garbage = store.GarbageCollector(self.store, partial(self.act, "delete"))
+        self._watches: set[store.PlaneWatch] = set()
         self._on_away: list[Callable[[], object]] = []
 
     def close(self) -> None:
@@ -154,7 +130,7 @@ class ControlPlane:
     def act(
         self,
         verb: str,
-        resource: ApiKind,
+        resource: api.ApiKind,
         namespace: str,
         name: str = "",
         body: Object | None = None,
@@ -168,13 +144,15 @@ class ControlPlane:
         Raises:
             ApiError: the server refuses it.
         """
-        kind = MERGE_PATCH if verb == "patch" else JSON
-        context = WriteRequest(ApiPath(resource, namespace, name, subresource), {}, kind, "kube")
+        kind = MERGE_PATCH if verb == "patch" else api.JSON
+        context = WriteRequest(
+            api.ApiPath(resource, namespace, name, subresource), {}, kind, "kube"
+        )
         response = self._answered(verb, context, json.dumps(body or {}).encode())
         found: Object = json.loads(response.body)
         return found
 
-    async def send(self, request: PlaneRequest) -> PlaneResponse | PlaneWatch:
+    async def send(self, request: PlaneRequest) -> api.PlaneResponse | store.PlaneWatch:
         """Return the response to a request, or a watch, which the caller must `close`.
 
         Raises:
@@ -186,14 +164,14 @@ class ControlPlane:
             raise ConnectionRefusedError("the API server is away")
         return self.handle(request)
 
-    def handle(self, request: PlaneRequest) -> PlaneResponse | PlaneWatch:
+    def handle(self, request: PlaneRequest) -> api.PlaneResponse | store.PlaneWatch:
         """Return the response to a request, or a watch, at once."""
         try:
             return self._handled(request)
-        except ApiError as error:
+        except api.ApiError as error:
             return error.response()
 
-    def released(self, watch: PlaneWatch) -> None:
+    def released(self, watch: store.PlaneWatch) -> None:
         """Close a watch whose client has left."""
         watch.close()
         self._watches.discard(watch)
@@ -203,24 +181,24 @@ class ControlPlane:
         """The number of open watches."""
         return len(self._watches)
 
-    def _handled(self, request: PlaneRequest) -> PlaneResponse | PlaneWatch:
+    def _handled(self, request: PlaneRequest) -> api.PlaneResponse | store.PlaneWatch:
         path, _, query_text = request.target.partition("?")
         path, query = unquote(path), dict(parse_qsl(query_text, keep_blank_values=True))
         if path in _HEALTH:
-            return PlaneResponse(200, b"ok", "text/plain; charset=utf-8")
-        if request.method == "GET" and (found := document(self.resources, path)):
+            return api.PlaneResponse(200, b"ok", "text/plain; charset=utf-8")
+        if request.method == "GET" and (found := api.document(self.resources, path)):
             return _json(found)
         place = self.resources.find(path)
         if place is None or request.method not in _VERBS:
-            raise PageNotFound
+            raise api.PageNotFound
         call = _call(request.method, place, query)
         self.calls.append(call)
         if request.content_type.startswith(_PROTOBUF):
-            raise unknown_format(JSON)
-        if place.resource == ACCESS_REVIEWS:
+            raise api.unknown_format(api.JSON)
+        if place.resource == api.ACCESS_REVIEWS:
             return self._reviewed(decoded(request.body))
         if not self.faults.may(call.right):
-            raise forbidden(place._replace(name=call.name), self.faults.user, call.verb)
+            raise api.forbidden(place._replace(name=call.name), self.faults.user, call.verb)
         scripted = self.faults.scripted(call.verb, call.right.resource)
         if scripted is not None:
             return scripted
@@ -229,13 +207,13 @@ class ControlPlane:
         context = WriteRequest(place, query, request.content_type, request.agent)
         return self._answered(call.verb, context, request.body)
 
-    def _answered(self, verb: str, context: WriteRequest, body: bytes) -> PlaneResponse:
+    def _answered(self, verb: str, context: WriteRequest, body: bytes) -> api.PlaneResponse:
         place, writes = context.place, self._writes
         if place.subresource and not (place.subresource == "scale" and place.resource.scalable):
-            raise no_resource()
+            raise api.no_resource()
         match verb:
             case "list":
-                return _json(listed(self.store, place, context.query))
+                return _json(store.listed(self.store, place, context.query))
             case "get":
                 found = writes.existing(place)
                 return _json(scale_of(place.resource, found) if place.subresource else found)
@@ -247,31 +225,31 @@ class ControlPlane:
                 return _json(writes.patch(context, body))
             case "delete":
                 return _json(writes.delete(context, body))
-        raise ApiError(405, "MethodNotAllowed", "the server does not allow this method")
+        raise api.ApiError(405, "MethodNotAllowed", "the server does not allow this method")
 
-    def _reviewed(self, review: Object) -> PlaneResponse:
+    def _reviewed(self, review: Object) -> api.PlaneResponse:
         asked = (review.get("spec") or {}).get("resourceAttributes") or {}
         asked = {name: value for name, value in asked.items() if value}
         words = [asked.get(name, "") for name in ("verb", "group", "resource")]
         part = asked.get("subresource", "")
-        right = Right(words[0], words[1], f"{words[2]}/{part}" if part else words[2])
+        right = api.Right(words[0], words[1], f"{words[2]}/{part}" if part else words[2])
         status = {"allowed": self.faults.may(right)}
-        kind = {"kind": ACCESS_REVIEWS.kind, "apiVersion": ACCESS_REVIEWS.api_version}
+        kind = {"kind": api.ACCESS_REVIEWS.kind, "apiVersion": api.ACCESS_REVIEWS.api_version}
         spec = {"resourceAttributes": asked}
         return _json({**kind, "metadata": {}, "spec": spec, "status": status}, 201)
 
-    def _watch(self, place: ApiPath, query: dict[str, str]) -> PlaneWatch:
+    def _watch(self, place: api.ApiPath, query: dict[str, str]) -> store.PlaneWatch:
         if place.name:
             query = {**query, "fieldSelector": f"metadata.name={place.name}"}
         version = query.get("resourceVersion", "")
         if version and not version.isdigit():
-            raise internal(unparsed(version))
-        watch = PlaneWatch(self.store, place, query, self.faults.bookmark_period)
+            raise api.internal(store.unparsed(version))
+        watch = store.PlaneWatch(self.store, place, query, self.faults.bookmark_period)
         self._watches.add(watch)
         return watch
 
 
-def _call(method: str, place: ApiPath, query: dict[str, str]) -> PlaneCall:
+def _call(method: str, place: api.ApiPath, query: dict[str, str]) -> PlaneCall:
     verb = _VERBS[method]
     watches = query.get("watch") in ("true", "1")
     if method == "GET" and (watches or not place.name):
@@ -288,8 +266,8 @@ def _call(method: str, place: ApiPath, query: dict[str, str]) -> PlaneCall:
     )
 
 
-def _json(found: Object, status: int = 200) -> PlaneResponse:
-    return PlaneResponse(status, json.dumps(found, separators=(",", ":")).encode())
+def _json(found: Object, status: int = 200) -> api.PlaneResponse:
+    return api.PlaneResponse(status, json.dumps(found, separators=(",", ":")).encode())
 
 
 #: The file's name in the folder of `Server.write_kubeconfig`.
@@ -377,14 +355,14 @@ class PlaneServer:
                 response = await self._plane.send(
                     PlaneRequest(request.method, request.target, request.body, kind, agent)
                 )
-                if isinstance(response, PlaneWatch):
+                if isinstance(response, store.PlaneWatch):
                     await self._stream(response, reader, writer)
                     return
                 writer.write(_rendered(request, response))
                 await writer.drain()
 
     async def _stream(
-        self, watch: PlaneWatch, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, watch: store.PlaneWatch, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Send a watch until it ends or the client closes the connection."""
         head = [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]
@@ -405,7 +383,7 @@ class PlaneServer:
                 await leaving
 
 
-async def _closed(reader: asyncio.StreamReader, watch: PlaneWatch) -> None:
+async def _closed(reader: asyncio.StreamReader, watch: store.PlaneWatch) -> None:
     """End a watch when its client closes the connection."""
     try:
         while await reader.read(_READ_BYTES):
@@ -414,7 +392,7 @@ async def _closed(reader: asyncio.StreamReader, watch: PlaneWatch) -> None:
         watch.close()
 
 
-def _rendered(request: PodRequest, response: PlaneResponse) -> bytes:
+def _rendered(request: PodRequest, response: api.PlaneResponse) -> bytes:
     headers = [
         ("Content-Type", response.content_type),
         ("Content-Length", str(len(response.body))),

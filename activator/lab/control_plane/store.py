@@ -16,17 +16,7 @@ from contextlib import suppress
 from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
-from activator.lab.control_plane.resources import (
-    ApiError,
-    ApiKind,
-    ApiPath,
-    bad_request,
-    expired,
-    invalid_options,
-    page_expired,
-    too_large,
-    version_expired,
-)
+from activator.lab.control_plane import api
 
 Object = dict[str, Any]
 Test = Callable[[Object], bool]
@@ -84,7 +74,7 @@ def _field_test(term: str) -> Test:
     negated = path.endswith("!")
     path = path.removesuffix("!")
     if not is_equal or path not in _FIELDS:
-        raise bad_request(f"field label not supported: {path}")
+        raise api.bad_request(f"field label not supported: {path}")
     key = _FIELDS[path]
     return lambda found: (found["metadata"].get(key, "") == value) is not negated
 
@@ -105,7 +95,7 @@ class ObjectChange(NamedTuple):
     """
 
     version: int
-    resource: ApiKind
+    resource: api.ApiKind
     old: Object | None
     new: Object | None
     last: Object
@@ -138,7 +128,7 @@ class PlaneStore:
         self.version = 100
         self.oldest = 100
         self.uids: set[str] = set()
-        self._objects: dict[ApiKind, dict[Key, Object]] = {}
+        self._objects: dict[api.ApiKind, dict[Key, Object]] = {}
         self._history: deque[ObjectChange] = deque()
         self._listeners: list[Listener] = []
 
@@ -150,15 +140,17 @@ class PlaneStore:
         """End the effect of `listen`."""
         self._listeners.remove(listener)
 
-    def get(self, resource: ApiKind, namespace: str, name: str) -> Object | None:
+    def get(self, resource: api.ApiKind, namespace: str, name: str) -> Object | None:
         """Return a copy of an object; None if there is none."""
         return deepcopy(self._objects.get(resource, {}).get((namespace, name)))
 
-    def select(self, resource: ApiKind, namespace: str, test: Test) -> list[Object]:
+    def select(self, resource: api.ApiKind, namespace: str, test: Test) -> list[Object]:
         """Return the selected objects by name; the caller must not change them."""
         return _selected(self._objects.get(resource, {}), namespace, test)
 
-    def as_of(self, version: int, resource: ApiKind, namespace: str, test: Test) -> list[Object]:
+    def as_of(
+        self, version: int, resource: api.ApiKind, namespace: str, test: Test
+    ) -> list[Object]:
         """Return the objects as `select` returned them at a version; do not change them.
 
         Raises:
@@ -172,7 +164,7 @@ class PlaneStore:
                     known[_key(change.old)] = change.old
         return _selected(known, namespace, test)
 
-    def everything(self) -> list[tuple[ApiKind, Object]]:
+    def everything(self) -> list[tuple[api.ApiKind, Object]]:
         """Return all objects; the caller must not change them."""
         return [
             (resource, found)
@@ -180,7 +172,7 @@ class PlaneStore:
             for found in known.values()
         ]
 
-    def put(self, resource: ApiKind, found: Object) -> Object:
+    def put(self, resource: api.ApiKind, found: Object) -> Object:
         """Store an object under the next version, and return a copy with that version."""
         stored = deepcopy(found)
         self.version += 1
@@ -193,7 +185,7 @@ class PlaneStore:
         self._record(ObjectChange(self.version, resource, old, stored, stored))
         return deepcopy(stored)
 
-    def delete(self, resource: ApiKind, namespace: str, name: str) -> Object:
+    def delete(self, resource: api.ApiKind, namespace: str, name: str) -> Object:
         """Delete an object that exists, and return it with the version of the deletion."""
         old = self._objects[resource].pop((namespace, name))
         self.uids.discard(old["metadata"].get("uid", ""))
@@ -214,7 +206,7 @@ class PlaneStore:
             ApiError: the version is compacted.
         """
         if version < self.oldest:
-            raise expired(version, self.oldest)
+            raise api.expired(version, self.oldest)
         return [change for change in self._history if change.version > version]
 
     def _record(self, change: ObjectChange) -> None:
@@ -249,7 +241,9 @@ AFTER_WRITE: Final = 4.0
 class GarbageCollector:
     """Watches a store, and deletes dependents. It needs a running loop for its timers."""
 
-    def __init__(self, store: PlaneStore, delete: Callable[[ApiKind, str, str], object]) -> None:
+    def __init__(
+        self, store: PlaneStore, delete: Callable[[api.ApiKind, str, str], object]
+    ) -> None:
         """
         Arguments:
             delete: deletes an object: resource, namespace, name.
@@ -300,7 +294,7 @@ def _owners(found: dict[str, Any] | None) -> set[str]:
 _MATCHES = ("Exact", "NotOlderThan")
 
 
-def listed(store: PlaneStore, place: ApiPath, query: Mapping[str, str]) -> Object:
+def listed(store: PlaneStore, place: api.ApiPath, query: Mapping[str, str]) -> Object:
     """Return the list that a request asks for.
 
     Raises:
@@ -312,7 +306,7 @@ def listed(store: PlaneStore, place: ApiPath, query: Mapping[str, str]) -> Objec
     if exact:
         version = exact
     if version < store.oldest:
-        raise page_expired() if start else version_expired()
+        raise api.page_expired() if start else api.version_expired()
     found = store.as_of(version, *wanted) if exact or start else store.select(*wanted)
     # The server's cache has no pages.
     limit = 0 if query.get("resourceVersion") == "0" else int(query.get("limit") or 0)
@@ -338,20 +332,20 @@ def _exact_version(query: Mapping[str, str], current: int) -> int:
     """Return the version that a list must have exactly; 0 if a newer one will do."""
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     if match and not version:
-        raise invalid_options(
+        raise api.invalid_options(
             "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
         )
     if match not in ("", *_MATCHES):
         known = ", ".join(f'"{each}"' for each in (*_MATCHES, ""))
-        raise invalid_options(f'Unsupported value: "{match}": supported values: {known}')
+        raise api.invalid_options(f'Unsupported value: "{match}": supported values: {known}')
     if match == "Exact" and version == "0":
-        raise invalid_options(
+        raise api.invalid_options(
             'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
         )
     if version and not version.isdigit():
-        raise bad_request(f"invalid resource version: {unparsed(version)}")
+        raise api.bad_request(f"invalid resource version: {unparsed(version)}")
     if version and int(version) > current:
-        raise too_large(int(version), current)
+        raise api.too_large(int(version), current)
     if match == "Exact" or ("limit" in query and "continue" not in query and not match):
         return int(version or 0)
     return 0
@@ -369,7 +363,7 @@ def _continued(token: str, current: int) -> tuple[int, int]:
         return 0, current
     version, _, start = token.partition(":")
     if not (version.isdigit() and start.isdigit()):
-        raise bad_request("invalid continue token: continue key is not valid: no numbers")
+        raise api.bad_request("invalid continue token: continue key is not valid: no numbers")
     return int(start), int(version)
 
 
@@ -385,7 +379,11 @@ class PlaneWatch:
     """
 
     def __init__(
-        self, store: PlaneStore, place: ApiPath, query: Mapping[str, str], bookmark_period: float
+        self,
+        store: PlaneStore,
+        place: api.ApiPath,
+        query: Mapping[str, str],
+        bookmark_period: float,
     ) -> None:
         """
         Arguments:
@@ -461,7 +459,7 @@ class PlaneWatch:
         try:
             for change in self._store.since(int(version)):
                 self._on_change(change)
-        except ApiError as error:
+        except api.ApiError as error:
             self._add("ERROR", error.status())
             self._is_over = True
 

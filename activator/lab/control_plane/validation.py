@@ -13,17 +13,7 @@ from collections.abc import Callable, Iterator
 from ipaddress import ip_address
 from typing import Any, Final
 
-from activator.lab.control_plane.resources import (
-    DEPLOYMENTS,
-    EVENTS,
-    LEASES,
-    PODS,
-    REPLICA_SETS,
-    SERVICES,
-    SLICES,
-    STATEFUL_SETS,
-    ApiKind,
-)
+from activator.lab.control_plane import api
 from activator.lab.control_plane.store import matches
 
 Object = dict[str, Any]
@@ -37,7 +27,7 @@ _PROBE: Final = {
 }
 
 
-def fill(resource: ApiKind, found: Object) -> None:
+def fill(resource: api.ApiKind, found: Object) -> None:
     """Fill in an object's missing fields, and write empty lists as the server returns them."""
     if fills := _FILLERS.get(resource):
         fills(found)
@@ -103,14 +93,14 @@ def _fill_lease(found: Object) -> None:
     found.setdefault("spec", {})
 
 
-_FILLERS: Final[dict[ApiKind, Callable[[Object], None]]] = {
-    SERVICES: _fill_service,
-    PODS: _fill_pod,
-    DEPLOYMENTS: _fill_workload,
-    STATEFUL_SETS: _fill_stateful_set,
-    REPLICA_SETS: _fill_workload,
-    SLICES: _fill_slice,
-    LEASES: _fill_lease,
+_FILLERS: Final[dict[api.ApiKind, Callable[[Object], None]]] = {
+    api.SERVICES: _fill_service,
+    api.PODS: _fill_pod,
+    api.DEPLOYMENTS: _fill_workload,
+    api.STATEFUL_SETS: _fill_stateful_set,
+    api.REPLICA_SETS: _fill_workload,
+    api.SLICES: _fill_slice,
+    api.LEASES: _fill_lease,
 }
 
 
@@ -141,7 +131,7 @@ _LABEL_TEXT: Final = (
 )
 
 
-def wrong_type(resource: ApiKind, found: Object) -> str:
+def wrong_type(resource: api.ApiKind, found: Object) -> str:
     """Return why an object's JSON does not fit the kind's type; empty if it does."""
     version = found.get("metadata", {}).get("resourceVersion", "")
     if not isinstance(version, str):
@@ -162,11 +152,11 @@ def wrong_type(resource: ApiKind, found: Object) -> str:
     return ""
 
 
-def _times(resource: ApiKind, found: Object) -> Iterator[object]:
-    if resource == LEASES:
+def _times(resource: api.ApiKind, found: Object) -> Iterator[object]:
+    if resource == api.LEASES:
         spec = found.get("spec") or {}
         yield from (spec[name] for name in ("acquireTime", "renewTime") if spec.get(name))
-    if resource == EVENTS and found.get("eventTime"):
+    if resource == api.EVENTS and found.get("eventTime"):
         yield found["eventTime"]
 
 
@@ -178,7 +168,9 @@ def unmarshal(value: object, field: str, wanted: str) -> str:
     return f"json: cannot unmarshal {kind} into Go struct field {field} of type {wanted}"
 
 
-def causes(resource: ApiKind, new: Object, old: Object | None, allows_loopback: bool) -> list[str]:
+def causes(
+    resource: api.ApiKind, new: Object, old: Object | None, allows_loopback: bool
+) -> list[str]:
     """Return why an object is refused, a text for each wrong field; empty if it is accepted.
 
     Arguments:
@@ -191,12 +183,12 @@ def causes(resource: ApiKind, new: Object, old: Object | None, allows_loopback: 
     return found
 
 
-def _metadata(resource: ApiKind, new: Object) -> Iterator[str]:
+def _metadata(resource: api.ApiKind, new: Object) -> Iterator[str]:
     name = new["metadata"].get("name", "")
     if not name:
         yield "metadata.name: Required value: name or generateName is required"
         return
-    pattern, text = (_LABEL, _LABEL_TEXT) if resource == SERVICES else (_NAME, _SUBDOMAIN)
+    pattern, text = (_LABEL, _LABEL_TEXT) if resource == api.SERVICES else (_NAME, _SUBDOMAIN)
     if not pattern.match(name):
         yield f'metadata.name: Invalid value: "{name}": {text}'
 
@@ -329,11 +321,11 @@ def _event(new: Object, old: Object | None, allows_loopback: bool) -> Iterator[s
                 yield f'{name}: Invalid value: "{new.get(name)}": field is immutable'
 
 
-_CHECKS: Final[dict[ApiKind, Callable[[Object, Object | None, bool], Iterator[str]]]] = {
-    SERVICES: _service,
-    DEPLOYMENTS: _workload,
-    STATEFUL_SETS: _workload,
-    SLICES: _slice,
-    LEASES: _lease,
-    EVENTS: _event,
+_CHECKS: Final[dict[api.ApiKind, Callable[[Object, Object | None, bool], Iterator[str]]]] = {
+    api.SERVICES: _service,
+    api.DEPLOYMENTS: _workload,
+    api.STATEFUL_SETS: _workload,
+    api.SLICES: _slice,
+    api.LEASES: _lease,
+    api.EVENTS: _event,
 }

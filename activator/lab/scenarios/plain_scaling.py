@@ -6,8 +6,8 @@ import asyncio
 import json
 
 from activator.lab.cluster import ServiceProxy
+from activator.lab.control_plane.api import AUTOSCALERS
 from activator.lab.control_plane.plane import PlaneCall
-from activator.lab.control_plane.resources import AUTOSCALERS
 from activator.lab.environment import Environment
 from activator.lab.handles import AppHandle
 from activator.lab.kubelet import KubeletStep

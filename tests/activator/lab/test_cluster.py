@@ -13,7 +13,7 @@ import pytest
 
 from activator.lab import kubelet
 from activator.lab.cluster import ToyCluster
-from activator.lab.control_plane.resources import DEPLOYMENTS, SERVICES
+from activator.lab.control_plane.api import DEPLOYMENTS, SERVICES
 from activator.lab.kubelet import Probes, ask
 from activator.lab.objects import HTTP_PROBE, TCP_PROBE, deployment, revision, service
 from activator.lab.programs import fetch

@@ -14,8 +14,8 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.wire import encode
+from activator.lab.control_plane.api import BUILT_IN, SCALED_OBJECTS, PlaneResponse
 from activator.lab.control_plane.plane import PlaneCall, PlaneRequest, PlaneServer
-from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS, PlaneResponse
 from activator.scale import scaler as scalers
 from activator.scale.election import LABEL
 from activator.scale.keda.part import KedaPart

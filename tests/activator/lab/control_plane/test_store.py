@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from activator.lab.control_plane import store as module
-from activator.lab.control_plane.resources import (
+from activator.lab.control_plane.api import (
     BUILT_IN,
     DEPLOYMENTS,
     NODES,

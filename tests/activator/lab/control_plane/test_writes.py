@@ -111,7 +111,7 @@ async def test_other_patches_are_refused(world):
 
 
 async def test_conflicts_may_be_switched_on(world):
-    from activator.lab.control_plane.resources import DEPLOYMENTS
+    from activator.lab.control_plane.api import DEPLOYMENTS
 
     await world.send("POST", APPS, deployment())
     world.plane.faults.conflict(DEPLOYMENTS, 2)

@@ -6,8 +6,8 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from activator.lab.control_plane.api import BUILT_IN, SCALED_OBJECTS
 from activator.lab.control_plane.plane import ControlPlane, PlaneRequest
-from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS
 from activator.lab.control_plane.store import PlaneWatch
 
 Object = dict[str, Any]

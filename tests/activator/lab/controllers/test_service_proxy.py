@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activator.lab.cluster import ServiceProxy, endpoints_of
-from activator.lab.control_plane.resources import SLICES
+from activator.lab.control_plane.api import SLICES
 
 
 @asynccontextmanager

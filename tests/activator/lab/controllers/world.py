@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from activator.lab.control_plane.api import DEPLOYMENTS, PODS, SERVICES, SLICES
 from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.resources import DEPLOYMENTS, PODS, SERVICES, SLICES
 from activator.lab.controllers import Deployments, EndpointSlices
 from activator.lab.objects import deployment, service
 
