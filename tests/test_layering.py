@@ -144,7 +144,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "the public authorities, imported for the first authorization server with TLS",
     ),
     "click": (
-        frozenset(f"activator/cli/{name}.py" for name in ("main", "settings_command")),
+        frozenset({"activator/cli/main.py"}),
         "only this package reads the command line",
     ),
     "google": (
