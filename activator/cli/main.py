@@ -2,7 +2,8 @@
 
 Options are settings, from the tables in activator/settings/config.py and
 activator/scale/settings.py. All wrong ones are reported at once. A command imports its modules when
-it runs, so ``--help`` is fast. Knative's counterpart: the flags of cmd/activator/main.go, which has one command and no help.
+it runs, so ``--help`` is fast. Knative's counterpart: the flags of cmd/activator/main.go, which has
+one command and no help.
 """
 
 from __future__ import annotations

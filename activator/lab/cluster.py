@@ -299,7 +299,10 @@ class ToyCluster:
     def _on_slice(self, service: str, written: Object) -> None:
         states: dict[str, list[str]] = {"ready": [], "not_ready": [], "terminating": []}
         for endpoint in written["endpoints"] or ():
-            states[_state(endpoint["conditions"])].append(endpoint["targetRef"]["name"])
+            is_so = endpoint["conditions"]
+            state = "ready" if is_so["ready"] else "not_ready"
+            state = "terminating" if is_so["terminating"] else state
+            states[state].append(endpoint["targetRef"]["name"])
         self._tell("listed in slices", "", service=service, **states)
 
     # -- revisions of Knative -------------------------------------------------------------------
@@ -344,9 +347,3 @@ class ToyCluster:
         )
         names = (pod["metadata"]["name"] for pod in found)
         return sorted(names, key=lambda name: int(name.rpartition("-")[2]))
-
-
-def _state(conditions: Object) -> str:
-    if conditions["terminating"]:
-        return "terminating"
-    return "ready" if conditions["ready"] else "not_ready"

@@ -368,47 +368,37 @@ class Environment:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         where: Where | None = None,
+        *,
+        is_noted: bool = True,
     ) -> ClientResponse:
         """Send a request; return the response, with status 0 for none.
 
         Arguments:
             where: host and port to connect to; None for the activator.
+            is_noted: the response comes into the timeline.
         """
-        response = await self._send(app, target, method, headers, body, where)
-        self.note(Who.CLIENT, timeline.of_response(method, target, response))
+        name = app if isinstance(app, str) else app.name
+        given = {"Host": f"{name}.default.svc.cluster.local", **(headers or {})}
+        began, place = time.monotonic(), where or self.activator.traffic
+        try:
+            response = await fetch(*place, target, method, given, body)
+        except OSError as error:
+            why = str(error) or type(error).__name__
+            response = ClientResponse(0, {}, why, time.monotonic() - began)
+        if is_noted:
+            self.note(Who.CLIENT, timeline.of_response(method, target, response))
         return response
 
     def start_request(
-        self,
-        app: AppHandle,
-        target: str = "/",
-        method: str = "GET",
-        headers: Mapping[str, str] | None = None,
-        where: Where | None = None,
+        self, app: AppHandle, target: str = "/", method: str = "GET", **more: Any
     ) -> Task[ClientResponse]:
-        """Begin a request; the script awaits the returned task later."""
-        self.note(Who.CLIENT, f"{method} {target}: sent")
-        sending = self.request(app, target, method, headers, where=where)
-        return self.tasks.create_task(sending)
+        """Begin a request; the script awaits the returned task later.
 
-    async def _send(
-        self,
-        app: AppHandle | str,
-        target: str,
-        method: str,
-        headers: Mapping[str, str] | None,
-        body: bytes,
-        where: Where | None = None,
-    ) -> ClientResponse:
-        name = app if isinstance(app, str) else app.name
-        given = {"Host": f"{name}.default.svc.cluster.local", **(headers or {})}
-        began = time.monotonic()
-        try:
-            return await fetch(*(where or self.activator.traffic), target, method, given, body)
-        except OSError as error:
-            return ClientResponse(
-                0, {}, str(error) or type(error).__name__, time.monotonic() - began
-            )
+        Arguments:
+            more: as `request` has them.
+        """
+        self.note(Who.CLIENT, f"{method} {target}: sent")
+        return self.tasks.create_task(self.request(app, target, method, **more))
 
     @asynccontextmanager
     async def load(
@@ -429,7 +419,8 @@ class Environment:
         """
 
         async def send(method: str, request_id: str) -> ClientResponse:
-            return await self._send(app, target, method, {"x-request-id": request_id}, b"", where)
+            fields = {"x-request-id": request_id}
+            return await self.request(app, target, method, fields, where=where, is_noted=False)
 
         load = SteadyTraffic(send, rate, posts, target)
         self.note(Who.CLIENT, f"begins to send {rate:g} requests a second")

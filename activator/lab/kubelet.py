@@ -212,21 +212,16 @@ class PodProcess:
         again = False
         try:
             await self._accompany(process)
-            again = await self._is_restarted()
+            if self._comes_back is not None:  # it is restarted as soon as it may start
+                await self._comes_back.wait()
+                self._comes_back = None
+                again = not self.stopping
             return again
         finally:
             self._listening.clear()
             self._is_over = not again
             self.ready = self.ready and again
             await _end(process, SHUTDOWN_GRACE)
-
-    async def _is_restarted(self) -> bool:
-        """Return whether the ended process is restarted, as soon as it may start."""
-        if self._comes_back is None:
-            return False
-        await self._comes_back.wait()
-        self._comes_back = None
-        return not self.stopping
 
     async def _accompany(self, process: Process) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -391,12 +386,7 @@ class ToyNode:
     """
 
     def __init__(
-        self,
-        plane: ControlPlane,
-        addresses: AddressPool,
-        tasks: TaskGroup,
-        tell: Tell = lambda *args, **details: None,
-        pace: float = 1.0,
+        self, plane: ControlPlane, addresses: AddressPool, tasks: TaskGroup, tell: Tell, pace: float
     ) -> None:
         """
         Arguments:
@@ -481,7 +471,9 @@ class ToyNode:
         status = dict(found.get("status") or {})
         if place is not None:
             status |= {"podIP": place.ip, "podIPs": [{"ip": place.ip}], "phase": "Running"}
-            _set_port(found, place.port)
+            # The number of the port differs where pods share an address.
+            for port in found["spec"]["containers"][0].get("ports") or ():
+                port["containerPort"] = place.port
         status["conditions"] = [{"type": "Ready", "status": "True" if ready else "False"}]
         if status != found.get("status"):
             self._plane.store.put(PODS, {**found, "status": status})
@@ -490,12 +482,6 @@ class ToyNode:
         found = self._plane.store.get(PODS, pod.namespace, pod.name)
         is_same = found is not None and found["metadata"]["uid"] == pod.process.uid
         return found if is_same else None
-
-
-def _set_port(pod: Object, number: int) -> None:
-    """Set the number of a pod's port, which differs where pods share an address."""
-    for port in pod["spec"]["containers"][0].get("ports") or ():
-        port["containerPort"] = number
 
 
 def options_of(pod: Object, place: PodPlace) -> PodOptions:

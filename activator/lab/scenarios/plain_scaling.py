@@ -106,21 +106,25 @@ async def ten_times(lab: Environment) -> None:
     """
     web = await lab.deploy_service(replicas=1, annotations={"owner": "none"})
     async with lab.load(web, rate=RATE) as load:
-        lab.roll_out(web, "b")
-        await web.pods[0].until("stopped")
-        for _ in range(TIMES):
-            pod, before = web.pods[-1], len(web.pods)
-            web.scale(0)
-            await web.until_more_than(before)
-            await pod.until("stopped")
-            await web.until_listed(1)
-            await web.pods[-1].until("responded")
+        await _roll_out_and_sleep(lab, web)
         await load.more(RATE // 10)
     lab.expect_only_200("each request gets 200", load)
     lab.expect_equal(f"the Deployment slept {TIMES} times", len(web.pods), TIMES + 2)
 
 
-TAKEOVERS = 10
+async def _roll_out_and_sleep(lab: Environment, web: AppHandle) -> None:
+    """Roll out a template; then scale to zero `TIMES` times, until a new pod responds."""
+    lab.roll_out(web, "b")
+    await web.pods[0].until("stopped")
+    for _ in range(TIMES):
+        pod, before = web.pods[-1], len(web.pods)
+        web.scale(0)
+        await web.until_more_than(before)
+        await pod.until("stopped")
+        await web.until_listed(1)
+        await web.pods[-1].until("responded")
+
+
 #: Seconds from a change of an EndpointSlice to its effect on new connections.
 DELAY = 0.3
 #: A pod serves new connections for this long after the last one, as a preStop hook achieves.
@@ -141,15 +145,7 @@ async def takeover(lab: Environment) -> None:
     await lab.until(lambda: _leads_to_pods(proxy, web), "clients reach the pods")
     async with lab.load(web, rate=RATE, where=proxy.where) as load:
         await load.more(RATE // 10)
-        lab.roll_out(web, "b")
-        await web.pods[0].until("stopped")
-        for _ in range(TAKEOVERS):
-            pod, before = web.pods[-1], len(web.pods)
-            web.scale(0)
-            await web.until_more_than(before)
-            await pod.until("stopped")
-            await web.pods[-1].until("responded")
-            await web.until_listed(1)
+        await _roll_out_and_sleep(lab, web)
         await load.more(RATE // 10)
     lab.expect_only_200("each request gets 200", load)
     straight = [await pod.counters() for pod in web.pods[-1:]]

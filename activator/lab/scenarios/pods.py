@@ -175,7 +175,7 @@ async def liveness(lab: Environment) -> None:
             direct,
         )
         lab.expect("Kubernetes still lists the pod as ready", pod.process.ready)
-        post = lab.start_request(app, "/", "POST", {"x-request-id": "post-1"})
+        post = lab.start_request(app, "/", "POST", headers={"x-request-id": "post-1"})
         pod.process.resume(KubeletStep.RESTART)
         await pod.until("restarted")
         await load.more(20)
