@@ -163,13 +163,15 @@ class SteadyTraffic:
 
     def summary(self) -> str:
         """Return statuses and durations of all requests in one line."""
-        return "; ".join(self._of(method) for method, found in self.responses.items() if found)
-
-    def _of(self, method: str) -> str:
-        took = [response.took * 1000 for response in self.responses[method]]
-        found = ", ".join(f"{n} times {status}" for status, n in self.statuses(method).items())
-        line = f"{method} {self._target}: {found}"
-        return f"{line}; median {median(took):,.0f} ms, maximum {max(took):,.0f} ms"
+        lines = []
+        for method, responses in self.responses.items():
+            if took := [response.took * 1000 for response in responses]:
+                found = ", ".join(
+                    f"{n} times {status}" for status, n in self.statuses(method).items()
+                )
+                line = f"{method} {self._target}: {found}"
+                lines.append(f"{line}; median {median(took):,.0f} ms, maximum {max(took):,.0f} ms")
+        return "; ".join(lines)
 
     @property
     def _count(self) -> int:
@@ -182,12 +184,10 @@ class SteadyTraffic:
                 self._sent += 1
                 post = self._post_every and self._sent % self._post_every == 0
                 tasks.create_task(self._one("POST" if post else "GET", f"load-{self._sent}"))
-                await self._until(began + self._sent / self._rate)
-
-    async def _until(self, moment: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, moment - time.monotonic())):
-                await self._stop.wait()
+                left = began + self._sent / self._rate - time.monotonic()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(max(0.0, left)):
+                        await self._stop.wait()
 
     async def _one(self, method: str, request_id: str) -> None:
         if method == "POST":
@@ -240,14 +240,11 @@ class ActivatorEvents:
             if field == "event":
                 kind = value
             elif field == "data":
-                self._greet_or_take(kind, value)
+                if kind == HELLO:
+                    self._greeted.set()
+                else:
+                    self._take(kind, json.loads(value))
         self._greeted.set()
-
-    def _greet_or_take(self, kind: str, value: str) -> None:
-        if kind == HELLO:
-            self._greeted.set()
-        else:
-            self._take(kind, json.loads(value))
 
     async def close(self) -> None:
         """Close the stream."""

@@ -153,7 +153,9 @@ def of_pod_event(kind: str, pod: str, details: Mapping[str, Any]) -> tuple[Who, 
         case "started":
             return Who.KUBERNETES, f"starts {pod} at {details['address']}"
         case "listed":
-            return Who.KUBERNETES, f"Endpoints of {details['revision']}: {_lists(details)}"
+            ready, others = _names(details["ready"]), _names(details["not_ready"])
+            lists = f"addresses {ready}; notReadyAddresses {others}"
+            return Who.KUBERNETES, f"Endpoints of {details['revision']}: {lists}"
         case "listed in slices":
             return Who.KUBERNETES, f"EndpointSlices of {details['service']}: {_states(details)}"
         case "killing":
@@ -161,7 +163,8 @@ def of_pod_event(kind: str, pod: str, details: Mapping[str, Any]) -> tuple[Who, 
         case "restarted":
             return Who.KUBERNETES, f"{pod}: started {details['container']} again"
         case "switched":
-            return Who.POD, f"{pod}: {', '.join(_switched(details))}"
+            found = (SWITCHES[name][bool(on)] for name, on in details.items() if name in SWITCHES)
+            return Who.POD, f"{pod}: {', '.join(found)}"
         case "listening":
             return Who.POD, f"{pod}: listens"
         case "probe passed":
@@ -207,10 +210,6 @@ def _requests(count: int) -> str:
     return "1 request" if count == 1 else f"{count} requests"
 
 
-def _lists(details: Mapping[str, Any]) -> str:
-    return f"addresses {_names(details['ready'])}; notReadyAddresses {_names(details['not_ready'])}"
-
-
 def _states(details: Mapping[str, Any]) -> str:
     words = {"ready": "ready", "not_ready": "not ready", "terminating": "terminating"}
     found = [f"{word} {_names(details[key])}" for key, word in words.items() if details[key]]
@@ -219,10 +218,6 @@ def _states(details: Mapping[str, Any]) -> str:
 
 def _names(pods: Sequence[str]) -> str:
     return ", ".join(pods) or "none"
-
-
-def _switched(details: Mapping[str, Any]) -> list[str]:
-    return [SWITCHES[name][bool(on)] for name, on in details.items() if name in SWITCHES]
 
 
 def of_response(method: str, target: str, response: ClientResponse) -> str:

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, unquote
 
 from activator.lab.control_plane import api, store
 from activator.lab.control_plane.writes import MERGE_PATCH, WriteRequest, Writes, decoded, scale_of
-from activator.lab.http1 import BadRequest, PodRequest, RequestParser, render_chunk, render_head
+from activator.lab.http1 import BadRequest, RequestParser, render_chunk, render_head
 
 Object = dict[str, Any]
 
@@ -358,7 +358,13 @@ class PlaneServer:
                 if isinstance(response, store.PlaneWatch):
                     await self._stream(response, reader, writer)
                     return
-                writer.write(_rendered(request, response))
+                headers = [
+                    ("Content-Type", response.content_type),
+                    ("Content-Length", str(len(response.body))),
+                ]
+                if response.retry_after:
+                    headers.append(("Retry-After", str(response.retry_after)))
+                writer.write(render_head(response.status, headers) + response.body)
                 await writer.drain()
 
     async def _stream(
@@ -390,12 +396,3 @@ async def _closed(reader: asyncio.StreamReader, watch: store.PlaneWatch) -> None
             pass
     finally:
         watch.close()
-
-
-def _rendered(request: PodRequest, response: api.PlaneResponse) -> bytes:
-    headers = [
-        ("Content-Type", response.content_type),
-        ("Content-Length", str(len(response.body))),
-        *([("Retry-After", str(response.retry_after))] if response.retry_after else ()),
-    ]
-    return render_head(response.status, headers) + response.body
