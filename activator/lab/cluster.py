@@ -17,18 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from activator.lab import controllers
 from activator.lab.addresses import AddressPool
 from activator.lab.control_plane import api
 from activator.lab.control_plane.plane import ControlPlane, PlaneServer
 from activator.lab.control_plane.store import ObjectChange
-from activator.lab.controllers import (
-    NODE,
-    Deployments,
-    EndpointSlices,
-    Mirror,
-    RevisionEndpoints,
-    service_of,
-)
 from activator.lab.kubelet import PodProcess, Probes, Tell, ToyNode
 from activator.lab.objects import PORT, REVISION, is_live, revision_of
 from activator.lab.pod import PodOptions, pod_arguments
@@ -96,14 +89,16 @@ class ServiceProxy:
         return list(self._endpoints)
 
     def _on_change(self, change: ObjectChange) -> None:
-        is_seen = change.resource == api.SLICES and service_of(change.last) == self._service
+        is_seen = (
+            change.resource == api.SLICES and controllers.service_of(change.last) == self._service
+        )
         if is_seen and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self.delay, self._sync)
 
     def _sync(self) -> None:
         self._timer = None
         slices = self._plane.store.select(
-            api.SLICES, NAMESPACE, lambda found: service_of(found) == self._service
+            api.SLICES, NAMESPACE, lambda found: controllers.service_of(found) == self._service
         )
         self._endpoints = endpoints_of(slices, PORT)
 
@@ -222,11 +217,11 @@ class ToyCluster:
         self._tell = tell
         self._started: Counter[str] = Counter()
         self._options: dict[str, Mapping[str, Any]] = {}
-        self._mirror = Mirror(self.plane.store, folder, MIRRORED) if folder else None
-        self._deployments = Deployments(self.plane)
+        self._mirror = controllers.Mirror(self.plane.store, folder, MIRRORED) if folder else None
+        self._deployments = controllers.Deployments(self.plane)
         self.node = ToyNode(self.plane, addresses, tasks, tell, pace)
-        self.slices = EndpointSlices(self.plane, self._on_slice)
-        self._endpoints = RevisionEndpoints(self.plane, tell)
+        self.slices = controllers.EndpointSlices(self.plane, self._on_slice)
+        self._endpoints = controllers.RevisionEndpoints(self.plane, tell)
         self.plane.store.listen(self._on_change)
 
     async def start(self) -> None:
@@ -285,7 +280,7 @@ class ToyCluster:
     def listed(self, name: str) -> list[Object]:
         """Return the endpoints of a Service, of all its slices."""
         found = self.plane.store.select(
-            api.SLICES, NAMESPACE, lambda each: service_of(each) == name
+            api.SLICES, NAMESPACE, lambda each: controllers.service_of(each) == name
         )
         return [endpoint for each in found for endpoint in each["endpoints"] or ()]
 
@@ -332,7 +327,7 @@ class ToyCluster:
             name = f"{revision}-{self._started[revision]}"
             pod = {
                 "metadata": {"name": name, "namespace": namespace, "labels": {REVISION: revision}},
-                "spec": {"containers": [container], "nodeName": NODE},
+                "spec": {"containers": [container], "nodeName": controllers.NODE},
             }
             self.create(api.PODS, pod)
 
