@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from activator.lab.scenario import Scenario
-from activator.lab.scenarios import plain_pods, plain_scaling, pods, readiness, sharing, waking
+from activator.lab.scenarios import plain, pods, policies, readiness
 
-_MODULES: Final = (readiness, pods, plain_scaling, plain_pods, sharing, waking)
+_MODULES: Final = (readiness, pods, plain, policies)
 
 _FOUND: Final = [
     each for module in _MODULES for each in vars(module).values() if isinstance(each, Scenario)
