@@ -84,7 +84,7 @@ class PodOptions:
     """The options of a pod's command line.
 
     Attributes:
-        admin_port: port of the switchboard on the same address.
+        admin_port: port of the switches on the same address.
         start_after: seconds from process start to listening: image pull and application start.
         quiet_period: seconds without a request before a draining pod stops listening.
         follow_stdin: end when standard input ends, so that the pod does not outlive its parent.
