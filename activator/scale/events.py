@@ -28,7 +28,7 @@ from activator.scale.cluster.api import KeyedWriter, Start, micro_time
 from activator.scale.decisions.record import Decided
 from activator.scale.part import Part, PartContext
 from activator.scale.reasons import ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 
 logger = logging.getLogger(__name__)
 
@@ -352,9 +352,9 @@ class EventsPart(Part):
         self._events = EventWriter(
             context.api, context.start, context.settings.pod_name, context.clock
         )
-        self._subjects: dict[Name, Subject] = {}
+        self._subjects: dict[ServiceName, Subject] = {}
 
-    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
+    def carry_out(self, name: ServiceName, decided: Decided, now: float) -> None:
         notices = _notices(decided)
         known = self._subjects.get(name)
         if known is None and not notices:
@@ -365,7 +365,7 @@ class EventsPart(Part):
         self._subjects[name] = subject
         self._events.report(subject, notices)
 
-    def leave(self, name: Name, now: float) -> None:
+    def leave(self, name: ServiceName, now: float) -> None:
         subject = self._subjects.pop(name, None)
         if subject is not None:
             self._events.remove(subject)

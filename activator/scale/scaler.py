@@ -29,7 +29,7 @@ from activator.scale.external_metrics import part as external_metrics
 from activator.scale.keda.part import KedaPart
 from activator.scale.owners import OwnersPart
 from activator.scale.part import Part, PartContext, Parts
-from activator.scale.reports.load import Loads, Name
+from activator.scale.reports.load import Loads, ServiceName
 from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings
 from activator.scale.takeover.part import TakeoverPart
@@ -231,7 +231,7 @@ class ScalerProcess:
             gc.freeze()
             logger.info("deciding about %d Services", len(list(self.engine)))
 
-    def _on_busy(self, names: list[Name]) -> None:
+    def _on_busy(self, names: list[ServiceName]) -> None:
         if self._watch.errors():
             self._watch.hurry()
         self.engine.busy(names)

@@ -25,7 +25,7 @@ from activator.admin.streaming import encode
 from activator.scale.admin import selection
 from activator.scale.admin.status import ScalerStatus
 from activator.scale.reasons import QUIET, ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 
 _INDEX: Final = """activator scale, pod {pod}
 
@@ -91,7 +91,7 @@ class _Handlers:
         return _json(self._scaler.services(query))
 
     async def service(self, request: Request) -> Response:
-        name = Name(request.path_params["namespace"], request.path_params["name"])
+        name = ServiceName(request.path_params["namespace"], request.path_params["name"])
         found = self._scaler.service(name)
         if found is not None:
             return _json(found)

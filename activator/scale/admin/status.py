@@ -23,7 +23,7 @@ from activator.scale.decisions.engine import Engine
 from activator.scale.decisions.record import Record
 from activator.scale.election import Candidate
 from activator.scale.reasons import Finding, ScaleReason
-from activator.scale.reports.load import Loads, Name
+from activator.scale.reports.load import Loads, ServiceName
 from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings
 from activator.telemetry.families import Family
@@ -61,7 +61,7 @@ class ScalerStatus:
         watch: ClusterWatch,
         candidate: Candidate,
         stats: StatServer,
-        findings: Callable[[Name], Iterable[Finding]],
+        findings: Callable[[ServiceName], Iterable[Finding]],
         clock: Callable[[], float],
     ) -> None:
         self._settings = settings
@@ -145,12 +145,12 @@ class ScalerStatus:
             },
         }
 
-    def service(self, name: Name) -> JsonObject | None:
+    def service(self, name: ServiceName) -> JsonObject | None:
         """Return one Service; None if it does not opt in, or if this process does not lead."""
         record = self._engine.get(name)
         return None if record is None else self._service(name, record, self._clock())
 
-    def _service(self, name: Name, record: Record, now: float) -> JsonObject:
+    def _service(self, name: ServiceName, record: Record, now: float) -> JsonObject:
         decided, facts = record.decided, record.facts
         asks, plan = facts.service.asks, decided.plan if decided else None
         why = plan.why if plan else None
@@ -231,7 +231,7 @@ def unusable(rejected: Mapping[ObjectKey, str]) -> list[JsonObject]:
     ]
 
 
-def _load(name: Name, loads: Loads, now: float) -> JsonObject:
+def _load(name: ServiceName, loads: Loads, now: float) -> JsonObject:
     """Return the requests in flight or queued: now, as means of 60 s and 6 s, by activator."""
     known = loads.of(name)
     if known is None:

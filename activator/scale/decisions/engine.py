@@ -28,7 +28,7 @@ from activator.scale.decisions.record import (
     read_facts,
 )
 from activator.scale.reasons import ScaleReason
-from activator.scale.reports.load import Loads, Measure, Name
+from activator.scale.reports.load import Loads, Measure, ServiceName
 from activator.scale.workloads.replicas import (
     REFUSALS,
     Actuator,
@@ -86,17 +86,19 @@ class Sharing:
         parts: know the other components.
     """
 
-    def __init__(self, records: Mapping[Name, Record], loads: Loads, parts: Parts) -> None:
+    def __init__(self, records: Mapping[ServiceName, Record], loads: Loads, parts: Parts) -> None:
         self._records = records
         self._loads = loads
         self._parts = parts
-        self._services: dict[ScaleTarget, tuple[Name, ...]] = {}
+        self._services: dict[ScaleTarget, tuple[ServiceName, ...]] = {}
 
-    def of(self, target: ScaleTarget) -> Sequence[Name]:
+    def of(self, target: ScaleTarget) -> Sequence[ServiceName]:
         """Return the Services of a workload, sorted; none for an unknown workload."""
         return self._services.get(target, ())
 
-    def move(self, name: Name, before: ScaleTarget | None, after: ScaleTarget | None) -> None:
+    def move(
+        self, name: ServiceName, before: ScaleTarget | None, after: ScaleTarget | None
+    ) -> None:
         """Record that a Service leaves one workload for another; None for no workload."""
         if before == after:
             return
@@ -113,7 +115,7 @@ class Sharing:
         """Remove all Services."""
         self._services.clear()
 
-    def observe(self, name: Name, now: float, frozen: ScaleReason | None) -> Observed:
+    def observe(self, name: ServiceName, now: float, frozen: ScaleReason | None) -> Observed:
         """Return what the plan of a Service needs; the loads of one workload are added.
 
         Arguments:
@@ -160,14 +162,14 @@ class Sharing:
         eldest = self._records[self._eldest(facts.target)]
         return replace(asks, scale=eldest.facts.service.asks.scale)
 
-    def _eldest(self, target: ScaleTarget) -> Name:
+    def _eldest(self, target: ScaleTarget) -> ServiceName:
         """Return the oldest Service of a workload, which decides about its replicas."""
         return min(
             self._services[target],
             key=lambda name: (self._records[name].facts.service.created, name),
         )
 
-    def _load(self, names: Sequence[Name], now: float) -> Measure:
+    def _load(self, names: Sequence[ServiceName], now: float) -> Measure:
         """Return the load of all Services of a workload."""
         if len(names) == 1:
             return self._loads.measured(names[0], now)
@@ -184,17 +186,17 @@ class Pending:
         decide: decides about Services.
     """
 
-    def __init__(self, decide: Callable[[Iterable[Name]], None]) -> None:
+    def __init__(self, decide: Callable[[Iterable[ServiceName]], None]) -> None:
         self._decide = decide
-        self._names: dict[Name, None] = {}
+        self._names: dict[ServiceName, None] = {}
 
-    def add(self, name: Name) -> None:
+    def add(self, name: ServiceName) -> None:
         """Decide about a Service at the end of this turn, or of one of the next turns."""
         if not self._names:
             asyncio.get_running_loop().call_soon(self._flush)
         self._names[name] = None
 
-    def update(self, names: Iterable[Name]) -> None:
+    def update(self, names: Iterable[ServiceName]) -> None:
         """Decide about Services at the end of this turn; the rest at the end of the next turns."""
         for name in names:
             self.add(name)
@@ -251,7 +253,7 @@ class Engine:
         self._wall = wall
         self._call_at = asyncio.get_running_loop().call_at
         self._clock = asyncio.get_running_loop().time
-        self._records: dict[Name, Record] = {}
+        self._records: dict[ServiceName, Record] = {}
         self._sharing = Sharing(self._records, loads, parts)
         self._phase = _Phase.STOPPED
         # Since when this process leads.
@@ -312,7 +314,7 @@ class Engine:
             self._next_prune = now + _PRUNE
             self._loads.prune(now)
 
-    def _deciding(self, due: Sequence[tuple[Name, Record]]) -> Iterator[None]:
+    def _deciding(self, due: Sequence[tuple[ServiceName, Record]]) -> Iterator[None]:
         """Decide about Services in steps; skip each Service that is gone meanwhile."""
         for first in range(0, len(due), STEP):
             # Time passes between the steps, and a report may make the load unknown.
@@ -324,14 +326,14 @@ class Engine:
             yield
 
     @staticmethod
-    def _try(name: Name, do: Callable[[*Arguments], object], *arguments: *Arguments) -> None:
+    def _try(name: ServiceName, do: Callable[[*Arguments], object], *arguments: *Arguments) -> None:
         """Call a function for one Service: a defect must not stop the other Services."""
         try:
             do(*arguments)
         except Exception:
             logger.exception("Service %s/%s: unexpected error", *name)
 
-    def busy(self, names: Iterable[Name]) -> None:
+    def busy(self, names: Iterable[ServiceName]) -> None:
         """Decide at once about Services without pods: an activator reports requests."""
         if self._phase is not _Phase.DECIDING:
             return
@@ -351,7 +353,7 @@ class Engine:
             elif not record.facts.is_watched and record.facts.target is not None:
                 self._actuator.look(record.facts.target)
 
-    def changed(self, names: Iterable[Name]) -> None:
+    def changed(self, names: Iterable[ServiceName]) -> None:
         """Decide about Services whose objects have changed, or are gone."""
         if self._phase is _Phase.STOPPED:
             return
@@ -365,20 +367,20 @@ class Engine:
 
     # -- what people read --------------------------------------------------------------------------
 
-    def __iter__(self) -> Iterator[tuple[Name, Record]]:
+    def __iter__(self) -> Iterator[tuple[ServiceName, Record]]:
         return iter(self._records.items())
 
-    def names(self, namespace: str) -> Sequence[Name]:
+    def names(self, namespace: str) -> Sequence[ServiceName]:
         """Return the Services of a namespace; empty for all namespaces."""
         return [name for name in self._records if namespace in ("", name.namespace)]
 
-    def get(self, name: Name) -> Record | None:
+    def get(self, name: ServiceName) -> Record | None:
         """Return a Service; None if this process does not lead, or does not know it."""
         return self._records.get(name)
 
     # -- facts -------------------------------------------------------------------------------------
 
-    def _renew(self, name: Name, now: float) -> None:
+    def _renew(self, name: ServiceName, now: float) -> None:
         """Read the facts about a Service again."""
         joined, record = self._services.get(name), self._records.get(name)
         if joined is None:
@@ -392,7 +394,7 @@ class Engine:
             self._share(name, record.facts.target, facts.target)
         record.renew(facts, now)
 
-    def _remove(self, name: Name, now: float) -> None:
+    def _remove(self, name: ServiceName, now: float) -> None:
         record = self._records.pop(name, None)
         if record is None:
             return
@@ -400,7 +402,9 @@ class Engine:
         self._loads.remove(name)
         self._parts.leave(name, now)
 
-    def _share(self, name: Name, before: ScaleTarget | None, after: ScaleTarget | None) -> None:
+    def _share(
+        self, name: ServiceName, before: ScaleTarget | None, after: ScaleTarget | None
+    ) -> None:
         """Record which Services have a workload in common; a change of one concerns all."""
         self._sharing.move(name, before, after)
         if before is not None and before != after:
@@ -425,12 +429,14 @@ class Engine:
             return ScaleReason.ACTIVATORS_UNREACHABLE
         return ScaleReason.NEW_LEADER if now < self._since + NEW_LEADER else None
 
-    def _decide_later(self, name: Name) -> None:
+    def _decide_later(self, name: ServiceName) -> None:
         record, now = self._records.get(name), self._clock()
         if record is not None and self._phase is _Phase.DECIDING:
             self._decide(name, record, now, self._frozen(now))
 
-    def _decide(self, name: Name, record: Record, now: float, frozen: ScaleReason | None) -> None:
+    def _decide(
+        self, name: ServiceName, record: Record, now: float, frozen: ScaleReason | None
+    ) -> None:
         """Make a plan for a Service, and carry it out."""
         if now >= record.renew_at:
             self._renew(name, now)
@@ -439,7 +445,7 @@ class Engine:
             self._parts.carry_out(name, decided, now)
 
     def _plan(
-        self, name: Name, record: Record, now: float, frozen: ScaleReason | None
+        self, name: ServiceName, record: Record, now: float, frozen: ScaleReason | None
     ) -> Plan | None:
         """Make a plan for a Service, and begin to change its replicas; None if it has none."""
         facts = record.facts

@@ -23,7 +23,7 @@ from activator.scale.decisions.plan import (
 )
 from activator.scale.families import COLD_START_BOUNDS, TICK_BOUNDS
 from activator.scale.reasons import QUIET, Finding, ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.workloads.replicas import REFUSALS, Result, Rights, ScaleTarget
 from activator.scale.workloads.services import Found, Joined
 
@@ -252,7 +252,7 @@ class Record:
             times.append(self.look_at)
         return min(times)
 
-    def conclude(self, name: Name, plan: Plan | None) -> Decided | None:
+    def conclude(self, name: ServiceName, plan: Plan | None) -> Decided | None:
         """Record a decision about the Service, and log a new reason.
 
         Arguments:
@@ -330,7 +330,7 @@ class EngineCounters:
             self.failures[word] = self.failures.get(word, 0) + 1
 
     def changed(
-        self, name: Name, record: Record, result: Result, now: float, wall: datetime
+        self, name: ServiceName, record: Record, result: Result, now: float, wall: datetime
     ) -> None:
         """Count, log and record a change of a Service's replicas.
 
@@ -364,7 +364,7 @@ class EngineCounters:
         )
 
 
-def _log_reason(name: Name, before: Decided | None, decided: Decided) -> None:
+def _log_reason(name: ServiceName, before: Decided | None, decided: Decided) -> None:
     """Log a new reason why a Service is not scaled, and its end."""
     now = decided.reason, decided.detail
     if before is not None and (before.reason, before.detail) == now:
@@ -384,6 +384,6 @@ def _log_reason(name: Name, before: Decided | None, decided: Decided) -> None:
     )
 
 
-def fields(name: Name, **more: object) -> Mapping[str, object]:
+def fields(name: ServiceName, **more: object) -> Mapping[str, object]:
     """Return the fields of a log line about a Service."""
     return {"service_namespace": name.namespace, "service_name": name.name, **more}

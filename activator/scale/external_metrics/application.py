@@ -22,7 +22,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from activator.scale.board import Board, Published
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 
 GROUP: Final = "external.metrics.k8s.io"
 GROUP_VERSION: Final = f"{GROUP}/v1beta1"
@@ -66,7 +66,7 @@ DISCOVERY: Final[Mapping[str, Object]] = {
 }
 
 
-def value_list(workloads: Iterable[tuple[Name, Published]], wall: datetime) -> Object:
+def value_list(workloads: Iterable[tuple[ServiceName, Published]], wall: datetime) -> Object:
     """Return the values of Services.
 
     Arguments:

@@ -15,7 +15,7 @@ from activator.scale.decisions.plan import Plan, WorkloadPhase
 from activator.scale.decisions.record import Decided
 from activator.scale.part import Part, PartContext
 from activator.scale.reasons import Finding
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.takeover.pods import Pods, usable
 from activator.scale.takeover.ports import Ports
 from activator.scale.takeover.slices import SliceKey, Write
@@ -47,7 +47,7 @@ class SliceWriter:
         start: Start,
         clock: Callable[[], float],
         is_leader: Callable[[], bool],
-        changed: Callable[[Name], object],
+        changed: Callable[[ServiceName], object],
     ) -> None:
         self._api = api
         self._takeovers = takeovers
@@ -131,7 +131,7 @@ class TakeoverPart(Part):
 
     # -- decisions ---------------------------------------------------------------------------------
 
-    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
+    def carry_out(self, name: ServiceName, decided: Decided, now: float) -> None:
         service, plan = decided.facts.service, decided.plan
         if service.asks.route is Route.UNREADABLE:
             self._takeovers.keep(name)
@@ -147,7 +147,7 @@ class TakeoverPart(Part):
         self._takeovers.put(service, now, takes_over=takes_over or is_shared)
         self._poke()
 
-    def _is_needed(self, name: Name, plan: Plan | None) -> bool:
+    def _is_needed(self, name: ServiceName, plan: Plan | None) -> bool:
         """Return whether the slice of a Service without the route must stay for now.
 
         Its clients come through the slice during a cold start, until pods are ready.
@@ -158,7 +158,7 @@ class TakeoverPart(Part):
             plan.phase is WorkloadPhase.ASLEEP and plan.active
         )
 
-    def leave(self, name: Name, now: float) -> None:
+    def leave(self, name: ServiceName, now: float) -> None:
         self._takeovers.remove(name, now)
         self._poke()
 
@@ -178,10 +178,10 @@ class TakeoverPart(Part):
 
     # -- what others need to know ------------------------------------------------------------------
 
-    def slice_since(self, name: Name, now: float) -> float | None:
+    def slice_since(self, name: ServiceName, now: float) -> float | None:
         return self._takeovers.in_place_since(name, now)
 
-    def findings(self, name: Name) -> Iterable[Finding]:
+    def findings(self, name: ServiceName) -> Iterable[Finding]:
         return self._takeovers.findings(name)
 
 
@@ -223,11 +223,11 @@ class Slices:
             if key == self._activators:
                 self._takeovers.set_activators(usable(self._pods.of(key)))
                 self._poke()
-            for name in self._context.services.with_fronts(Name(key.namespace, key.name)):
+            for name in self._context.services.with_fronts(ServiceName(key.namespace, key.name)):
                 self._takeovers.touch(name, self._context.clock())
                 self._poke()
 
-    def _note(self, name: Name | None) -> None:
+    def _note(self, name: ServiceName | None) -> None:
         if name is not None:
             self._context.changed([name])
             self._poke()

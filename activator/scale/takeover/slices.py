@@ -20,7 +20,7 @@ from activator.plain.allotments import PORT_ANNOTATION, port_of
 from activator.plain.service import PROXY_LABEL, PlainService
 from activator.plain.slices import MANAGED_BY_LABEL, OURS, SERVICE_LABEL
 from activator.scale.reasons import Finding, ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 
 #: Proxies ignore a slice with this label.
 HEADLESS_LABEL: Final = "service.kubernetes.io/headless"
@@ -323,12 +323,12 @@ class Leave(Enum):
     AS_IS = "as-is"
 
 
-def key_of(name: Name, family: SliceFamily) -> SliceKey:
+def key_of(name: ServiceName, family: SliceFamily) -> SliceKey:
     """Return the identity of a Service's slice of one address family."""
     return SliceKey(name.namespace, slice_name(name.name, family))
 
 
-def keys_of(name: Name) -> Sequence[SliceKey]:
+def keys_of(name: ServiceName) -> Sequence[SliceKey]:
     """Return the identities of a Service's slices, in the order of the families."""
     return [key_of(name, family) for family in SliceFamily]
 
@@ -393,7 +393,9 @@ class SliceRecord:
         "writes",
     )
 
-    def __init__(self, owner: Name, family: SliceFamily, holder: Holder = Holder.ABSENT) -> None:
+    def __init__(
+        self, owner: ServiceName, family: SliceFamily, holder: Holder = Holder.ABSENT
+    ) -> None:
         self.owner = owner
         self.family = family
         self.holder = holder

@@ -18,7 +18,7 @@ from activator.plain.allotments import PORT_ANNOTATION
 from activator.plain.service import PlainService
 from activator.plain.slices import is_takeover
 from activator.scale.reasons import Finding, ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.takeover import slices
 from activator.scale.takeover.pods import MIRROR, Kept, Pods, about_front, lonely, lonely_finding
 from activator.scale.takeover.ports import Ports
@@ -52,7 +52,7 @@ class Agenda:
     def __init__(self) -> None:
         self._due: dict[SliceKey, None] = {}
         self._later: list[tuple[float, SliceKey]] = []
-        self._sweep: list[Name] = []
+        self._sweep: list[ServiceName] = []
 
     def add(self, key: SliceKey) -> None:
         """Compare a slice as soon as possible."""
@@ -66,7 +66,7 @@ class Agenda:
         """Compare a slice at a time."""
         heappush(self._later, (at, key))
 
-    def sweep(self, names: Collection[Name]) -> None:
+    def sweep(self, names: Collection[ServiceName]) -> None:
         """Compare the slices of all these Services, a few with each call."""
         self._sweep = list(names)
 
@@ -76,7 +76,7 @@ class Agenda:
         self._later.clear()
         self._sweep.clear()
 
-    def take_names(self) -> list[Name]:
+    def take_names(self) -> list[ServiceName]:
         """Remove and return the next Services of the sweep, at most ``MOST``."""
         names = self._sweep[-MOST:]
         del self._sweep[-MOST:]
@@ -125,8 +125,8 @@ class Takeovers:
     def __init__(self, ports: Ports | None = None, pods: Pods | None = None) -> None:
         self._ports = ports or Ports()
         self._pods = pods or Pods()
-        self._wishes: dict[Name, _Wish] = {}
-        self._kept: set[Name] = set()
+        self._wishes: dict[ServiceName, _Wish] = {}
+        self._kept: set[ServiceName] = set()
         self._slices: dict[SliceKey, SliceRecord] = {}
         self._activators: Mapping[SliceFamily, Sequence[ActivatorAddress]] = {}
         self._agenda = Agenda()
@@ -167,7 +167,7 @@ class Takeovers:
             service: not refused.
             takes_over: whether the activators take its requests now.
         """
-        name = Name(service.key.namespace, service.key.name)
+        name = ServiceName(service.key.namespace, service.key.name)
         families = tuple(family for family in SliceFamily if family.value in service.families)
         wish = _Wish(service, families, takes_over)
         self._kept.discard(name)
@@ -179,7 +179,7 @@ class Takeovers:
                 self._orphans.pop(key, None)
             self.touch(name, now)
 
-    def remove(self, name: Name, now: float) -> None:
+    def remove(self, name: ServiceName, now: float) -> None:
         """Record that a Service is deleted, or does not have such a route any more."""
         self._kept.discard(name)
         self._ports.remove_findings(name)
@@ -188,7 +188,7 @@ class Takeovers:
             self._orphans.pop(key, None)
         self.touch(name, now)
 
-    def keep(self, name: Name) -> None:
+    def keep(self, name: ServiceName) -> None:
         """Leave the slices of a Service as they are: its annotations cannot be read."""
         self._kept.add(name)
 
@@ -199,7 +199,7 @@ class Takeovers:
         self._activators = activators
         self._agenda.sweep(self._wishes)
 
-    def observe(self, obj: object, now: float) -> Name | None:
+    def observe(self, obj: object, now: float) -> ServiceName | None:
         """Record an EndpointSlice that was added or changed.
 
         Arguments:
@@ -213,7 +213,7 @@ class Takeovers:
         except ManifestError:  # no API server sends one, and other slices concern other parts
             return None
 
-    def deleted(self, obj: object, now: float) -> Name | None:
+    def deleted(self, obj: object, now: float) -> ServiceName | None:
         """Record a deleted EndpointSlice; return as for ``observe``."""
         try:
             metadata = root(obj, "EndpointSlice")["metadata"]
@@ -263,7 +263,7 @@ class Takeovers:
             return float("-inf")
         return self._agenda.next_time
 
-    def done(self, write: Write, status: int, obj: object, message: str, now: float) -> Name:
+    def done(self, write: Write, status: int, obj: object, message: str, now: float) -> ServiceName:
         """Record the response to a request.
 
         Arguments:
@@ -290,7 +290,7 @@ class Takeovers:
 
     # -- state -------------------------------------------------------------------------------------
 
-    def in_place_since(self, name: Name, now: float) -> float | None:
+    def in_place_since(self, name: ServiceName, now: float) -> float | None:
         """Return since when the slices of all families have listed a present activator.
 
         Returns:
@@ -312,22 +312,22 @@ class Takeovers:
             times.append(min(since))
         return max(times, default=None)
 
-    def knows(self, name: Name) -> bool:
+    def knows(self, name: ServiceName) -> bool:
         """Return whether a Service has slices, needs some, or must keep them."""
         if name in self._wishes or name in self._kept:
             return True
         return not self._slices.keys().isdisjoint(keys_of(name))
 
-    def lists_activators(self, name: Name) -> bool:
+    def lists_activators(self, name: ServiceName) -> bool:
         """Return whether a takeover slice of a Service has endpoints."""
         records = map(self._slices.get, keys_of(name))
         return any(record is not None and record.listed for record in records)
 
-    def port_of(self, name: Name) -> int | None:
+    def port_of(self, name: ServiceName) -> int | None:
         """Return the port that is allotted to a Service; None if it has none."""
         return self._ports.of(name)
 
-    def findings(self, name: Name) -> Sequence[Finding]:
+    def findings(self, name: ServiceName) -> Sequence[Finding]:
         """Return what a user must know of a Service's takeover."""
         wish = self._wishes.get(name)
         if wish is None:
@@ -349,7 +349,7 @@ class Takeovers:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _lonely_nodes(self, name: Name, wish: _Wish) -> Sequence[str]:
+    def _lonely_nodes(self, name: ServiceName, wish: _Wish) -> Sequence[str]:
         """Return the nodes that take connections for a Service only while its pods run there.
 
         With traffic policy ``Local`` a node passes connections to its own endpoints only.
@@ -359,13 +359,13 @@ class Takeovers:
         each_family = (self._activators.get(family, ()) for family in wish.families)
         return lonely(self._pods.nodes(wish.service.pods), each_family)
 
-    def _observe(self, slice_: Field, now: float) -> Name | None:
+    def _observe(self, slice_: Field, now: float) -> ServiceName | None:
         metadata = slice_["metadata"]
         key = _key_of(metadata)
         parts = name_parts(key.name)
         if parts is None:
             return None
-        owner = Name(key.namespace, parts[0])
+        owner = ServiceName(key.namespace, parts[0])
         record = self._slices.get(key)
         # A slice that has lost the label still has the annotation.
         is_own = is_takeover(metadata) or bool(metadata["annotations"].at(PORT_ANNOTATION).text())
@@ -397,7 +397,7 @@ class Takeovers:
             since = self._orphans[key] = now
         return since + ORPHAN_STAYS
 
-    def touch(self, name: Name, now: float) -> None:
+    def touch(self, name: ServiceName, now: float) -> None:
         """Compare the slices of a Service as soon as possible."""
         for key in keys_of(name):
             if (record := self._slices.get(key)) is not None:
@@ -406,7 +406,7 @@ class Takeovers:
             record = SliceRecord(name, SliceFamily.IPV4, Holder.STALE)
             self._check(key, self._slices.setdefault(key, record), now)
 
-    def _stale(self, name: Name) -> Mapping[SliceKey, Kept]:
+    def _stale(self, name: ServiceName) -> Mapping[SliceKey, Kept]:
         """Return the slices of a front that Kubernetes wrote before it lost its selector.
 
         Controllers do nothing about a Service without a selector, so the scaler deletes them.
@@ -416,7 +416,7 @@ class Takeovers:
             return {}
         return self._pods.of_controllers(wish.service.key)
 
-    def _delete_stale(self, key: SliceKey, owner: Name) -> Write | None:
+    def _delete_stale(self, key: SliceKey, owner: ServiceName) -> Write | None:
         """Return the request that deletes a stale slice, when the scaler's have endpoints.
 
         Each proxy sees the changes of slices in their order, so it has those endpoints by then.
@@ -442,7 +442,7 @@ class Takeovers:
         elif not record.writes:
             self._agenda.add(key)
 
-    def _release(self, name: Name, now: float) -> None:
+    def _release(self, name: ServiceName, now: float) -> None:
         """Release the port of a Service whose slices are gone."""
         if not self._slices.keys().isdisjoint(keys_of(name)):
             return

@@ -4,7 +4,7 @@ from activator.objects.fields import ObjectKey
 from activator.scale.decisions.record import Facts
 from activator.scale.part import Part, Parts
 from activator.scale.reasons import Finding, ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.workloads.services import EnabledServices
 from tests.activator.scale.decisions.records import facts, with_owner
 
@@ -25,17 +25,17 @@ class Known(Part):
     def __init__(self, owner: str = "", since: float | None = None) -> None:
         self._owner, self._since = owner, since
 
-    def complete(self, name: Name, facts: Facts) -> Facts:
+    def complete(self, name: ServiceName, facts: Facts) -> Facts:
         return with_owner(super().complete(name, facts), self._owner)
 
-    def slice_since(self, name: Name, now: float) -> float | None:
+    def slice_since(self, name: ServiceName, now: float) -> float | None:
         return self._since
 
 
 class Finds(Part):
     """A part with a finding."""
 
-    def findings(self, name: Name) -> list[Finding]:
+    def findings(self, name: ServiceName) -> list[Finding]:
         return [Finding(ScaleReason.TWO_OWNERS, "why")]
 
 
@@ -57,7 +57,7 @@ def test_views_of_parts_come_after_the_views_of_the_services() -> None:
 
 def test_the_parts_complete_the_facts_about_a_service() -> None:
     parts = Parts([Part(), Finds(), Known("HPA shop/hello", 5.0), Finds()])
-    name, known = Name("shop", "hello"), facts()
+    name, known = ServiceName("shop", "hello"), facts()
     found, why = parts.complete(name, known), Finding(ScaleReason.TWO_OWNERS, "why")
     assert (found.other_owner, found.findings) == ("HPA shop/hello", (why, why))
     assert parts.findings(name) == [why, why]

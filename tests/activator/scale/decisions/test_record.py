@@ -19,7 +19,7 @@ from activator.scale.decisions.record import (
     read_facts,
 )
 from activator.scale.reasons import ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.workloads.replicas import KNOWN, Result, ScalableKind, ScaleTarget
 from activator.scale.workloads.services import EnabledServices, Joined
 from tests.activator.plain.objects import deployment, service
@@ -144,7 +144,7 @@ def plan(**more: Any) -> Plan:
 
 PLAN = plan()
 FAILED = Result(None, ScaleReason.SCALE_FORBIDDEN, "its role lacks a rule")
-NAME = Name("shop", "hello")
+NAME = ServiceName("shop", "hello")
 
 
 @pytest.mark.parametrize(

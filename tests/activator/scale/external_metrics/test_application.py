@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from activator.scale.board import Board, Published
 from activator.scale.external_metrics import application
 from activator.scale.external_metrics.application import create_app, matches, parse_selector
-from activator.scale.reports.load import Loads, Name, Report
+from activator.scale.reports.load import Loads, Report, ServiceName
 
 VERSION = "/apis/external.metrics.k8s.io/v1beta1"
 METRIC = f"{VERSION}/namespaces/shop/activator_requests"
@@ -29,9 +29,9 @@ class World:
         self.board = Board(loads, lambda: 100.0)
         self.board.start(0)
         loads.connected(1)
-        hello = Name("shop", "hello")
+        hello = ServiceName("shop", "hello")
         loads.record(1, "a", [Report(hello, 3.5, 1)], 100.0)
-        for name in (hello, Name("shop", "other"), Name("more", "hello")):
+        for name in (hello, ServiceName("shop", "other"), ServiceName("more", "hello")):
             self.board.publish(name, active=name == hello, target=100)
         wall = datetime(2026, 1, 1, tzinfo=UTC)
         app = create_app(self.board, lambda: self.leads, lambda: wall)
@@ -174,7 +174,7 @@ def test_the_objects_of_discovery() -> None:
 
 
 def test_values() -> None:
-    hello = Name("shop", "hello"), Published(True, 2.25, 100)
+    hello = ServiceName("shop", "hello"), Published(True, 2.25, 100)
     assert text(application.value_list([hello], WALL)) == (
         '{"kind":"ExternalMetricValueList","apiVersion":"external.metrics.k8s.io/v1beta1",'
         '"metadata":{},"items":[{"metricName":"activator_requests",'
@@ -185,7 +185,9 @@ def test_values() -> None:
 
 @pytest.mark.parametrize(("active", "value"), [(True, "1"), (False, "0")])
 def test_an_active_service_is_never_at_zero(active: bool, value: str) -> None:
-    found = application.value_list([(Name("shop", "hello"), Published(active, 0, 100))], WALL)
+    found = application.value_list(
+        [(ServiceName("shop", "hello"), Published(active, 0, 100))], WALL
+    )
     assert found["items"][0]["value"] == value
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from activator.discovery.api_server import ApiUnreachable
 from activator.process.tasks import Tasks
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.takeover.part import MOST_REQUESTS, SliceWriter
 from activator.scale.takeover.slices import SliceFamily
 from activator.scale.takeover.takeovers import Takeovers
@@ -31,7 +31,7 @@ class World:
         self.takeovers.set_activators({SliceFamily.IPV4: (A,)})
         for n in range(services):
             self.takeovers.put(parsed(f"s{n}"), 0.0, takes_over=True)
-        self.changed: list[Name] = []
+        self.changed: list[ServiceName] = []
         self.news = asyncio.Event()
         self.leads = True
         self.clock = asyncio.get_running_loop().time
@@ -41,7 +41,7 @@ class World:
         )
         self.takeovers.start()
 
-    def _changed(self, name: Name) -> None:
+    def _changed(self, name: ServiceName) -> None:
         self.changed.append(name)
         self.news.set()
 
@@ -57,7 +57,7 @@ async def test_slices_are_written_and_each_write_is_reported() -> None:
     world.writer.poke()
     await world.tasks.finish(5)
     assert {name for _, name in world.api.slices} == {f"s{n}-activator" for n in range(3)}
-    assert sorted(world.changed) == [Name("shop", f"s{n}") for n in range(3)]
+    assert sorted(world.changed) == [ServiceName("shop", f"s{n}") for n in range(3)]
 
 
 async def test_a_change_of_all_slices_is_a_few_requests_at_a_time() -> None:
@@ -86,7 +86,7 @@ async def test_a_failed_write_is_repeated_without_another_event(failure: Any) ->
     world.writer.poke()
     await world.written(1)
     assert world.clock() == 0.5 + 1
-    assert world.changed == [Name("shop", "s0")] * 3
+    assert world.changed == [ServiceName("shop", "s0")] * 3
 
 
 async def test_the_log_names_the_slice_and_the_failure(caplog: pytest.LogCaptureFixture) -> None:
