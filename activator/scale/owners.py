@@ -222,7 +222,7 @@ class WorkloadOwners:
             found += _about_keda(objects, hpas, target, service)
         elif owner is Owner.HPA:
             found += _about_hpa(hpas, target)
-        if bypass and owner in (Owner.KEDA, Owner.HPA):
+        if bypass and owner in _KINDS:
             mine: Sequence[_Hpa | _ScaledObject] = objects if owner is Owner.KEDA else hpas
             found += [_load_unseen(each, bypass) for each in mine[:1] if not each.measures]
         return found
@@ -496,7 +496,7 @@ class OwnersPart(Part):
         if (target := facts.target) is None:
             return
         asks = facts.service.asks
-        bypass = asks.route if asks.is_bypassed else None
+        bypass = asks.route if asks.owner in _KINDS and asks.is_bypassed else None
         yield from self._owners.findings(asks.owner, target, name.name, bypass)
         if (found := self._flapping.finding(scaled(target))) is not None:
             yield found

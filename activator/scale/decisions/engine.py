@@ -351,7 +351,7 @@ class Engine:
             if not record.facts.replicas:
                 self._decide(name, record, now, frozen)
             elif not record.facts.is_watched and record.facts.target is not None:
-                self._actuator.look(record.facts.target)
+                self._actuator.read(record.facts.target, None)
 
     def changed(self, names: Iterable[ServiceName]) -> None:
         """Decide about Services whose objects have changed, or are gone."""
@@ -452,10 +452,8 @@ class Engine:
         if facts.target is None:
             record.quiet_until = record.renew_at
             return None
-        if now >= record.look_at and record.needs_look:
-            record.look_at = now + LOOK
-            self._actuator.look(facts.target)
         if facts.replicas is None:
+            self._look(record, facts.target, now)
             return None
         seen = self._sharing.observe(name, now, frozen)
         plan = record.planner.decide(self._sharing.asks(facts, seen), seen, now)
@@ -465,11 +463,18 @@ class Engine:
             if not facts.replicas and record.cold_since is None:
                 record.cold_since = now
             record.why = plan.why
-            self._actuator.scale(facts.target, Wish(facts.replicas, plan.replicas))
+            self._actuator.put(facts.target, Wish(facts.replicas, plan.replicas))
         if now < plan.next < self._next_tick:
             self._call_at(plan.next, self._decide_later, name)
+        self._look(record, facts.target, now)
         record.quiet_until = record.rest_until(plan, seen)
         return plan
+
+    def _look(self, record: Record, target: ScaleTarget, now: float) -> None:
+        """Read the replicas of a workload if it is time to."""
+        if now >= record.look_at and record.needs_look:
+            record.look_at = now + LOOK
+            self._actuator.read(target, None)
 
     # -- results -----------------------------------------------------------------------------------
 

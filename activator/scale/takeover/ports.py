@@ -152,13 +152,6 @@ class Ports:
         self._of[name] = port, claim
         self._free.pop(port, None)
 
-    def _usable(self, name: ServiceName, now: float) -> int | None:
-        """Return a port that a Service may get; without a rest that is the first one."""
-        for port, free in self._free.items():
-            if free.until <= now or free.name == name:
-                return port
-        return None
-
     def _note_conflict(self, port: int) -> Sequence[ServiceName]:
         """Record and return the Services that lose a port to the older slice of another one."""
         winner, *losers = sorted(self._claims[port])
