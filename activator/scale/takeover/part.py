@@ -125,9 +125,35 @@ class TakeoverPart(Part):
             lambda name: context.changed([name]),
         )
         self._leads = False
-        self.views = {
-            "EndpointSlice": Slices(context, self._takeovers, self._pods, self._writer.poke)
-        }
+        self._activators = ObjectKey("Service", *context.settings.activators)
+        self.views = {"EndpointSlice": self}
+
+    # -- the slices of all Services, and so the addresses of the activators ------------------------
+
+    def put(self, key: ObjectKey, obj: object) -> None:
+        """Record an EndpointSlice that was added or changed."""
+        self._note_pods(self._pods.put(key, obj))
+        self._note(self._takeovers.observe(obj, self._context.clock()))
+
+    def remove(self, key: ObjectKey) -> None:
+        """Record a deleted EndpointSlice; an unknown one is no error."""
+        self._note_pods(self._pods.remove(key))
+        obj = {"metadata": {"namespace": key.namespace, "name": key.name}}
+        self._note(self._takeovers.deleted(obj, self._context.clock()))
+
+    def _note_pods(self, services: Iterable[ObjectKey]) -> None:
+        for key in services:
+            if key == self._activators:
+                self._takeovers.set_activators(usable(self._pods.of(key)))
+                self._writer.poke()
+            for name in self._context.services.with_fronts(ServiceName(key.namespace, key.name)):
+                self._takeovers.touch(name, self._context.clock())
+                self._writer.poke()
+
+    def _note(self, name: ServiceName | None) -> None:
+        if name is not None:
+            self._context.changed([name])
+            self._writer.poke()
 
     # -- decisions ---------------------------------------------------------------------------------
 
@@ -183,51 +209,3 @@ class TakeoverPart(Part):
 
     def findings(self, name: ServiceName) -> Iterable[Finding]:
         return self._takeovers.findings(name)
-
-
-@final
-class Slices:
-    """Reads the slices of all Services, and so the addresses of the activators.
-
-    Arguments:
-        takeovers, pods: get each slice.
-        poke: called after each change.
-    """
-
-    def __init__(
-        self,
-        context: PartContext,
-        takeovers: Takeovers,
-        pods: Pods,
-        poke: Callable[[], object],
-    ) -> None:
-        self._context = context
-        self._activators = ObjectKey("Service", *context.settings.activators)
-        self._takeovers = takeovers
-        self._pods = pods
-        self._poke = poke
-
-    def put(self, key: ObjectKey, obj: object) -> None:
-        """Record an EndpointSlice that was added or changed."""
-        self._note_pods(self._pods.put(key, obj))
-        self._note(self._takeovers.observe(obj, self._context.clock()))
-
-    def remove(self, key: ObjectKey) -> None:
-        """Record a deleted EndpointSlice; an unknown one is no error."""
-        self._note_pods(self._pods.remove(key))
-        obj = {"metadata": {"namespace": key.namespace, "name": key.name}}
-        self._note(self._takeovers.deleted(obj, self._context.clock()))
-
-    def _note_pods(self, services: Iterable[ObjectKey]) -> None:
-        for key in services:
-            if key == self._activators:
-                self._takeovers.set_activators(usable(self._pods.of(key)))
-                self._poke()
-            for name in self._context.services.with_fronts(ServiceName(key.namespace, key.name)):
-                self._takeovers.touch(name, self._context.clock())
-                self._poke()
-
-    def _note(self, name: ServiceName | None) -> None:
-        if name is not None:
-            self._context.changed([name])
-            self._poke()
