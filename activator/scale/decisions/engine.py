@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeVarTuple, final
 from activator.discovery.api_server import ApiServer
 from activator.plain.annotations import Annotations
 from activator.scale.cluster.api import Start
-from activator.scale.decisions.plan import NEVER, WITH_SLICES, Observed, Plan
+from activator.scale.decisions.plan import NEVER, WITH_SLICES, Observed, Plan, Planner
 from activator.scale.decisions.record import (
     AGAIN,
     EngineCounters,
@@ -182,12 +182,14 @@ class Sharing:
 class Pending:
     """The changed Services: one event may change several objects of a Service.
 
-    Arguments:
+    Attributes:
         decide: decides about Services.
     """
 
-    def __init__(self, decide: Callable[[Iterable[ServiceName]], None]) -> None:
-        self._decide = decide
+    def __init__(
+        self, decide: Callable[[Iterable[ServiceName]], None] = lambda names: None
+    ) -> None:
+        self.decide = decide
         self._names: dict[ServiceName, None] = {}
 
     def add(self, name: ServiceName) -> None:
@@ -211,7 +213,7 @@ class Pending:
             del self._names[name]
         if self._names:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._decide(names)
+        self.decide(names)
 
 
 class Engine:
@@ -388,7 +390,7 @@ class Engine:
             return
         facts = self._parts.complete(name, read_facts(joined, self._rights))
         if record is None:
-            record = self._records[name] = Record(facts, now)
+            record = self._records[name] = Record(facts, Planner(now, facts.ready))
             self._share(name, None, facts.target)
         else:
             self._share(name, record.facts.target, facts.target)

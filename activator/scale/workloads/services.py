@@ -149,7 +149,12 @@ class Workloads:
         Raises:
             ManifestError: a field is wrong; nothing has changed.
         """
-        found, replicas = _read(obj, key.kind)
+        spec = root(obj, key.kind)["spec"]
+        field = spec["template"]["metadata"]["labels"]
+        found: dict[str, str] = {}
+        for name in map(str, field.mapping()):
+            found[name] = intern(field.at(name).text())
+        replicas = spec["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=1)
         labels = tuple(_pairs(key.namespace, found))
         if self._labels.get(key) == labels and self._replicas[key] == replicas:
             return
@@ -236,7 +241,7 @@ class Workloads:
     def _selected(self, service: PlainService) -> Found:
         selector, namespace = service.selector, service.key.namespace
         pairs = _pairs(namespace, selector)
-        smallest = min((self._by_label.get(pair) for pair in pairs), key=len, default=())
+        smallest = min(map(self._by_label.get, pairs), key=len, default=())
         found = [key for key in smallest if all(pair in self._labels[key] for pair in pairs)]
         if len(found) == 1:
             resource = KNOWN[found[0].kind.lower()]
@@ -256,16 +261,6 @@ class Workloads:
             f"by the annotation activator.dev/target"
         )
         return Found(None, problem=ScaleReason.SEVERAL_TARGETS, detail=detail)
-
-
-def _read(obj: object, kind: str) -> tuple[Mapping[str, str], int]:
-    """Return the labels of a workload's pods, and how many it asks for."""
-    spec = root(obj, kind)["spec"]
-    labels = spec["template"]["metadata"]["labels"]
-    return (
-        {str(name): intern(labels.at(str(name)).text()) for name in labels.mapping()},
-        spec["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=1),
-    )
 
 
 def _named(service: PlainService) -> ObjectKey | None:
