@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -141,6 +142,7 @@ def _looked_up(service: PlainService, found: Found, rights: Rights) -> Found:
     return Found(ScaleTarget(kind, service.key.namespace, wanted.name))
 
 
+@dataclass(slots=True, eq=False)
 class Record:
     """One Service.
 
@@ -156,36 +158,19 @@ class Record:
         quiet_until: nothing changes before that without an event: the workload has no requests.
     """
 
-    __slots__ = (
-        "change",
-        "cold_since",
-        "decided",
-        "facts",
-        "failed",
-        "look_at",
-        "not_before",
-        "other_owner",
-        "planner",
-        "quiet_until",
-        "reconsiders",
-        "renew_at",
-        "why",
-    )
-
-    def __init__(self, facts: Facts, now: float) -> None:
-        self.facts = facts
-        self.planner = Planner(now, facts.ready)
-        self.decided: Decided | None = None
-        self.reconsiders = False
-        self.change: ReplicaChange | None = None
-        self.why: Why | None = None
-        self.failed: Result | None = None
-        self.cold_since: float | None = None
-        self.other_owner = ""
-        self.look_at = NEVER
-        self.not_before = NEVER
-        self.renew_at = FOREVER
-        self.quiet_until = NEVER
+    facts: Facts
+    planner: Planner
+    decided: Decided | None = None
+    reconsiders: bool = False
+    change: ReplicaChange | None = None
+    why: Why | None = None
+    failed: Result | None = None
+    cold_since: float | None = None
+    other_owner: str = ""
+    look_at: float = NEVER
+    not_before: float = NEVER
+    renew_at: float = FOREVER
+    quiet_until: float = NEVER
 
     @property
     def plan(self) -> Plan | None:

@@ -10,7 +10,7 @@ import pytest
 from activator.kpa.decision import Why
 from activator.objects.fields import ObjectKey
 from activator.plain import service as services
-from activator.scale.decisions.plan import Observed, Plan, WorkloadPhase
+from activator.scale.decisions.plan import Observed, Plan, Planner, WorkloadPhase
 from activator.scale.decisions.record import (
     EngineCounters,
     Facts,
@@ -27,7 +27,7 @@ from tests.activator.scale.decisions.records import facts, record
 
 
 def test_a_new_record_has_decided_nothing_and_is_due() -> None:
-    known = Record(facts(), now=5.0)
+    known = Record(facts(), Planner(5.0))
     assert (known.decided, known.change) == (None, None)
     assert known.planner.phase is WorkloadPhase.ASLEEP
     assert known.quiet_until < 5.0
