@@ -214,7 +214,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         )
         | {
             "activator/scale/admin/application.py",
-            "activator/scale/external_metrics/application.py",
+            "activator/scale/external_metrics.py",
         },
         "only the admin side is an ASGI application; traffic never passes it",
     ),

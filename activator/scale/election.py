@@ -209,7 +209,6 @@ class Candidate:
         place: the Lease and the pod.
         identity: unique among all processes; begins with the pod's name.
         on_change: called with whether this process leads, after each change.
-        clock: returns the time of day.
 
     Attributes:
         error: why the last attempt failed; empty if it did not.
@@ -222,13 +221,11 @@ class Candidate:
         place: LeasePlace,
         identity: str,
         on_change: Callable[[bool], object],
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
         self._place = place
         self._election = Election(identity)
         self._on_change = on_change
-        self._clock = clock
         self._lost: asyncio.TimerHandle | None = None
         self._has_read = False
         # The pods that have, or may have, the label: True means that it must be set.
@@ -268,7 +265,9 @@ class Candidate:
     async def _release_lease(self) -> None:
         place = self._place
         for _ in range(2):
-            body = self._election.body(place.namespace, place.lease, self._clock(), releases=True)
+            body = self._election.body(
+                place.namespace, place.lease, datetime.now(UTC), releases=True
+            )
             response = await self._send("PUT", self._path(place.lease), body)
             if response is not None and response.is_ok:
                 logger.info("lease %s: released", place.lease)
@@ -310,7 +309,7 @@ class Candidate:
     async def _take(self, action: LeaseAction) -> None:
         before, sent = self._election.holder, _now()
         place = self._place
-        body = self._election.body(place.namespace, place.lease, self._clock())
+        body = self._election.body(place.namespace, place.lease, datetime.now(UTC))
         if action is LeaseAction.CREATE:
             response = await self._send("POST", self._path(), body)
         else:

@@ -18,13 +18,12 @@ from activator.autoscaler.token import bearers
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.process.tasks import Tasks
-from activator.scale import events, http_server
+from activator.scale import events, external_metrics, http_server
 from activator.scale.admin import application
 from activator.scale.admin.status import ScalerStatus
 from activator.scale.cluster.watch import ClusterObjects, ClusterWatch
 from activator.scale.decisions.engine import TICK, Engine, Pending
 from activator.scale.election import Candidate, LeasePlace, new_identity
-from activator.scale.external_metrics import part as external_metrics
 from activator.scale.keda.part import KedaPart
 from activator.scale.owners import OwnersPart
 from activator.scale.part import Part, PartContext, Parts

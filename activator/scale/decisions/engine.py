@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVarTuple, final
 
@@ -59,7 +58,6 @@ _PRUNE: Final = 60.0
 #: Services of one step, which takes about 2 ms. Other tasks run between two steps.
 STEP: Final = 50
 
-_WALL: Final = partial(datetime.now, UTC)
 _LASTING: Final = REFUSALS | {ScaleReason.SCALE_TARGET_MISSING}
 
 #: Most Services of one turn, which take about 5 ms. One event may change thousands of them.
@@ -227,7 +225,6 @@ class Engine:
         api: sends the requests for replicas.
         start: starts a coroutine as a task.
         is_stale: returns whether the objects of the cluster may be outdated.
-        wall: the time of day.
 
     Attributes:
         counters: for metrics.
@@ -243,7 +240,6 @@ class Engine:
         api: ApiServer,
         start: Start,
         is_stale: Callable[[float], bool],
-        wall: Callable[[], datetime] = _WALL,
     ) -> None:
         self.counters = EngineCounters()
         self._services = services
@@ -252,7 +248,6 @@ class Engine:
         self._rights = rights
         self._actuator = Actuator(api, start, self._on_result)
         self._is_stale = is_stale
-        self._wall = wall
         self._call_at = asyncio.get_running_loop().call_at
         self._clock = asyncio.get_running_loop().time
         self._records: dict[ServiceName, Record] = {}
@@ -486,7 +481,7 @@ class Engine:
         if result.changed_from is not None and result.replicas is not None:
             self._rights.granted(target)
             for name in names:
-                self.counters.changed(name, self._records[name], result, now, self._wall())
+                self.counters.changed(name, self._records[name], result, now, datetime.now(UTC))
         self.counters.failed(result)
         for name in names:
             record = self._records[name]
