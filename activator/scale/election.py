@@ -310,13 +310,12 @@ class Candidate:
         before, sent = self._election.holder, _now()
         place = self._place
         body = self._election.body(place.namespace, place.lease, datetime.now(UTC))
-        if action is LeaseAction.CREATE:
-            response = await self._send("POST", self._path(), body)
-        else:
-            response = await self._send("PUT", self._path(place.lease), body)
+        creates = action is LeaseAction.CREATE
+        path = self._path("" if creates else place.lease)
+        response = await self._send("POST" if creates else "PUT", path, body)
         if response is None:
             return
-        if response.status == 409 or (response.status == 404 and action is not LeaseAction.CREATE):
+        if response.status == 409 or (response.status == 404 and not creates):
             await self._read()  # another process was faster, or a person deleted the Lease
         elif (found := self._parsed(response)) is not None:
             self._election.written(found, sent)

@@ -30,12 +30,6 @@ from activator.scale.takeover.slices import (
     SliceKey,
     SliceRecord,
     Write,
-    key_of,
-    keys_of,
-    name_parts,
-    slice_object,
-    stored,
-    write_of,
 )
 
 #: Seconds for which a slice of an unknown Service stays: the watches pass each other, and a new
@@ -174,8 +168,8 @@ class Takeovers:
         if self._wishes.get(name) != wish:
             self._wishes[name] = wish
             for family in families:
-                self._slices.setdefault(key_of(name, family), SliceRecord(name, family))
-            for key in keys_of(name):
+                self._slices.setdefault(slices.key_of(name, family), SliceRecord(name, family))
+            for key in slices.keys_of(name):
                 self._orphans.pop(key, None)
             self.touch(name, now)
 
@@ -184,7 +178,7 @@ class Takeovers:
         self._kept.discard(name)
         self._ports.remove_findings(name)
         self._wishes.pop(name, None)
-        for key in keys_of(name):
+        for key in slices.keys_of(name):
             self._orphans.pop(key, None)
         self.touch(name, now)
 
@@ -225,7 +219,7 @@ class Takeovers:
             return None
         if record.seen is not None and uid in ("", record.seen.uid):
             record.gone(now)
-            self._check(key_of(record.owner, record.family), record, now)
+            self._check(slices.key_of(record.owner, record.family), record, now)
         return record.owner
 
     # -- writes ------------------------------------------------------------------------------------
@@ -249,7 +243,7 @@ class Takeovers:
             elif write := (
                 self._delete_stale(key, record.owner)
                 if record.holder is Holder.STALE
-                else write_of(key, record.seen, self._wanted(record, now))
+                else slices.write_of(key, record.seen, self._wanted(record, now))
             ):
                 record.writes = True
                 return write
@@ -302,7 +296,7 @@ class Takeovers:
             return None
         times = []
         for family in wish.families if wish else ():
-            record = self._slices[key_of(name, family)]
+            record = self._slices[slices.key_of(name, family)]
             present = {activator.ip for activator in self._activators.get(family, ())}
             since = [at for ip, at in record.listed.items() if ip in present]
             if not since or not record.is_certain(now):
@@ -316,11 +310,11 @@ class Takeovers:
         """Return whether a Service has slices, needs some, or must keep them."""
         if name in self._wishes or name in self._kept:
             return True
-        return not self._slices.keys().isdisjoint(keys_of(name))
+        return not self._slices.keys().isdisjoint(slices.keys_of(name))
 
     def lists_activators(self, name: ServiceName) -> bool:
         """Return whether a takeover slice of a Service has endpoints."""
-        records = map(self._slices.get, keys_of(name))
+        records = map(self._slices.get, slices.keys_of(name))
         return any(record is not None and record.listed for record in records)
 
     def port_of(self, name: ServiceName) -> int | None:
@@ -344,7 +338,7 @@ class Takeovers:
             if not self._activators.get(family):
                 note = f"no activator with an {family.value} address is ready to take over"
                 found.append(Finding(ScaleReason.NO_ACTIVATORS, note))
-            found += self._slices[key_of(name, family)].findings()
+            found += self._slices[slices.key_of(name, family)].findings()
         return found
 
     # -- inside ------------------------------------------------------------------------------------
@@ -362,7 +356,7 @@ class Takeovers:
     def _observe(self, slice_: Field, now: float) -> ServiceName | None:
         metadata = slice_["metadata"]
         key = _key_of(metadata)
-        parts = name_parts(key.name)
+        parts = slices.name_parts(key.name)
         if parts is None:
             return None
         owner = ServiceName(key.namespace, parts[0])
@@ -374,7 +368,7 @@ class Takeovers:
                 return None
             record = self._slices[key] = SliceRecord(owner, parts[1])
             self._orphans[key] = now
-        if record.observe(stored(slice_.value), now, is_own=is_own):
+        if record.observe(slices.stored(slice_.value), now, is_own=is_own):
             self._note_port(record, now)
             self.touch(owner, now)
         return owner
@@ -399,7 +393,7 @@ class Takeovers:
 
     def touch(self, name: ServiceName, now: float) -> None:
         """Compare the slices of a Service as soon as possible."""
-        for key in keys_of(name):
+        for key in slices.keys_of(name):
             if (record := self._slices.get(key)) is not None:
                 self._check(key, record, now)
         for key in self._stale(name):
@@ -426,7 +420,7 @@ class Takeovers:
             del self._slices[key]
             return None
         families = self._wishes[owner].families
-        if not all(self._slices[key_of(owner, family)].listed for family in families):
+        if not all(self._slices[slices.key_of(owner, family)].listed for family in families):
             return None
         if kept.manager == MIRROR:  # the copy goes with the original
             return Write(key, slices.delete_endpoints(*owner))
@@ -444,7 +438,7 @@ class Takeovers:
 
     def _release(self, name: ServiceName, now: float) -> None:
         """Release the port of a Service whose slices are gone."""
-        if not self._slices.keys().isdisjoint(keys_of(name)):
+        if not self._slices.keys().isdisjoint(slices.keys_of(name)):
             return
         for lacking in self._ports.release(name, now):
             self.touch(lacking, now)
@@ -468,7 +462,7 @@ class Takeovers:
         port = self._ports.allot(name, now, created)
         if port is None:
             return Leave.AS_IS
-        return slice_object(service, record.family, port, activators, pods)
+        return slices.slice_object(service, record.family, port, activators, pods)
 
 
 def _key_of(metadata: Field) -> SliceKey:

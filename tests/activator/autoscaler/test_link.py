@@ -194,10 +194,28 @@ async def soon(awaitable):
         return await awaitable
 
 
+class WatchedLink(AutoscalerLink):
+    """A link whose changes of state are to wait for."""
+
+    def __init__(self, url, states, timings):
+        self._is_up, self._states = False, states
+        super().__init__(url, timings=timings)
+
+    @property
+    def connected(self):
+        return self._is_up
+
+    @connected.setter
+    def connected(self, is_up):
+        if is_up != self._is_up:
+            self._is_up = is_up
+            self._states(is_up)
+
+
 @contextlib.asynccontextmanager
 async def running(url, timings=QUICK):
     states = States()
-    link = AutoscalerLink(url, on_change=states, timings=timings)
+    link = WatchedLink(url, states, timings)
     task = asyncio.ensure_future(link.run())
     try:
         yield link, states

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 
 from activator.discovery.api_server import ApiUnreachable
 from activator.process.tasks import Tasks
-from activator.scale.reports.load import ServiceName
-from activator.scale.takeover.part import MOST_REQUESTS, SliceWriter
+from activator.scale.part import PartContext
+from activator.scale.reports.load import Loads, ServiceName
+from activator.scale.settings import load
+from activator.scale.takeover.part import MOST_REQUESTS, TakeoverPart
 from activator.scale.takeover.slices import SliceFamily
-from activator.scale.takeover.takeovers import Takeovers
+from activator.scale.workloads.services import EnabledServices
 from tests.activator.scale.fake_api import status
 from tests.activator.scale.takeover.slice_api import SliceApi
 from tests.activator.scale.takeover.test_takeovers import A, parsed
@@ -27,22 +30,32 @@ class World:
     def __init__(self, services: int = 1) -> None:
         self.api = SliceApi()
         self.tasks = Tasks()
-        self.takeovers = Takeovers()
+        self.clock = asyncio.get_running_loop().time
+        self.writer = TakeoverPart(
+            PartContext(
+                settings=load({}, {"SYSTEM_NAMESPACE": "activator-system", "POD_NAME": "scale-1"}),
+                api=self.api,
+                services=EnabledServices(),
+                loads=Loads(),
+                record=lambda name: None,
+                start=self.tasks.start,
+                clock=self.clock,
+                is_leader=lambda: self.leads,
+                changed=self._changed,
+                missing_rule=lambda kind: "",
+            )
+        )
+        self.takeovers = self.writer.takeovers
         self.takeovers.set_activators({SliceFamily.IPV4: (A,)})
         for n in range(services):
             self.takeovers.put(parsed(f"s{n}"), 0.0, takes_over=True)
         self.changed: list[ServiceName] = []
         self.news = asyncio.Event()
         self.leads = True
-        self.clock = asyncio.get_running_loop().time
-        self.writer = SliceWriter(
-            *(self.api, self.takeovers, self.tasks.start, self.clock, lambda: self.leads),
-            self._changed,
-        )
         self.takeovers.start()
 
-    def _changed(self, name: ServiceName) -> None:
-        self.changed.append(name)
+    def _changed(self, names: Iterable[ServiceName]) -> None:
+        self.changed += names
         self.news.set()
 
     async def written(self, slices: int) -> None:
@@ -119,7 +132,7 @@ async def test_a_closed_writer_repeats_nothing() -> None:
     world.api.script.append(status(500))
     world.writer.poke()
     await world.tasks.finish(5)
-    world.writer.close()
+    world.writer.stop(world.clock())
     await asyncio.sleep(0)
     assert len(world.api.requests) == 1
 
