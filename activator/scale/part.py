@@ -6,9 +6,9 @@ A part acts on decisions, or knows other components. The parts do not know each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 from activator.discovery.api_server import ApiServer
 from activator.scale.cluster.api import Start
@@ -99,57 +99,10 @@ class Part:
         return nullcontext({})
 
 
-@final
-class Parts:
-    """All parts, as the engine uses them."""
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts = parts
-
-    def views(self, services: EnabledServices) -> Mapping[str, Sequence[KindView]]:
-        """Return the views of each kind; the views of the Services come first."""
-        found: dict[str, list[KindView]] = {kind: [view] for kind, view in services.views().items()}
-        for part in self._parts:
-            for kind, view in part.views.items():
-                found.setdefault(kind, []).append(view)
-        return found
-
-    def complete(self, name: ServiceName, facts: Facts) -> Facts:
-        """Return the facts about a Service, completed by the parts."""
-        for part in self._parts:
-            facts = part.complete(name, facts)
-        return facts
-
-    def findings(self, name: ServiceName) -> Sequence[Finding]:
-        """Return what a user must know of a Service."""
-        return [finding for part in self._parts for finding in part.findings(name)]
-
-    def slice_since(self, name: ServiceName, now: float) -> float | None:
-        """Return since when the activators are endpoints of a Service; None if they are not."""
-        for part in self._parts:
-            if (since := part.slice_since(name, now)) is not None:
-                return since
-        return None
-
-    def carry_out(self, name: ServiceName, decided: Decided, now: float) -> None:
-        """Pass a decision to the parts, in their order."""
-        for part in self._parts:
-            part.carry_out(name, decided, now)
-
-    def leave(self, name: ServiceName, now: float) -> None:
-        """Tell the parts that a Service does not opt in any more."""
-        for part in self._parts:
-            part.leave(name, now)
-
-    def start(self, now: float) -> None:
-        """Tell the parts that this process leads."""
-        for part in self._parts:
-            part.start(now)
-
-    def stop(self, now: float) -> None:
-        """Tell the parts that this process leads no more."""
-        for part in self._parts:
-            part.stop(now)
-
-    def __iter__(self) -> Iterator[Part]:
-        return iter(self._parts)
+def views(services: EnabledServices, parts: Iterable[Part]) -> Mapping[str, Sequence[KindView]]:
+    """Return the views of each kind; the views of the Services come first."""
+    found: dict[str, list[KindView]] = {kind: [view] for kind, view in services.views().items()}
+    for part in parts:
+        for kind, view in part.views.items():
+            found.setdefault(kind, []).append(view)
+    return found

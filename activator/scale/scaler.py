@@ -26,7 +26,7 @@ from activator.scale.decisions.engine import TICK, Engine, Pending
 from activator.scale.election import Candidate, LeasePlace, new_identity
 from activator.scale.keda.part import KedaPart
 from activator.scale.owners import OwnersPart
-from activator.scale.part import Part, PartContext, Parts
+from activator.scale.part import Part, PartContext, views
 from activator.scale.reports.load import Loads, ServiceName
 from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings
@@ -110,8 +110,8 @@ class ScalerProcess:
             changed=self._pending.update,
             missing_rule=lambda kind: self.watch.missing_rule(kind),
         )
-        self.parts = Parts([make(context) for make in parts])
-        self.objects = ClusterObjects(self.parts.views(services))
+        self.parts = [make(context) for make in parts]
+        self.objects = ClusterObjects(views(services, self.parts))
         self.watch = ClusterWatch(self._server, self.objects, timings)
         rights = Rights(
             api,

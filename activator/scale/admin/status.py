@@ -128,7 +128,10 @@ class ScalerStatus:
         reason = decided.reason if decided else ScaleReason.REPLICAS_UNKNOWN
         detail = reasons.text(reason, decided.detail if decided else "") if reason else None
         wanted = facts.replicas if plan is None or plan.replicas is None else plan.replicas
-        target, findings = facts.target, list(self._scaler.parts.findings(name))
+        target, findings = (
+            facts.target,
+            [each for part in self._scaler.parts for each in part.findings(name)],
+        )
         words = (reason, *(each.reason.value for each in findings))
         warned = [
             (word_of(each, ScaleReason.SERVICE_WARNING), each) for each in facts.service.warnings

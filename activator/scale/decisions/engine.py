@@ -39,7 +39,7 @@ from activator.scale.workloads.replicas import (
 from activator.scale.workloads.services import EnabledServices
 
 if TYPE_CHECKING:
-    from activator.scale.part import Parts
+    from activator.scale.part import Part
 
 
 logger = logging.getLogger(__name__)
@@ -84,7 +84,9 @@ class Sharing:
         parts: know the other components.
     """
 
-    def __init__(self, records: Mapping[ServiceName, Record], loads: Loads, parts: Parts) -> None:
+    def __init__(
+        self, records: Mapping[ServiceName, Record], loads: Loads, parts: Sequence[Part]
+    ) -> None:
         self._records = records
         self._loads = loads
         self._parts = parts
@@ -129,7 +131,8 @@ class Sharing:
         current, stable, panic, last_busy = self._load(sharing, now)
         slice_since = None
         if facts.service.asks.route in WITH_SLICES:
-            slice_since = self._parts.slice_since(name, now)
+            every = (part.slice_since(name, now) for part in self._parts)
+            slice_since = next((since for since in every if since is not None), None)
         return Observed(
             current=current,
             stable=stable,
@@ -234,7 +237,7 @@ class Engine:
         self,
         services: EnabledServices,
         loads: Loads,
-        parts: Parts,
+        parts: Sequence[Part],
         *,
         rights: Rights,
         api: ApiServer,
@@ -281,7 +284,8 @@ class Engine:
             yield
             if self._since != now:
                 return
-        self._parts.start(now)
+        for part in self._parts:
+            part.start(now)
 
     def stop(self, now: float) -> None:
         """Decide nothing more. Requests under way end."""
@@ -291,7 +295,8 @@ class Engine:
                 self._actuator.cancel(record.facts.target)
         self._records.clear()
         self._sharing.clear()
-        self._parts.stop(now)
+        for part in self._parts:
+            part.stop(now)
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -383,7 +388,9 @@ class Engine:
         if joined is None:
             self._remove(name, now)
             return
-        facts = self._parts.complete(name, read_facts(joined, self._rights))
+        facts = read_facts(joined, self._rights)
+        for part in self._parts:
+            facts = part.complete(name, facts)
         if record is None:
             record = self._records[name] = Record(facts, Planner(now, facts.ready))
             self._share(name, None, facts.target)
@@ -397,7 +404,8 @@ class Engine:
             return
         self._share(name, record.facts.target, None)
         self._loads.remove(name)
-        self._parts.leave(name, now)
+        for part in self._parts:
+            part.leave(name, now)
 
     def _share(
         self, name: ServiceName, before: ScaleTarget | None, after: ScaleTarget | None
@@ -439,7 +447,8 @@ class Engine:
             self._renew(name, now)
         decided = record.conclude(name, self._plan(name, record, now, frozen))
         if decided is not None:
-            self._parts.carry_out(name, decided, now)
+            for part in self._parts:
+                part.carry_out(name, decided, now)
 
     def _plan(
         self, name: ServiceName, record: Record, now: float, frozen: ScaleReason | None
@@ -490,4 +499,5 @@ class Engine:
                 record.facts = record.facts._replace(replicas=result.replicas)
                 self._decide(name, record, now, self._frozen(now))
             elif (decided := record.conclude(name, record.plan)) is not None:
-                self._parts.carry_out(name, decided, now)
+                for part in self._parts:
+                    part.carry_out(name, decided, now)

@@ -19,7 +19,7 @@ from activator.scale.decisions.engine import (
 )
 from activator.scale.decisions.plan import Observed, WorkloadPhase
 from activator.scale.decisions.record import AGAIN, Decided, Facts, Record
-from activator.scale.part import Part, Parts
+from activator.scale.part import Part
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Report, ServiceName
 from activator.scale.workloads.replicas import KNOWN, ScaleTarget
@@ -455,7 +455,7 @@ OTHER = ScaleTarget(KNOWN["statefulset"], "shop", "other")
 
 
 def test_services_of_a_workload_are_sorted_and_leave_it() -> None:
-    sharing = Sharing({}, Loads(), Parts([]))
+    sharing = Sharing({}, Loads(), [])
     sharing.move(TWO, None, TARGET)
     sharing.move(ONE, None, TARGET)
     sharing.move(ONE, TARGET, TARGET)
@@ -480,7 +480,7 @@ def seen(records: dict[ServiceName, Record], name: ServiceName, **loads: float) 
     known.connected(1)
     reports = [Report(ServiceName("shop", service), load, 1.0) for service, load in loads.items()]
     known.record(1, "activator-1", reports, 10.0)
-    sharing = Sharing(records, known, Parts([SlicePart()]))
+    sharing = Sharing(records, known, [Part(), SlicePart()])
     for each in records:
         sharing.move(each, None, TARGET)
     return sharing.observe(name, 11.0, ScaleReason.STALE_STATE)
