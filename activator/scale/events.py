@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
@@ -222,13 +222,7 @@ class EventBook:
             "action": "Scale",
             "reason": notice.reason,
             "type": "Warning",
-            "regarding": {
-                "apiVersion": "v1",
-                "kind": "Service",
-                "namespace": subject.namespace,
-                "name": subject.name,
-                "uid": subject.uid,
-            },
+            "regarding": {"apiVersion": "v1", "kind": "Service", **subject._asdict()},
             "note": shortened(notice.note),
         }
 
@@ -259,17 +253,14 @@ class EventsPart(Part):
         api: sends the requests.
         start: starts a coroutine as a task.
         instance: the name of this pod.
-        clock: seconds, monotonic.
 
     Attributes:
         written, failed, dropped: counts of Events.
     """
 
-    def __init__(
-        self, api: ApiServer, start: Start, instance: str, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, api: ApiServer, start: Start, instance: str) -> None:
         self._api = api
-        self._clock = clock
+        self._clock = asyncio.get_running_loop().time
         self._book = EventBook(instance)
         self._writer = KeyedWriter[tuple[str, str], EventWrite](
             start, self._carry_out, MOST_REQUESTS
@@ -345,7 +336,7 @@ class EventsPart(Part):
 
 def make(context: PartContext) -> EventsPart:
     """Return the part that writes Events."""
-    return EventsPart(context.api, context.start, context.settings.pod_name, context.clock)
+    return EventsPart(context.api, context.start, context.settings.pod_name)
 
 
 def _notices(decided: Decided) -> Sequence[Notice]:

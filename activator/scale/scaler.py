@@ -116,7 +116,6 @@ class ScalerProcess:
         rights = Rights(
             api,
             self._tasks.start,
-            self.clock,
             lambda namespace: self._pending.update(self.engine.names(namespace)),
         )
         self.engine = Engine(

@@ -211,12 +211,14 @@ def unusable(rejected: Mapping[ObjectKey, str]) -> list[JsonObject]:
 
 def _load(name: ServiceName, loads: Loads, now: float) -> JsonObject:
     """Return the requests in flight or queued: now, as means of 60 s and 6 s, by activator."""
-    known = loads.of(name)
-    if known is None:
-        return {"current": 0.0, "stable": 0.0, "panic": 0.0, "byActivator": {}}
-    stable, panic = known.window.averages(int(now))
-    current, each = loads.current(name, now), known.by_activator()
-    return {"current": current, "stable": stable, "panic": panic, "byActivator": each}
+    known, load = loads.of(name), loads.measured(name, now)
+    each = known.by_activator() if known is not None else {}
+    return {
+        "current": load.current,
+        "stable": load.stable,
+        "panic": load.panic,
+        "byActivator": each,
+    }
 
 
 def _change(record: Record) -> JsonObject | None:

@@ -62,11 +62,6 @@ class KeyedWriter(Generic[K, W]):
         if not self.is_busy(key):
             self.put(key, wish)
 
-    def cancel(self, key: K) -> None:
-        """Remove the wish for an object that has not begun."""
-        self._waiting.pop(key, None)
-        self._next.pop(key, None)
-
     def clear(self) -> None:
         """Remove all wishes that have not begun."""
         self._waiting.clear()

@@ -128,16 +128,12 @@ class Sharing:
         assert facts.replicas is not None
         sharing = self._services.get(facts.target, ())
         eldest = name if len(sharing) == 1 else self._eldest(facts.target)
-        current, stable, panic, last_busy = self._load(sharing, now)
         slice_since = None
         if facts.service.asks.route in WITH_SLICES:
             every = (part.slice_since(name, now) for part in self._parts)
             slice_since = next((since for since in every if since is not None), None)
         return Observed(
-            current=current,
-            stable=stable,
-            panic=panic,
-            last_busy=last_busy,
+            *self._load(sharing, now),
             frozen=frozen,
             replicas=facts.replicas,
             ready=facts.ready,
@@ -290,9 +286,7 @@ class Engine:
     def stop(self, now: float) -> None:
         """Decide nothing more. Requests under way end."""
         self._phase, self._since = _Phase.STOPPED, NEVER
-        for record in self._records.values():
-            if record.facts.target is not None:
-                self._actuator.cancel(record.facts.target)
+        self._actuator.clear()
         self._records.clear()
         self._sharing.clear()
         for part in self._parts:
@@ -412,10 +406,9 @@ class Engine:
     ) -> None:
         """Record which Services have a workload in common; a change of one concerns all."""
         self._sharing.move(name, before, after)
-        if before is not None and before != after:
-            self._reconsider_sharing(before)
-        if after is not None:
-            self._reconsider_sharing(after)
+        for target in {before, after}:
+            if target is not None:
+                self._reconsider_sharing(target)
 
     def _reconsider_sharing(self, target: ScaleTarget) -> None:
         """Decide at the next tick about all Services of a workload: they add their loads."""

@@ -274,11 +274,6 @@ class Loads:
         """How many activators are connected."""
         return len(self._connections)
 
-    @property
-    def lost(self) -> Mapping[str, float]:
-        """When the connection of an activator was lost, for those without one, by name."""
-        return self._lost
-
     def reporting(self) -> list[ReportingActivator]:
         """Return the connected activators, then the lost ones; each sorted by name."""
         lost = [ReportingActivator(name, "", None, None, at) for name, at in self._lost.items()]

@@ -7,6 +7,7 @@ were seen on API server 1.36.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -284,7 +285,6 @@ class Rights:
     Arguments:
         api: sends the requests.
         start: starts a coroutine as a task.
-        clock: seconds, monotonic.
         changed: called after a result that may change a Service, with the namespace of these
             Services; empty for all.
     """
@@ -293,11 +293,10 @@ class Rights:
         self,
         api: ApiServer,
         start: Start,
-        clock: Callable[[], float],
         changed: Callable[[str], object],
     ) -> None:
         self._api = api
-        self._clock = clock
+        self._clock = asyncio.get_running_loop().time
         self._changed = changed
         self._kinds: dict[Wanted, ScalableKind] = {}
         self._unknown: dict[Wanted, RightsCheck] = {}

@@ -242,8 +242,7 @@ async def later(seconds: float) -> None:
 class World:
     def __init__(self) -> None:
         self.server, self.tasks = Server(), Tasks()
-        clock = asyncio.get_running_loop().time
-        self.events = EventsPart(self.server, self.tasks.start, "scale-7d9f", clock)
+        self.events = EventsPart(self.server, self.tasks.start, "scale-7d9f")
 
     async def report(self, *notices: Notice, subject: Subject = HELLO) -> None:
         self.events.report(subject, notices)

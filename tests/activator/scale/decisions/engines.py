@@ -61,7 +61,6 @@ class EngineWorld:
         rights = Rights(
             NoReviews(),
             self.tasks.start,
-            self.clock,
             lambda namespace: self.engine.changed(self.engine.names(namespace)),
         )
         self.engine = Engine(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from typing import Any
@@ -168,7 +167,7 @@ async def test_a_cancelled_wish_is_not_sent() -> None:
     tasks = Tasks()
     actuator = Actuator(api, tasks.start, lambda *_: None)
     actuator.put(HELLO, COLD_START)
-    actuator.cancel(HELLO)
+    actuator.clear()
     await tasks.finish(5)
     assert api.requests == []
 
@@ -269,7 +268,6 @@ class World:
         self.rights = Rights(
             InProcessClient(self.plane),
             self.tasks.start,
-            asyncio.get_running_loop().time,
             self.changed.append,
         )
 
