@@ -294,13 +294,6 @@ class Planner:
         begins = max(self._closing_since, seen.slice_since)
         return max(begins, self._ready_since or begins) + max(wait, PROPAGATION)
 
-    def _closing_step(self, asks: Annotations, seen: Observed) -> float:
-        """Return when the workload has closed, or when its delay needs a reason."""
-        assert self._closing_since is not None
-        if seen.slice_since is None:
-            return self._closing_since + SLICE_WRITTEN
-        return self._closes_at(asks, seen)
-
     def _takes_over(self, asks: Annotations, seen: Observed, now: float) -> bool:
         """Return whether the activators are endpoints of the Service.
 
@@ -314,12 +307,16 @@ class Planner:
 
     def _next(self, asks: Annotations, seen: Observed, now: float) -> float:
         """Return when something may change without a report or an event."""
-        found = FOREVER
+        found, closing = FOREVER, now
+        if self._closing_since is not None:
+            closing = self._closing_since + SLICE_WRITTEN  # then its delay needs a reason
+            if seen.slice_since is not None:
+                closing = self._closes_at(asks, seen)
         for at in (
             self._cold_start_at + RETRY_COLD_START,
             max(self._lease_until, seen.last_busy + seen.lease),
             self._ending_until if self._ready_since is None else self._ready_since + PROPAGATION,
-            self._closing_step(asks, seen) if self._closing_since is not None else now,
+            closing,
         ):
             if now < at < found:
                 found = at
