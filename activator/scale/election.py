@@ -195,11 +195,6 @@ class LeasePlace(NamedTuple):
     pod: str
 
 
-def new_identity(pod: str) -> str:
-    """Return an identity that no other process has."""
-    return f"{pod}{_SEPARATOR}{random.getrandbits(48):012x}"
-
-
 class Candidate:
     """One process in the election.
 
@@ -207,7 +202,6 @@ class Candidate:
         api: sends the requests, over connections of its own: a queue of other requests must not
             delay a renewal.
         place: the Lease and the pod.
-        identity: unique among all processes; begins with the pod's name.
         on_change: called with whether this process leads, after each change.
 
     Attributes:
@@ -216,15 +210,11 @@ class Candidate:
     """
 
     def __init__(
-        self,
-        api: ApiServer,
-        place: LeasePlace,
-        identity: str,
-        on_change: Callable[[bool], object],
+        self, api: ApiServer, place: LeasePlace, on_change: Callable[[bool], object]
     ) -> None:
         self._api = api
         self._place = place
-        self._election = Election(identity)
+        self._election = Election(f"{place.pod}{_SEPARATOR}{random.getrandbits(48):012x}")
         self._on_change = on_change
         self._lost: asyncio.TimerHandle | None = None
         self._has_read = False

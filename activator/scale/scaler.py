@@ -23,7 +23,7 @@ from activator.scale.admin import application
 from activator.scale.admin.status import ScalerStatus
 from activator.scale.cluster.watch import ClusterObjects, ClusterWatch
 from activator.scale.decisions.engine import TICK, Engine, Pending
-from activator.scale.election import Candidate, LeasePlace, new_identity
+from activator.scale.election import Candidate, LeasePlace
 from activator.scale.keda.part import KedaPart
 from activator.scale.owners import OwnersPart
 from activator.scale.part import Part, PartContext, views
@@ -93,7 +93,6 @@ class ScalerProcess:
         self.candidate = Candidate(
             self._lease_server,
             LeasePlace(settings.system_namespace, settings.lease_name, settings.pod_name),
-            new_identity(settings.pod_name),
             self._on_lead,
         )
         api, services = self._server, EnabledServices(self._pending.add)

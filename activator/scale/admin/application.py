@@ -14,13 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from activator.admin import assets
-from activator.admin.http_application import (
-    JSON_TYPE,
-    METRICS_TYPE,
-    OwnHosts,
-    application,
-    problem,
-)
+from activator.admin.http_application import JSON_TYPE, METRICS_TYPE, OwnHosts, application, problem
 from activator.admin.streaming import encode
 from activator.scale.admin import selection
 from activator.scale.admin.status import ScalerStatus
@@ -144,7 +138,5 @@ SHARED: Final = frozenset(
 def files() -> dict[str, assets.Asset]:
     """Return the files by path below ``/dashboard/``; takes some milliseconds."""
     return assets.chosen(
-        INDEX,
-        lambda path: path in SHARED or path.startswith(assets.SCALER),
-        {REASONS: script()},
+        INDEX, lambda path: path in SHARED or path.startswith(assets.SCALER), {REASONS: script()}
     )

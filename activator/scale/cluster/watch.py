@@ -187,12 +187,7 @@ class ClusterWatch:
         timings: all times.
     """
 
-    def __init__(
-        self,
-        server: ApiServer,
-        objects: ReflectedObjects,
-        timings: Timings,
-    ) -> None:
+    def __init__(self, server: ApiServer, objects: ReflectedObjects, timings: Timings) -> None:
         self._timings = timings
         self._reflectors = {
             resource.kind: Reflector(

@@ -19,23 +19,10 @@ from activator.discovery.api_server import ApiServer
 from activator.plain.annotations import Annotations
 from activator.scale.cluster.api import Start
 from activator.scale.decisions.plan import NEVER, WITH_SLICES, Observed, Plan, Planner
-from activator.scale.decisions.record import (
-    AGAIN,
-    EngineCounters,
-    Facts,
-    Record,
-    read_facts,
-)
+from activator.scale.decisions.record import AGAIN, EngineCounters, Facts, Record, read_facts
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Measure, ServiceName
-from activator.scale.workloads.replicas import (
-    REFUSALS,
-    Actuator,
-    Result,
-    Rights,
-    ScaleTarget,
-    Wish,
-)
+from activator.scale.workloads.replicas import REFUSALS, Actuator, Result, Rights, ScaleTarget, Wish
 from activator.scale.workloads.services import EnabledServices
 
 if TYPE_CHECKING:

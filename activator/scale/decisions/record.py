@@ -14,14 +14,7 @@ from activator.plain.annotations import Route
 from activator.plain.service import PlainService
 from activator.records.counters import Histogram
 from activator.scale import reasons
-from activator.scale.decisions.plan import (
-    ACTIVATION_LEASE,
-    FOREVER,
-    NEVER,
-    Observed,
-    Plan,
-    Planner,
-)
+from activator.scale.decisions.plan import ACTIVATION_LEASE, FOREVER, NEVER, Observed, Plan, Planner
 from activator.scale.families import COLD_START_BOUNDS, TICK_BOUNDS
 from activator.scale.reasons import QUIET, Finding, ScaleReason
 from activator.scale.reports.load import ServiceName

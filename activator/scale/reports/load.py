@@ -130,10 +130,7 @@ class LoadWindow:
             latest = sum(buckets[at - PANIC + 1 : at + 1])
         else:
             latest = sum(buckets[: at + 1]) + sum(buckets[at - PANIC + 1 :])
-        return (
-            self._total / (_UNIT * min(age, STABLE)),
-            latest / (_UNIT * min(age, PANIC)),
-        )
+        return (self._total / (_UNIT * min(age, STABLE)), latest / (_UNIT * min(age, PANIC)))
 
     def peak(self, second: int, seconds: int) -> float:
         """Return the largest load of the last seconds, as the mean of two seconds in a row.

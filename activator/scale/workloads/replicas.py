@@ -289,12 +289,7 @@ class Rights:
             Services; empty for all.
     """
 
-    def __init__(
-        self,
-        api: ApiServer,
-        start: Start,
-        changed: Callable[[str], object],
-    ) -> None:
+    def __init__(self, api: ApiServer, start: Start, changed: Callable[[str], object]) -> None:
         self._api = api
         self._clock = asyncio.get_running_loop().time
         self._changed = changed

@@ -174,10 +174,6 @@ class Workloads:
             self._unindex(key)
             del self._labels[key], self._replicas[key]
 
-    def replicas_of(self, target: ScaleTarget) -> int | None:
-        """Return how many replicas a workload asks for; None if no watch follows it."""
-        return self._replicas.get(ObjectKey(target.resource.kind, target.namespace, target.name))
-
     def _unindex(self, key: ObjectKey) -> None:
         for pair in self._labels.get(key, ()):
             self._by_label.discard(pair, key)
@@ -229,7 +225,7 @@ class Workloads:
                 f"its group and version: write GROUP/VERSION/{wanted.kind}/{wanted.name}",
             )
         target = ScaleTarget(resource, service.key.namespace, wanted.name)
-        replicas = self.replicas_of(target)
+        replicas = self._replicas.get(ObjectKey(resource.kind, target.namespace, target.name))
         if replicas is None and resource.kind in KINDS:
             return Found(
                 None,
