@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from activator.admin.api import detail_view
 from activator.admin.views.fields import WAITING
-from activator.console import explain, scaler
+from activator.console import explain, explain_parts
 from activator.console.client import parse
 from activator.console.explain import meaning, page_of, what_to_do
 from activator.console.screen import Fact, plain
@@ -187,10 +187,12 @@ async def test_a_start_for_a_request_in_another_activator_has_no_advice_for_fail
     for pods in ((), (POD,)):
         world.pods(throttler, not_ready=pods)
         answer = parse(json.dumps(detail_view(throttler, world.driver.cold_starts, 0.0)))
-        lines = plain(explain.page(answer, None, scaler.ScalerFacts(starts=True))).splitlines()
+        lines = plain(
+            explain.page(answer, None, explain_parts.ScalerFacts(starts=True))
+        ).splitlines()
         assert lines[0] == "Service default/hello: no request waits, a pod is starting"
         assert "What to do  Nothing yet: a pod is starting." in lines
-        lines = plain(explain.page(answer, None, scaler.ScalerFacts())).splitlines()
+        lines = plain(explain.page(answer, None, explain_parts.ScalerFacts())).splitlines()
         assert "a new one would" in lines[0]
     world.driver.close()
 
@@ -216,9 +218,9 @@ def test_what_keeps_pods_from_starting_comes_before_a_generic_reason(world):
     port = {"kind": "Service", "namespace": "default", "name": "hello"}
     port |= {"reason": "no-such-port", "warning": "no EndpointSlice has the port"}
     for scaled, warnings, cause in (
-        (scaler.ScalerFacts(forbidden, "scale-forbidden"), [], "scale-forbidden"),
-        (scaler.NOT_SCALED, [port], "no-such-port"),
-        (scaler.NOT_SCALED, [port | {"reason": "limited"}], ""),
+        (explain_parts.ScalerFacts(forbidden, "scale-forbidden"), [], "scale-forbidden"),
+        (explain_parts.NOT_SCALED, [port], "no-such-port"),
+        (explain_parts.NOT_SCALED, [port | {"reason": "limited"}], ""),
     ):
         answer = detail_view(throttler, world.driver.cold_starts, world.clock.now)
         one = parse(json.dumps(answer | {"objectWarnings": warnings}))
@@ -237,7 +239,7 @@ def test_what_keeps_pods_from_starting_comes_before_a_generic_reason(world):
     throttler.cancel(queued, world.clock.now)
     answer = detail_view(throttler, world.driver.cold_starts, world.clock.now)
     page = explain.page(
-        parse(json.dumps(answer)), None, scaler.ScalerFacts(forbidden, "scale-forbidden")
+        parse(json.dumps(answer)), None, explain_parts.ScalerFacts(forbidden, "scale-forbidden")
     )
     assert plain(page).startswith("Service default/hello: no request waits, scale-forbidden")
 
@@ -478,7 +480,9 @@ def test_every_reason_of_the_scaler_can_be_shown(world, owner):
         why = {"reason": word, "detail": reasons.text(word, "")}
         found = {"findings": [{"reason": word, "note": "Because."}]}
         for more in (why, found, why | found):
-            part = scaler.ScalerFacts(tuple(scaler.facts(parse(json.dumps(scaled | more)))), word)
+            part = explain_parts.ScalerFacts(
+                tuple(explain_parts.facts(parse(json.dumps(scaled | more)))), word
+            )
             answer = parse(json.dumps(view(world, service(world), nextReason="no-endpoints")))
             lines = plain(explain.page(answer, None, part)).splitlines()
             assert any(word in line for line in lines)
