@@ -182,7 +182,6 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
                 "activator/admin/http_application.py",
                 "activator/admin/openapi.py",
                 "activator/admin/streaming.py",
-                "activator/admin/views/fields.py",
                 "activator/discovery/kubernetes.py",
                 "activator/discovery/wire.py",
             }

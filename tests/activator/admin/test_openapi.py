@@ -16,7 +16,6 @@ from starlette.routing import Route
 from activator.admin import openapi
 from activator.admin.application import ENDPOINTS, create_app, index
 from activator.admin.openapi import document
-from activator.admin.views.fields import says
 from activator.records.cold_starts import ColdStartPhase
 from activator.records.source_status import SourceStatus
 from tests.activator.telemetry.world import World
@@ -163,8 +162,8 @@ def test_the_reference_has_the_rules() -> None:
 
 def test_a_field_is_listed_with_its_closed_set() -> None:
     class View(TypedDict):
-        plain: Annotated[int, says("how many")]
-        word: Annotated[str | None, says("which", ("a", "b", None))]
+        plain: Annotated[int, "how many"]
+        word: Annotated[str | None, "which", ("a", "b", None)]
 
     assert openapi.table("field", View).splitlines()[2:] == [
         "| `plain` | how many |",

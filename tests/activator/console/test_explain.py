@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from activator.admin.api import detail_view
-from activator.admin.views.fields import WAITING
+from activator.admin.views.revisions import WAITING
 from activator.console import explain, scaler
 from activator.console.client import parse
 from activator.console.explain import meaning, page_of, what_to_do
