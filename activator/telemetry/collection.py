@@ -33,18 +33,7 @@ if TYPE_CHECKING:
     from activator.runtime import Runtime, Stat
 
 
-#: The methods that OpenTelemetry names (RFC 9110, RFC 5789); all others count as OTHER_METHOD.
-METHODS = {
-    b"CONNECT": "CONNECT",
-    b"DELETE": "DELETE",
-    b"GET": "GET",
-    b"HEAD": "HEAD",
-    b"OPTIONS": "OPTIONS",
-    b"PATCH": "PATCH",
-    b"POST": "POST",
-    b"PUT": "PUT",
-    b"TRACE": "TRACE",
-}
+#: Counts for all methods but ``families.METHODS``.
 OTHER_METHOD = "_OTHER"
 
 #: States of pods in the throttler. A pod in state GONE is not there any more.
@@ -169,132 +158,79 @@ class Collection(Generic[L, P]):
         yield from self._gauge(f.KN_ACTIVE, _active, scope)
         yield from self._gauge(f.OLD_QUEUED, _queued)
         yield from self._gauge(f.OLD_ACTIVE, _active)
-        yield from self._waiting()
-        yield from self._gauge(f.QUEUE_BYTES, lambda throttler: throttler.breaker.own.bytes)
-        yield from self._by_class()
-        yield from self._by_mode()
+        # All requests of one revision wait for the same reason.
+        yield from self._by_word(f.WAITING, "reason", self._waiting)
+        yield from self._gauge(f.QUEUE_BYTES, lambda row: row.throttler.breaker.own.bytes)
+        yield from self._by_word(f.QUEUED_BY_CLASS, "class", _by_class)
+        yield from self._gauge(f.QUEUE_FLOWS, _flows)
+        yield from self._by_word(f.QUEUED_BY_MODE, "mode", _by_mode)
+        yield from self._gauge(f.EARLY_HEADS, _early_heads)
         clock = self._sources.driver.clock
-        yield from self._gauge(f.OLDEST_WAITER, lambda throttler: _waited(throttler, clock()))
-        yield from self._gauge(f.FAILED_STARTS, self._sources.driver.cold_starts.failed)
+        yield from self._gauge(f.WAKE_LEASE, lambda row: _leased(row, clock()))
+        yield from self._gauge(f.OLDEST_WAITER, lambda row: _waited(row, clock()))
+        failed = self._sources.driver.cold_starts.failed
+        yield from self._gauge(f.FAILED_STARTS, lambda row: failed(row.throttler))
         yield from self._gauge(f.TIMEOUT, _timeout)
         yield from self._gauge(f.CAPACITY, _capacity)
         yield from self._gauge(f.WITH_ROOM, _with_room)
         yield from self._gauge(f.CLUSTER_IP, _by_cluster_ip)
-        yield writer.header(f.PODS)
-        for row in self._rows:
-            yield from self._pods(row)
-        yield writer.header(f.ADAPTIVE_LIMIT)
-        for row in self._rows:
-            slots = row.throttler.slots
-            if slots.adaptive is not None:
-                limit = sum(slots.adaptive.limit_of(pod) or 0 for pod in slots.pods)
-                yield writer.sample(f.ADAPTIVE_LIMIT, row.labels, limit)
+        yield from self._by_word(f.PODS, "state", _pods)
+        yield from self._gauge(f.ADAPTIVE_LIMIT, _adaptive_limit)
 
     def _gauge(
-        self, family: Family, value: Callable[[RevisionThrottler], float], more: L | None = None
+        self, family: Family, value: Callable[[_Row[L]], float | None], more: L | None = None
     ) -> Iterator[P]:
+        """Yield a number of each revision; ``value`` returns None for a revision without one."""
         writer = self._writer
         yield writer.header(family)
         for row in self._rows:
             labels = row.labels if more is None else writer.joined(row.labels, more)
-            yield writer.sample(family, labels, value(row.throttler))
+            number = value(row)
+            yield writer.nothing if number is None else writer.sample(family, labels, number)
 
-    def _waiting(self) -> Iterator[P]:
-        """Yield the queued requests; all requests of one revision wait for the same reason."""
-        writer, driver = self._writer, self._sources.driver
-        yield writer.header(f.WAITING)
+    def _by_word(
+        self, family: Family, label: str, values: Callable[[_Row[L]], Mapping[str, float]]
+    ) -> Iterator[P]:
+        """Yield the numbers of each revision by a word, which is the value of ``label``."""
+        writer = self._writer
+        yield writer.header(family)
         for row in self._rows:
-            waiting = _queued(row.throttler)
-            if waiting:
-                reason, _ = driver.why(row.throttler)
-                labels = writer.joined(row.labels, writer.labels(("reason", reason.value)))
-                yield writer.sample(f.WAITING, labels, waiting)
-            else:
+            numbers = list(values(row).items())
+            for word, number in numbers:
+                labels = writer.joined(row.labels, writer.labels((label, word)))
+                yield writer.sample(family, labels, number)
+            if not numbers:
                 yield writer.nothing
 
-    def _by_class(self) -> Iterator[P]:
-        """Yield the queued requests by class, and the flows, of revisions that have them."""
-        writer = self._writer
-        yield writer.header(f.QUEUED_BY_CLASS)
-        for row in self._rows:
-            order, queued = row.throttler.breaker.order, row.throttler.breaker.counts
-            if order is not None and order.has_classes:
-                for name, count in zip(NAMES, queued.by_priority, strict=True):
-                    labels = writer.joined(row.labels, writer.labels(("class", name)))
-                    yield writer.sample(f.QUEUED_BY_CLASS, labels, count)
-        yield writer.header(f.QUEUE_FLOWS)
-        for row in self._rows:
-            order, queued = row.throttler.breaker.order, row.throttler.breaker.counts
-            if order is not None and order.fair_by is not None:
-                yield writer.sample(f.QUEUE_FLOWS, row.labels, len(queued.flows))
-
-    def _by_mode(self) -> Iterator[P]:
-        """Yield what belongs to the modes of waiting clients, of revisions that have them."""
-        writer, now = self._writer, self._sources.driver.clock()
-        rows = [row for row in self._rows if _has_modes(row.throttler)]
-        yield writer.header(f.QUEUED_BY_MODE)
-        for row in rows:
-            counts = dict.fromkeys((mode.value for mode in WaitMode), 0)
-            if row.entry is not None:
-                counts |= row.entry.counters.waiting
-            counts["hold"] = max(_queued(row.throttler) - sum(counts.values()), 0)
-            for mode, count in counts.items():
-                labels = writer.joined(row.labels, writer.labels(("mode", mode)))
-                yield writer.sample(f.QUEUED_BY_MODE, labels, count)
-        yield writer.header(f.EARLY_HEADS)
-        for row in rows:
-            heads = 0 if row.entry is None else row.entry.counters.early_heads
-            yield writer.sample(f.EARLY_HEADS, row.labels, heads)
-        yield writer.header(f.WAKE_LEASE)
-        for row in rows:
-            left = 0.0 if row.entry is None else row.entry.lease.seconds_left(now)
-            yield writer.sample(f.WAKE_LEASE, row.labels, left)
-
-    def _pods(self, row: _Row[L]) -> Iterator[P]:
-        count = dict.fromkeys(STATES, 0)
-        for pod in row.throttler.pods():
-            count[pod.state] += 1
-        writer = self._writer
-        for state, number in count.items():
-            labels = writer.joined(row.labels, writer.labels(("state", state.value)))
-            yield writer.sample(f.PODS, labels, number)
+    def _waiting(self, row: _Row[L]) -> Mapping[str, int]:
+        if not (waiting := _queued(row)):
+            return {}
+        return {self._sources.driver.why(row.throttler)[0].value: waiting}
 
     # -- counters of each revision --------------------------------------------------------------
 
     def _counts(self) -> Iterator[P]:
-        yield from self._sticky()
-        yield from self._labelled(f.REQUESTS, "outcome", lambda counters: counters.outcomes)
-        yield from self._labelled(f.REQUEUES, "cause", lambda counters: counters.requeues)
+        yield from self._by_word(f.STICKY, "result", _sticky)
+        yield from self._counted(f.REQUESTS, "outcome", attrgetter("outcomes"))
+        yield from self._counted(f.REQUEUES, "cause", attrgetter("requeues"))
         for family in (f.COLD_STARTS, f.OLD_COLD_STARTS):
-            yield from self._labelled(family, "outcome", lambda counters: counters.cold_starts)
+            yield from self._counted(family, "outcome", attrgetter("cold_starts"))
         yield self._writer.header(f.WAIT)
         for row, entry in self._requested():
             yield self._writer.histogram(f.WAIT, row.labels, entry.counters.waits)
 
-    def _sticky(self) -> Iterator[P]:
-        writer = self._writer
-        yield writer.header(f.STICKY)
-        for row in self._rows:
-            if (sticky := row.throttler.slots.sticky) is not None:
-                for result, count in sticky.counts.by_result():
-                    labels = writer.joined(row.labels, writer.labels(("result", result)))
-                    yield writer.sample(f.STICKY, labels, count)
+    def _counted(
+        self, family: Family, label: str, counts: Callable[[RevisionCounters], Mapping[str, int]]
+    ) -> Iterator[P]:
+        return self._by_word(
+            family, label, lambda row: {} if row.entry is None else counts(row.entry.counters)
+        )
 
     def _requested(self) -> Iterator[tuple[_Row[L], Entry]]:
         """Yield the revisions that have had requests, with their entries."""
         for row in self._rows:
             if row.entry is not None:
                 yield row, row.entry
-
-    def _labelled(
-        self, family: Family, label: str, counts: Callable[[RevisionCounters], Mapping[str, int]]
-    ) -> Iterator[P]:
-        writer = self._writer
-        yield writer.header(family)
-        for row, entry in self._requested():
-            for word, count in list(counts(entry.counters).items()):
-                labels = writer.joined(row.labels, writer.labels((label, word)))
-                yield writer.sample(family, labels, count)
 
     def _http(self) -> Iterator[P]:
         for family, which in (
@@ -334,7 +270,7 @@ class Collection(Generic[L, P]):
         base = writer.joined(row.service_labels, address)
         for (method, minor, status), record in list(counters.server.items()):
             labels = writer.joined(base, self._kind(method, minor, status))
-            yield method not in METHODS, labels, record
+            yield method not in f.METHODS, labels, record
 
     def _client_kinds(self, row: _Row[L], counters: RevisionCounters) -> _Kinds[L]:
         writer, service = self._writer, row.throttler.service
@@ -347,10 +283,10 @@ class Collection(Generic[L, P]):
             address = writer.labels(("server_address", host.strip("[]")), ("server_port", port))
             base = writer.joined(row.service_labels, address)
             labels = writer.joined(base, self._kind(method, minor, status, secure))
-            yield method not in METHODS, labels, record
+            yield method not in f.METHODS, labels, record
 
     def _kind(self, method: bytes, minor: int, status: int, secure: bool = False) -> L:
-        words = (METHODS.get(method, OTHER_METHOD), minor, status, secure)
+        words = (f.METHODS.get(method, OTHER_METHOD), minor, status, secure)
         kind = self._kinds.get(words)
         if kind is None:  # there are a few dozen at most
             kind = self._kinds[words] = self._writer.labels(
@@ -364,45 +300,100 @@ class Collection(Generic[L, P]):
         return kind
 
 
-def _queued(throttler: RevisionThrottler) -> int:
-    return throttler.breaker.waiting
+# -- numbers of one revision ----------------------------------------------------------------------
 
 
-def _has_modes(throttler: RevisionThrottler) -> bool:
-    requests = throttler.revision.policies.requests
+def _queued(row: _Row[L]) -> int:
+    return row.throttler.breaker.waiting
+
+
+def _active(row: _Row[L]) -> int:
+    return row.throttler.in_flight
+
+
+def _by_class(row: _Row[L]) -> Mapping[str, int]:
+    order, queued = row.throttler.breaker.order, row.throttler.breaker.counts
+    has_classes = order is not None and order.has_classes
+    return dict(zip(NAMES, queued.by_priority, strict=True)) if has_classes else {}
+
+
+def _flows(row: _Row[L]) -> int | None:
+    order, queued = row.throttler.breaker.order, row.throttler.breaker.counts
+    return None if order is None or order.fair_by is None else len(queued.flows)
+
+
+def _has_modes(row: _Row[L]) -> bool:
+    requests = row.throttler.revision.policies.requests
     return requests is not None and requests.waiting is not None
 
 
-def _active(throttler: RevisionThrottler) -> int:
-    return throttler.in_flight
+def _by_mode(row: _Row[L]) -> Mapping[str, int]:
+    if not _has_modes(row):
+        return {}
+    counts = dict.fromkeys((mode.value for mode in WaitMode), 0)
+    if row.entry is not None:
+        counts |= row.entry.counters.waiting
+    counts["hold"] = max(_queued(row) - sum(counts.values()), 0)
+    return counts
 
 
-def _waited(throttler: RevisionThrottler, now: float) -> float:
-    oldest = throttler.breaker.oldest()
+def _early_heads(row: _Row[L]) -> int | None:
+    if not _has_modes(row):
+        return None
+    return 0 if row.entry is None else row.entry.counters.early_heads
+
+
+def _leased(row: _Row[L], now: float) -> float | None:
+    if not _has_modes(row):
+        return None
+    return 0.0 if row.entry is None else row.entry.lease.seconds_left(now)
+
+
+def _waited(row: _Row[L], now: float) -> float:
+    oldest = row.throttler.breaker.oldest()
     return max(0.0, now - oldest.arrived) if oldest is not None else 0
 
 
-def _capacity(throttler: RevisionThrottler) -> float:
-    capacity = throttler.capacity()
+def _capacity(row: _Row[L]) -> float:
+    capacity = row.throttler.capacity()
     return inf if capacity == MAX_CAPACITY else capacity
 
 
-def _timeout(throttler: RevisionThrottler) -> float:
-    revision = throttler.revision
+def _timeout(row: _Row[L]) -> float:
+    revision = row.throttler.revision
     return min(revision.timeout, revision.response_start_timeout or inf)
 
 
-def _with_room(throttler: RevisionThrottler) -> float:
+def _with_room(row: _Row[L]) -> float:
     """Return the pods with a free slot; 0 if sticky requests wait, each for its own pod only."""
-    breaker = throttler.breaker
+    breaker = row.throttler.breaker
     if breaker.parked and not breaker.unparked:
         return 0
-    return throttler.slots.count_free_pods()
+    return row.throttler.slots.count_free_pods()
 
 
-def _by_cluster_ip(throttler: RevisionThrottler) -> int:
-    service = throttler.service
+def _by_cluster_ip(row: _Row[L]) -> int:
+    service = row.throttler.service
     return int(service is not None and service.in_use)
+
+
+def _pods(row: _Row[L]) -> Mapping[str, int]:
+    count = dict.fromkeys((state.value for state in STATES), 0)
+    for pod in row.throttler.pods():
+        count[pod.state.value] += 1
+    return count
+
+
+def _adaptive_limit(row: _Row[L]) -> float | None:
+    slots = row.throttler.slots
+    if slots.adaptive is None:
+        return None
+    return sum(slots.adaptive.limit_of(pod) or 0 for pod in slots.pods)
+
+
+def _sticky(row: _Row[L]) -> Mapping[str, int]:
+    sticky = row.throttler.slots.sticky
+    return {} if sticky is None else dict(sticky.counts.by_result())
 
 
 def merged(histograms: Sequence[Histogram]) -> Histogram:

@@ -62,6 +62,10 @@ HTTP = (
 SERVER = (*SERVICE, *HTTP, *SCOPE)
 CLIENT = (*SERVICE, *HTTP, "server_port", *SCOPE)
 
+#: The methods that OpenTelemetry names (RFC 9110, RFC 5789).
+_METHODS = ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
+METHODS = {name.encode(): name for name in _METHODS}
+
 ACTIVATOR_SCOPE = METRIC_SCOPE
 HTTP_SCOPE = "go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 
