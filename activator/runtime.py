@@ -47,10 +47,10 @@ from activator.proxy.pods.probes import ProbePools as ProbePools
 from activator.proxy.transport.peer_socket import UnreadBytes
 from activator.records.source_status import SourceStatus
 from activator.settings.config import Settings
-from activator.settings.tls_parameters import TlsParameters
+from activator.settings.values import TlsParameters
 from activator.telemetry.collection import ReportedConcurrency
 from activator.telemetry.metrics import Metrics
-from activator.telemetry.otel import Observers, OpenTelemetry
+from activator.telemetry.otel import Observers
 from activator.telemetry.request_log import RequestLog as RequestLog
 from activator.telemetry.request_log import compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
@@ -130,7 +130,14 @@ class Runtime:
         self.proxy = self._make_proxy()
         self.authorizer = self.proxy.services.authorizer = Authorizer(clock)
         self.proxy.services.namers = ClientAddresses(settings.service_header_from)
-        self.observers = self._make_observers(outputs or Outputs())
+        self.observers = Observers(
+            settings,
+            self._set_tracer,
+            self.tasks.start,
+            lambda: self._metrics.points(),
+            outputs or Outputs(),
+            clock,
+        )
         self.cluster = self._make_cluster_config()
         self.internal_tls = self._make_internal_tls()
         self.system_objects = SystemObjects(
@@ -139,7 +146,7 @@ class Runtime:
             self.internal_tls.set_bundles,
         )
         self.started_at = self.driver.clock()
-        self._metrics = Metrics(self, concurrency.of, self.observers.otel.identity)
+        self._metrics = Metrics(self, concurrency.of, self.observers.identity)
 
     # -- parts ----------------------------------------------------------------------------------
 
@@ -163,12 +170,6 @@ class Runtime:
             hosts=HostClaims() if "services" in settings.dialect else None,
             knative="knative" in settings.dialect,
         )
-
-    def _make_observers(self, outputs: Outputs) -> Observers:
-        otel = OpenTelemetry(
-            self.settings, self._set_tracer, self.tasks.start, lambda: self._metrics.points()
-        )
-        return Observers(otel, RequestLog(outputs.stdout.write, self._clock), outputs)
 
     def _make_cluster_config(self) -> ClusterConfig:
         settings = self.settings
@@ -319,7 +320,7 @@ class Runtime:
             self.proxy.timers.close()
             self.driver.close()
             await self.authorizer.close()
-            await self.observers.otel.close()
+            await self.observers.close()
             await self.tasks.close()
             if self._source is not None:  # it may be connected without running
                 await self._source.close()

@@ -30,9 +30,12 @@ from activator.admin.http_application import (
     METRICS_TYPE,
     OwnHosts,
     application,
+    encode,
+    in_order,
+    in_turns,
+    json_pieces,
 )
 from activator.admin.openapi import document
-from activator.admin.streaming import encode, in_order, in_turns, json_pieces
 from activator.admin.views.activators import ActivatorView
 from activator.admin.views.revisions import RevisionView
 from activator.build import running

@@ -21,8 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from activator.admin.http_application import problem
-from activator.admin.streaming import encode, iso
+from activator.admin.http_application import encode, iso, problem
 from activator.records.narration import EventKind, Events
 from throttler.model import RevisionID, RevisionKind
 

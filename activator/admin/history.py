@@ -16,7 +16,7 @@ from itertools import islice
 from operator import add, sub
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from activator.admin.streaming import in_order, iso
+from activator.admin.http_application import in_order, iso
 from activator.admin.views.revisions import PastView, RevisionPastView
 from activator.records.counters import OUTCOMES
 from activator.records.entries import Entry

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from activator.settings import tls_parameters as parameters
 from activator.settings import values
+from activator.settings import values as parameters
 from activator.settings.setting import (
     ACTIVATORS,
     ASKING,

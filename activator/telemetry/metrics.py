@@ -19,9 +19,9 @@ from prometheus_client import (
 
 from activator.records.entries import Entry
 from activator.telemetry.collection import Collection, open_now
-from activator.telemetry.destination import Identity
 from activator.telemetry.families import Family, MetricKind
 from activator.telemetry.metric_writers import Point, PointWriter, TextWriter
+from activator.telemetry.otel import Identity
 
 if TYPE_CHECKING:
     from activator.runtime import Runtime

@@ -19,9 +19,9 @@ from activator.admin.http_application import (
     METRICS_TYPE,
     OwnHosts,
     application,
+    encode,
     problem,
 )
-from activator.admin.streaming import encode
 from activator.scale.admin import selection
 from activator.scale.admin.status import ScalerStatus
 from activator.scale.reasons import QUIET, ScaleReason

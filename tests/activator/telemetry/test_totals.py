@@ -11,8 +11,8 @@ from activator.records.source_status import (
     SourceStatus,
     WatchCounters,
 )
+from activator.telemetry.collection import source_metrics
 from activator.telemetry.metrics import Metrics
-from activator.telemetry.totals import source_metrics
 from tests.activator.telemetry.world import World
 from throttler.throttler import Limits
 

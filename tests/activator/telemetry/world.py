@@ -77,9 +77,8 @@ class World(ANY):
         self.observers = SimpleNamespace(
             request_log=SimpleNamespace(lines=31, failures=37),
             outputs=SimpleNamespace(dropped={"stdout": 41, "stderr": 43}),
-            otel=SimpleNamespace(
-                traces=SimpleNamespace(counters=traces), push=SimpleNamespace(pushes={"sent": 23})
-            ),
+            traces=SimpleNamespace(counters=traces),
+            push=SimpleNamespace(pushes={"sent": 23}),
             loop_lag=LoopLag(),
             certificates=SimpleNamespace(expiry={"https": 1_800_000_000.0}),
         )
