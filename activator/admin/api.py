@@ -50,13 +50,47 @@ def revision_view(
         failures: the failed requests of the revision.
         failed_starts: see ColdStarts.failed.
     """
-    statistics = throttler.statistics()
+    revision, statistics = throttler.revision, throttler.statistics()
+    capacity, service = statistics.capacity, statistics.service
+    reason, detail = None, ""
+    if statistics.waiting:
+        reason, detail = waiting_reason(throttler, autoscaler_lost)
     return {
-        **_identity(throttler),
-        **_settings(throttler),
-        **_requests(throttler, statistics, now, autoscaler_lost, failures),
+        "namespace": revision.id.namespace,
+        "name": revision.id.name,
+        "kind": revision.id.kind.value,
+        "uid": revision.uid,
+        "deleted": throttler.deleted,
+        "containerConcurrency": revision.container_concurrency,
+        "protocol": revision.protocol.value,
+        "timeoutSeconds": 0 if revision.timeout == NO_TIMEOUT else _whole(revision.timeout),
+        "readinessRule": revision.readiness.value,
+        "loadBalancing": policy_name(revision),
+        "hashKey": _text(revision.policies.hash_key),
+        "sticky": _sticky(throttler),
+        "adaptiveConcurrency": adaptive_mode(revision).value,
+        "capacity": capacity if revision.container_concurrency > 0 or not capacity else None,
+        "capacityBreakdown": _breakdown(statistics.capacity_terms),
+        "inFlight": statistics.in_flight,
+        "queued": statistics.waiting,
+        "oldestWaiterSeconds": _ago(statistics.oldest_arrival, now),
+        "queueDepth": statistics.queue_depth,
+        "heldBytes": statistics.queued_bytes,
+        "reason": reason.value if reason else None,
+        "reasonDetail": detail or None,
+        "lastFailure": _failure(failures, now),
+        "forecast": {
+            "startSeconds": _rounded(statistics.start),
+            "startingSeconds": _rounded(throttler.forecast.starting(now)),
+            "drainSecondsPerRequest": _rounded(_per_request(statistics)),
+            "expectedWaitSeconds": _rounded(throttler.expected_wait(now)),
+        },
         "failedStarts": failed_starts,
-        **_pods(throttler, statistics, now),
+        "reachableHealthyPods": statistics.in_reach,
+        "activatorIndex": statistics.share.index,
+        "activatorCount": statistics.share.count,
+        "clusterIP": pod_view(throttler, service, now) if service else None,
+        "pods": [pod_view(throttler, pod, now) for pod in statistics.pods],
     }
 
 
@@ -104,75 +138,6 @@ def detail_view(
         "objectWarnings": warnings_of(source, revision, has_pods=has_pods, pods=route.pods),
         "coldStarts": seen,
         "wakeUps": seen,
-    }
-
-
-def _identity(throttler: RevisionThrottler) -> revisions.RevisionIdentity:
-    revision = throttler.revision
-    return {
-        "namespace": revision.id.namespace,
-        "name": revision.id.name,
-        "kind": revision.id.kind.value,
-        "uid": revision.uid,
-        "deleted": throttler.deleted,
-    }
-
-
-def _settings(throttler: RevisionThrottler) -> revisions.RevisionSettings:
-    revision = throttler.revision
-    return {
-        "containerConcurrency": revision.container_concurrency,
-        "protocol": revision.protocol.value,
-        "timeoutSeconds": 0 if revision.timeout == NO_TIMEOUT else _whole(revision.timeout),
-        "readinessRule": revision.readiness.value,
-        "loadBalancing": policy_name(revision),
-        "hashKey": _text(revision.policies.hash_key),
-        "sticky": _sticky(throttler),
-        "adaptiveConcurrency": adaptive_mode(revision).value,
-    }
-
-
-def _requests(
-    throttler: RevisionThrottler,
-    statistics: Statistics,
-    now: float,
-    autoscaler_lost: bool,
-    failures: Failures,
-) -> revisions.RevisionRequests:
-    limited = throttler.revision.container_concurrency > 0
-    reason, detail = None, ""
-    if statistics.waiting:
-        reason, detail = waiting_reason(throttler, autoscaler_lost)
-    return {
-        "capacity": statistics.capacity if limited or not statistics.capacity else None,
-        "capacityBreakdown": _breakdown(statistics.capacity_terms),
-        "inFlight": statistics.in_flight,
-        "queued": statistics.waiting,
-        "oldestWaiterSeconds": _ago(statistics.oldest_arrival, now),
-        "queueDepth": statistics.queue_depth,
-        "heldBytes": statistics.queued_bytes,
-        "reason": reason.value if reason else None,
-        "reasonDetail": detail or None,
-        "lastFailure": _failure(failures, now),
-        "forecast": {
-            "startSeconds": _rounded(statistics.start),
-            "startingSeconds": _rounded(throttler.forecast.starting(now)),
-            "drainSecondsPerRequest": _rounded(_per_request(statistics)),
-            "expectedWaitSeconds": _rounded(throttler.expected_wait(now)),
-        },
-    }
-
-
-def _pods(
-    throttler: RevisionThrottler, statistics: Statistics, now: float
-) -> revisions.RevisionPods:
-    service = statistics.service
-    return {
-        "reachableHealthyPods": statistics.in_reach,
-        "activatorIndex": statistics.share.index,
-        "activatorCount": statistics.share.count,
-        "clusterIP": pod_view(throttler, service, now) if service else None,
-        "pods": [pod_view(throttler, pod, now) for pod in statistics.pods],
     }
 
 

@@ -128,7 +128,7 @@ class ChangeLog:
                 **identity(revision),
                 "pod": pod.address,
                 "state": pod.state.value,
-                "ready": pod.ready and pod.state not in (PodState.DRAINING, PodState.GONE),
+                "ready": _listed_as_ready(pod),
                 "rule": found.rule.value,
             },
         )
@@ -438,15 +438,12 @@ class Narration:
                 self._report_pod(pod, was[0].value if was else None, why(pod, was))
         if before.capacity != after.capacity:
             self._log.capacity(revision, before.capacity, why_capacity(revision))
-            self._publish(
-                EventKind.CAPACITY_CHANGED,
-                revision,
-                {
-                    "was": _bounded(before.capacity),
-                    "capacity": _bounded(after.capacity),
-                    "inFlight": revision.in_flight,
-                },
-            )
+            what = {
+                "was": _bounded(before.capacity),
+                "capacity": _bounded(after.capacity),
+                "inFlight": revision.in_flight,
+            }
+            self._events.publish(EventKind.CAPACITY_CHANGED, revision.revision.id, what)
 
     def _report_pod(self, pod: PodTracker, was: str | None, why: str) -> None:
         self._log.pod(pod, why)
@@ -478,7 +475,7 @@ class Narration:
         queues[revision] = _Queue(since, breaker.waiting)
         reason, detail = self._why(revision)
         what = {"reason": reason.value, "detail": detail or None, "waiting": breaker.waiting}
-        self._publish(EventKind.QUEUE_BEGAN, revision, what)
+        self._events.publish(EventKind.QUEUE_BEGAN, revision.revision.id, what)
 
     def left(self, revision: RevisionThrottler) -> None:
         """Report the end of a queue, if it is empty now; called after requests may have left it."""
@@ -487,7 +484,7 @@ class Narration:
         if (queue := self._known_queues().pop(revision, None)) is not None:
             seconds = round(max(0.0, self._clock() - queue.since), 6)
             what = {"seconds": seconds, "waited": queue.waits}
-            self._publish(EventKind.QUEUE_ENDED, revision, what)
+            self._events.publish(EventKind.QUEUE_ENDED, revision.revision.id, what)
 
     def gone(self, pods: Iterable[PodTracker]) -> None:
         """Report pods that the throttler has removed."""
@@ -515,9 +512,6 @@ class Narration:
             self._session = self._events.session
             self._queues.clear()
         return self._queues
-
-    def _publish(self, kind: EventKind, revision: RevisionThrottler, what: dict[str, Any]) -> None:
-        self._events.publish(kind, revision.revision.id, what)
 
 
 def _look(revision: RevisionThrottler | None, pods: Iterable[PodTracker] | None = None) -> _Seen:

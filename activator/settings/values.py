@@ -220,10 +220,6 @@ def _collector(text: str) -> str:
     return _COLLECTOR_URL.parse(text if "://" in text else f"https://{text}")
 
 
-def _optional_port(text: str) -> int | None:
-    return PORT.parse(text) if text else None
-
-
 def _path_prefix(text: str) -> str:
     """Parse a path prefix; a slash at its end has no meaning."""
     if text and _PATH_PREFIX.fullmatch(text) is None:
@@ -282,7 +278,7 @@ PORT = Kind(
     count(0, 65535).parse, "a port number from 0 to 65535, where 0 picks a free one", "PORT"
 )
 OPTIONAL_PORT = Kind(
-    _optional_port,
+    optional(PORT, "no port").parse,
     "a port number from 0 to 65535, where 0 picks a free one, or nothing",
     "PORT",
 )
@@ -337,10 +333,10 @@ DOMAIN = Kind(
 VERSION = Kind(lambda text: _matching(_VERSION, text, 100), "a version, such as v1.34.0", "VERSION")
 
 
-# Maps the names of TLS versions, cipher suites and curves in settings to OpenSSL's.
-#
-# The names are Go's, since existing Deployments of Knative use them. The module knows no
-# certificate and no socket. Knative's counterpart: knative.dev/pkg/network/tls.
+# -- TLS parameters -------------------------------------------------------------------------------
+
+# The names of TLS versions, cipher suites and curves are Go's, since existing Deployments of
+# Knative use them. Knative's counterpart: knative.dev/pkg/network/tls.
 
 CLIENT_AUTH_MODES: Final = {
     "none": ssl.CERT_NONE,
@@ -453,26 +449,17 @@ def _names(known: frozenset[str]) -> Callable[[str], tuple[str, ...]]:
     return parse
 
 
-def _version(text: str) -> str:
-    if text not in VERSIONS:
-        raise ValueError(f"unknown version: {text!r}")
-    return text
-
-
-def _client_auth(text: str) -> str:
-    word = text.strip().lower()
-    if word not in CLIENT_AUTH_MODES:
-        raise ValueError(f"unknown word: {text!r}")
-    return word
-
-
-MIN_VERSION: Final = Kind(_version, "1.2 or 1.3", "VERSION")
+MIN_VERSION: Final = Kind(choice(*VERSIONS).parse, "1.2 or 1.3", "VERSION")
 MAX_VERSION: Final = Kind(
-    lambda text: _version(text) if text else "",
+    choice("", *VERSIONS).parse,
     "1.2 or 1.3, or nothing, which means the newest",
     "VERSION",
 )
-CLIENT_AUTH: Final = Kind(_client_auth, "none, optional or require", "none|optional|require")
+CLIENT_AUTH: Final = Kind(
+    lambda text: choice(*CLIENT_AUTH_MODES).parse(text.strip().lower()),
+    "none, optional or require",
+    "none|optional|require",
+)
 CIPHER_SUITES: Final = Kind(
     _names(_SUITES_OF_1_3 | frozenset(_SUITES)),
     "a list of " + ", ".join(sorted((*_SUITES, *_SUITES_OF_1_3))),
