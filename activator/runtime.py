@@ -48,7 +48,6 @@ from activator.proxy.transport.peer_socket import UnreadBytes
 from activator.records.source_status import SourceStatus
 from activator.settings.config import Settings
 from activator.settings.values import TlsParameters
-from activator.telemetry.collection import ReportedConcurrency
 from activator.telemetry.metrics import Metrics
 from activator.telemetry.otel import Observers
 from activator.telemetry.request_log import RequestLog as RequestLog
@@ -107,14 +106,14 @@ class Runtime:
         self._source: Source | None = None
         self.links = Links(settings.autoscaler_url, settings.scaler_url, settings.stat_token_file)
         sinks = (*sinks, *self.links.sinks(settings.pod_name, self._on_stats_sent))
-        concurrency = ReportedConcurrency()
-        self.history = History(lambda revision: self.driver.entries.known(revision), clock)
+        self.history = History(clock)
         self.reporter = StatReporter(
-            (concurrency, self.history, *sinks),
+            (self.history, *sinks),
             clock=clock,
             kept=lambda revision: self.driver.throttler.kept(revision),
         )
         self.driver = self._make_driver()
+        self.history.known = self.driver.entries.known
         self.pools = self._make_pools()
         self.prober = PodProber(
             self.driver,
@@ -146,7 +145,7 @@ class Runtime:
             self.internal_tls.set_bundles,
         )
         self.started_at = self.driver.clock()
-        self._metrics = Metrics(self, concurrency.of, self.observers.identity)
+        self._metrics = Metrics(self)
 
     # -- parts ----------------------------------------------------------------------------------
 

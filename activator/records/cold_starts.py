@@ -373,8 +373,9 @@ class ColdStarts:
             del self.under_way[cold_start.revision]
             self._keep(cold_start)
         if outcome == "served":
+            durations = cold_start.durations()
             self.seconds.observe(now - cold_start.began)
-            for phase, seconds in cold_start.durations().items():
+            for phase, seconds in durations.items():
                 self.phase_seconds[phase].observe(seconds)
         if self._events.listeners:
             self._events.publish(

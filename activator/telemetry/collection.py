@@ -1,8 +1,14 @@
-"""Collects all numbers of a scrape: each with its metric and its labels."""
+"""Collects all numbers of a scrape: each with its metric and its labels.
+
+The module reads plain integers and changes nothing. It yields small pieces, so that the caller can
+serve requests in between. A histogram is always one piece, so its buckets agree. Series come from
+existing revisions and pods, and from closed sets of words. A host, method or revision that a client
+invents never makes a series. Knative's counterparts: pkg/activator/handler/metrics.go and otelhttp.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, NamedTuple
@@ -15,37 +21,28 @@ from activator.records.source_status import SourceStatus
 from activator.telemetry import families as f
 from activator.telemetry.families import Family
 from activator.telemetry.metric_writers import L, MetricWriter, P
-from activator.telemetry.otel import Identity
 from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT
 from throttler.capacity import MAX_CAPACITY
-from throttler.model import RevisionID, RevisionKind
+from throttler.model import RevisionKind
 from throttler.pod import PodState
 from throttler.request_policies import NAMES, WaitMode
 from throttler.revision import RevisionThrottler
 
 if TYPE_CHECKING:
-    from activator.runtime import Runtime, Stat
-
-
-# Collects the numbers of the activator as a whole, which belong to no revision.
-#
-# The module reads plain integers and changes nothing. Labels are closed sets of words, so the
-# number of series is a constant.
+    from activator.runtime import Runtime
 
 
 class Totals(Generic[L, P]):
-    """One walk through the numbers of the whole activator.
+    """One walk through the numbers of the activator as a whole, which belong to no revision.
 
     Arguments:
         sources: the parts that count; read only while the caller iterates over ``pieces``.
         writer: makes the pieces.
-        identity: the identity of this activator.
     """
 
-    def __init__(self, sources: Runtime, writer: MetricWriter[L, P], identity: Identity) -> None:
+    def __init__(self, sources: Runtime, writer: MetricWriter[L, P]) -> None:
         self._sources = sources
         self._writer = writer
-        self._identity = identity
 
     def pieces(self) -> Iterator[P]:
         """Yield all pieces."""
@@ -149,7 +146,7 @@ class Totals(Generic[L, P]):
         authorizer = sources.authorizer
         yield from self._by_word(f.AUTHORIZATION_CHECKS, "result", authorizer.counts)
         yield from self._one(f.AUTHORIZATION_WAITING, authorizer.waiting)
-        identity = self._identity
+        identity = observers.identity
         yield from self._one(
             f.TARGET_INFO,
             1,
@@ -208,13 +205,7 @@ def source_metrics(
     yield f.DRIFT_LEFT, "kind", source.missed.present
 
 
-# Collects all numbers of a scrape: each with its metric and its labels.
-#
-# The module reads plain integers and changes nothing. It yields small pieces, so that the caller
-# can serve requests in between. A histogram is always one piece, so its buckets agree. Series
-# come from existing revisions and pods, and from closed sets of words. A host, method or revision
-# that a client invents never makes a series. ``totals`` has the numbers that belong to no
-# revision. Knative's counterparts: pkg/activator/handler/metrics.go and otelhttp.
+# -- the numbers of each revision -----------------------------------------------------------------
 
 #: Counts for all methods but ``families.METHODS``.
 OTHER_METHOD = "_OTHER"
@@ -236,60 +227,17 @@ _Kinds = Iterator[tuple[bool, L, HttpCounters]]
 """Kinds of requests: whether the method counts as OTHER_METHOD, the labels, the counters."""
 
 
-class ReportedConcurrency:
-    """The concurrency that the activator last reported of each revision, for the gauge.
-
-    It holds busy revisions only, so it stays small. The stat reporter calls it as one of its sinks.
-    Knative's counterpart: the gauge of pkg/activator/handler/concurrency_reporter.go. The
-    announcement of a revision's first request counts here too, so the gauge shows it up to a second
-    earlier.
-    """
-
-    def __init__(self) -> None:
-        self._last: dict[RevisionID, float] = {}
-
-    def __len__(self) -> int:
-        return len(self._last)
-
-    def __call__(self, stats: Iterable[Stat]) -> None:
-        """Record a report. The last one of an idle revision says 0, and removes the revision."""
-        for stat in stats:
-            if stat.concurrency:
-                self._last[stat.revision_id] = stat.concurrency
-            else:
-                self._last.pop(stat.revision_id, None)
-
-    def of(self, entry: Entry) -> float:
-        """Return the concurrency that was last reported of a revision."""
-        return self._last.get(entry.throttler.revision.id, 0.0)
-
-
-def open_now(entry: Entry) -> float:
-    """Return the number of requests of a revision that are queued or in flight now."""
-    return entry.throttler.breaker.waiting + entry.throttler.in_flight
-
-
 class Collection(Generic[L, P]):
     """One walk through all numbers.
 
     Arguments:
         sources: the parts that count; read only while the caller iterates over ``pieces``.
         writer: makes the pieces.
-        concurrency: returns kn_revision_request_concurrency of a revision.
-        identity: the identity of this activator.
     """
 
-    def __init__(
-        self,
-        sources: Runtime,
-        writer: MetricWriter[L, P],
-        concurrency: Callable[[Entry], float],
-        identity: Identity,
-    ) -> None:
+    def __init__(self, sources: Runtime, writer: MetricWriter[L, P]) -> None:
         self._sources = sources
         self._writer = writer
-        self._concurrency = concurrency
-        self._identity = identity
         self._rows: list[_Row[L]] = []
         self._kinds: dict[tuple[str, int, int, bool], L] = {}
         self._own_scope = writer.labels(("otel_scope_name", f.ACTIVATOR_SCOPE))
@@ -300,7 +248,7 @@ class Collection(Generic[L, P]):
         yield from self._gauges()
         yield from self._counts()
         yield from self._http()
-        yield from Totals(self._sources, self._writer, self._identity).pieces()
+        yield from Totals(self._sources, self._writer).pieces()
 
     def _revisions(self) -> Iterator[P]:
         """Find the revisions with series: a revision with pods, or with requests now or before."""
@@ -333,10 +281,12 @@ class Collection(Generic[L, P]):
 
     def _gauges(self) -> Iterator[P]:
         writer, scope = self._writer, self._own_scope
+        reported = self._sources.history.reported
         yield writer.header(f.KN_CONCURRENCY)
         for row, entry in self._requested():
             labels = writer.joined(row.service_labels, scope)
-            yield writer.sample(f.KN_CONCURRENCY, labels, self._concurrency(entry))
+            concurrency = reported.get(entry.throttler.revision.id, 0.0)
+            yield writer.sample(f.KN_CONCURRENCY, labels, concurrency)
         yield from self._gauge(f.KN_QUEUED, _queued, scope)
         yield from self._gauge(f.KN_ACTIVE, _active, scope)
         yield from self._gauge(f.OLD_QUEUED, _queued)

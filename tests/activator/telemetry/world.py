@@ -13,6 +13,7 @@ from activator.driver import Driver
 from activator.records.entries import Entry
 from activator.records.loop_lag import LoopLag
 from activator.records.source_status import SourceStatus
+from activator.telemetry.otel import Identity
 from throttler.model import (
     AppProtocol,
     Endpoint,
@@ -53,7 +54,8 @@ class World(ANY):
         throttler = Throttler(limits or Limits(), lambda: 0.5, own_ip="10.9.9.9")
         self.driver = Driver(throttler, ConcurrencyReporter(lambda _: None).load, self.clock)
         self.driver.prober = self.driver.pools = Nobody()
-        self.history = History(self.driver.entries.known, self.clock, lambda: self.clock.now)
+        self.history = History(self.clock, lambda: self.clock.now)
+        self.history.known = self.driver.entries.known
         self.prober = SimpleNamespace(attempts=7, failures={"timeout": 2}, in_flight=1)
         self.pools = SimpleNamespace(connections=5, idle=3, tls=None)
         counters = SimpleNamespace(unknown_revisions=11, bad_requests=13, turned_away=83)
@@ -75,6 +77,7 @@ class World(ANY):
         self.config_errors = {"config-network": 29}
         self.certificates: list[str] = []
         self.observers = SimpleNamespace(
+            identity=Identity("activator", "", ""),
             request_log=SimpleNamespace(lines=31, failures=37),
             outputs=SimpleNamespace(dropped={"stdout": 41, "stderr": 43}),
             traces=SimpleNamespace(counters=traces),
