@@ -21,7 +21,7 @@ from activator.autoscaler.concurrency import Stat as Stat
 from activator.autoscaler.links import Links, Sink, StatReporter
 from activator.discovery.source import Source, SourceError
 from activator.discovery.sources import Wiring, make_source
-from activator.driver import Driver
+from activator.driver import Driver as Driver
 from activator.knative.configmaps.cluster import (
     NETWORK,
     PAGES,

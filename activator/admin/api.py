@@ -13,8 +13,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, cast
 
 from activator.admin.views import activators, details, revisions
-from activator.records.cold_starts import ColdStarts
-from activator.records.entries import NO_AGENTS, Agents, Entry, Failures
+from activator.records.entries import NO_AGENTS, Agents, Entry
 from activator.records.source_status import ObjectWarning, SourceStatus
 from throttler.balancing import adaptive_mode, policy_name
 from throttler.capacity import CapacityTerms
@@ -24,37 +23,22 @@ from throttler.pod_rule import verdict
 from throttler.request_policies import HIGH, LOW, NAMES, NORMAL, WaitMode
 from throttler.revision import RevisionThrottler
 from throttler.statistics import Statistics
-from throttler.wait_reason import waiting_reason
 
 if TYPE_CHECKING:
-    from activator.runtime import AutoscalerLink
+    from activator.runtime import AutoscalerLink, Driver
 
 _LEAVING = (PodState.DRAINING, PodState.GONE)
-#: For a revision without requests since the start.
-_NONE = Failures()
 _NO_ROUTE = ServiceRoute()
 
 
-def revision_view(
-    throttler: RevisionThrottler,
-    now: float,
-    autoscaler_lost: bool = False,
-    failures: Failures = _NONE,
-    failed_starts: int = 0,
-) -> revisions.RevisionView:
-    """Return one element of ``revisions``.
-
-    Arguments:
-        now: seconds, on the throttler's clock.
-        autoscaler_lost: as for throttler.wait_reason.waiting_reason.
-        failures: the failed requests of the revision.
-        failed_starts: see ColdStarts.failed.
-    """
+def revision_view(driver: Driver, throttler: RevisionThrottler) -> revisions.RevisionView:
+    """Return one element of ``revisions``."""
+    now = driver.clock()
     revision, statistics = throttler.revision, throttler.statistics()
     capacity, service = statistics.capacity, statistics.service
     reason, detail = None, ""
     if statistics.waiting:
-        reason, detail = waiting_reason(throttler, autoscaler_lost)
+        reason, detail = driver.why(throttler)
     return {
         "namespace": revision.id.namespace,
         "name": revision.id.name,
@@ -78,14 +62,14 @@ def revision_view(
         "heldBytes": statistics.queued_bytes,
         "reason": reason.value if reason else None,
         "reasonDetail": detail or None,
-        "lastFailure": _failure(failures, now),
+        "lastFailure": _failure(driver.entries.known(revision.id), now),
         "forecast": {
             "startSeconds": _rounded(statistics.start),
             "startingSeconds": _rounded(throttler.forecast.starting(now)),
             "drainSecondsPerRequest": _rounded(_per_request(statistics)),
             "expectedWaitSeconds": _rounded(throttler.expected_wait(now)),
         },
-        "failedStarts": failed_starts,
+        "failedStarts": driver.cold_starts.failed(throttler),
         "reachableHealthyPods": statistics.in_reach,
         "activatorIndex": statistics.share.index,
         "activatorCount": statistics.share.count,
@@ -95,32 +79,24 @@ def revision_view(
 
 
 def detail_view(
-    throttler: RevisionThrottler,
-    cold_starts: ColdStarts,
-    now: float,
-    autoscaler_lost: bool = False,
-    failures: Failures = _NONE,
-    source: SourceStatus | None = None,
-    route: ServiceRoute = _NO_ROUTE,
-    entry: Entry | None = None,
+    driver: Driver, throttler: RevisionThrottler, source: SourceStatus | None = None
 ) -> revisions.RevisionDetailView:
     """Return a revision with all fields; most of them are too long for the list of all revisions.
 
     The reason why a new request would wait takes a walk over the pods, so it is only here.
 
     Arguments:
-        now, autoscaler_lost, failures: as for ``revision_view``.
         source: the state of the source of objects, for ``objectWarnings``.
-        route: of a plain Service.
-        entry: the records of the revision; None before its first request.
     """
-    seen = cast("list[details.ColdStartView]", cold_starts.views(throttler.revision.id))
+    revision, now = throttler.revision.id, driver.clock()
+    entry, route = driver.entries.known(revision), driver.entries.route_of(revision)
+    failures = {} if entry is None else entry.failures.by_reason
+    seen = cast("list[details.ColdStartView]", driver.cold_starts.views(revision))
     reason, detail = None, ""
     if not (throttler.deleted or throttler.slots.count_free_pods()):
-        reason, detail = waiting_reason(throttler, autoscaler_lost)
-    failed = cold_starts.failed(throttler)
-    view = revision_view(throttler, now, autoscaler_lost, failures, failed)
-    revision, has_pods = throttler.revision.id, bool(view["pods"])
+        reason, detail = driver.why(throttler)
+    view = revision_view(driver, throttler)
+    has_pods = bool(view["pods"])
     return {
         **view,
         "tls": throttler.revision.tls,
@@ -134,7 +110,7 @@ def detail_view(
         **profile_view(throttler),
         "nextReason": reason.value if reason else None,
         "nextReasonDetail": detail or None,
-        "failures": {reason.value: count for reason, count in failures.by_reason.items()},
+        "failures": {reason.value: count for reason, count in failures.items()},
         "objectWarnings": warnings_of(source, revision, has_pods=has_pods, pods=route.pods),
         "coldStarts": seen,
         "wakeUps": seen,
@@ -165,8 +141,8 @@ def _probe_spec(revision: Revision) -> details.ProbeView:
     }
 
 
-def _failure(failures: Failures, now: float) -> revisions.FailureView | None:
-    if (last := failures.last) is None:
+def _failure(entry: Entry | None, now: float) -> revisions.FailureView | None:
+    if entry is None or (last := entry.failures.last) is None:
         return None
     return {
         "secondsAgo": round(max(0.0, now - last.at), 3),
@@ -181,7 +157,7 @@ def pod_view(throttler: RevisionThrottler, pod: PodTracker, now: float) -> detai
 
     Arguments:
         throttler: of the pod's revision.
-        now: as for ``revision_view``.
+        now: seconds, on the throttler's clock.
     """
     decided, adaptive = verdict(pod), throttler.slots.adaptive
     return {

@@ -518,11 +518,6 @@ class Entries:
         """Return the entry of an existing revision that has had a request; else None."""
         return self._entries.get(revision)
 
-    def failures_of(self, revision: RevisionID) -> Failures:
-        """Return the failed requests of a revision; no failures for an unknown revision."""
-        entry = self.known(revision)
-        return Failures() if entry is None else entry.failures
-
     def remove(self, revision: RevisionID) -> bool:
         """Remove the entry of a deleted revision; return whether it had one."""
         entry = self._entries.pop(revision, None)
