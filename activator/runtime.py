@@ -45,7 +45,7 @@ from activator.proxy.message.waiting_page import Template
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.pods.probes import ProbePools as ProbePools
 from activator.proxy.transport.peer_socket import UnreadBytes
-from activator.records.source_status import SourceStatus
+from activator.records.source_status import NO_SOURCE, SourceStatus
 from activator.settings.config import Settings
 from activator.settings.values import TlsParameters
 from activator.telemetry.metrics import Metrics
@@ -286,9 +286,9 @@ class Runtime:
             return "connection has not yet been established"
         return ""
 
-    def source_status(self) -> SourceStatus | None:
-        """Return the state of the source of objects; None before the source exists."""
-        return self._source.status(self._clock()) if self._source is not None else None
+    def source_status(self) -> SourceStatus:
+        """Return the state of the source of objects."""
+        return self._source.status(self._clock()) if self._source is not None else NO_SOURCE
 
     def metrics(self) -> Iterator[bytes]:
         """Yield the metrics in Prometheus' text format, in pieces that each take little time."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from activator.admin.views import activators, details, revisions
 from activator.records.entries import NO_AGENTS, Agents, Entry
-from activator.records.source_status import ObjectWarning, SourceStatus
+from activator.records.source_status import NO_SOURCE, ObjectWarning, SourceStatus
 from throttler.balancing import adaptive_mode, policy_name
 from throttler.capacity import CapacityTerms
 from throttler.model import NO_TIMEOUT, ProbeKind, QueueOrder, Revision, RevisionID, ServiceRoute
@@ -79,7 +79,7 @@ def revision_view(driver: Driver, throttler: RevisionThrottler) -> revisions.Rev
 
 
 def detail_view(
-    driver: Driver, throttler: RevisionThrottler, source: SourceStatus | None = None
+    driver: Driver, throttler: RevisionThrottler, source: SourceStatus = NO_SOURCE
 ) -> revisions.RevisionDetailView:
     """Return a revision with all fields; most of them are too long for the list of all revisions.
 
@@ -160,6 +160,8 @@ def pod_view(throttler: RevisionThrottler, pod: PodTracker, now: float) -> detai
         now: seconds, on the throttler's clock.
     """
     decided, adaptive = verdict(pod), throttler.slots.adaptive
+    # A rule limits the requests in flight at a pod, beside slow start.
+    is_limited = throttler.revision.container_concurrency or throttler.slots.limiter
     return {
         "address": pod.endpoint.address,
         "uid": pod.endpoint.uid,
@@ -175,16 +177,11 @@ def pod_view(throttler: RevisionThrottler, pod: PodTracker, now: float) -> detai
         "explanation": decided.sentence,
         "inFlight": pod.in_flight,
         "silentSeconds": _seconds(throttler.silence.silent_for(pod, now)),
-        "limit": pod.limit if _is_limited(throttler) else None,
+        "limit": pod.limit if is_limited else None,
         "adaptiveLimit": None if adaptive is None else adaptive.limit_of(pod),
         "lastError": pod.probe.error or None,
         "inSlice": pod.in_share,
     }
-
-
-def _is_limited(throttler: RevisionThrottler) -> bool:
-    """Return whether a rule limits the requests in flight at a pod, beside slow start."""
-    return bool(throttler.revision.container_concurrency or throttler.slots.limiter)
 
 
 def _sticky(throttler: RevisionThrottler) -> revisions.StickyView | None:
@@ -414,10 +411,8 @@ def _texts(values: Iterable[bytes]) -> list[str]:
 MOST_WARNINGS: Final = 100
 
 
-def watches_view(source: SourceStatus | None) -> dict[str, activators.WatchView]:
-    """Return ``watches``, by kind; None is a source that has not been made yet."""
-    if source is None:
-        return {}
+def watches_view(source: SourceStatus) -> dict[str, activators.WatchView]:
+    """Return ``watches``, by kind."""
     return {
         kind: {
             "ageSeconds": _seconds(each.age),
@@ -428,13 +423,13 @@ def watches_view(source: SourceStatus | None) -> dict[str, activators.WatchView]
     }
 
 
-def warnings_view(source: SourceStatus | None) -> list[activators.ObjectWarningView]:
+def warnings_view(source: SourceStatus) -> list[activators.ObjectWarningView]:
     """Return ``objectWarnings`` of the activator, at most ``MOST_WARNINGS``."""
-    return [_warning(each) for each in source.warnings[:MOST_WARNINGS]] if source else []
+    return [_warning(each) for each in source.warnings[:MOST_WARNINGS]]
 
 
 def warnings_of(
-    source: SourceStatus | None, revision: RevisionID, *, has_pods: bool, pods: str = ""
+    source: SourceStatus, revision: RevisionID, *, has_pods: bool, pods: str = ""
 ) -> list[activators.ObjectWarningView]:
     """Return ``objectWarnings`` of a revision.
 
@@ -443,8 +438,6 @@ def warnings_of(
             that names no revision may be meant for it.
         pods: the name of the Service whose EndpointSlices list its pods; empty for its own.
     """
-    if source is None:
-        return []
     names = (revision.name,) if has_pods else (revision.name, "")
     listing = ("EndpointSlice", pods or revision.name)
     return [
@@ -466,14 +459,14 @@ def _warning(one: ObjectWarning) -> activators.ObjectWarningView:
     }
 
 
-def manifests_view(source: SourceStatus | None) -> activators.ManifestsView | None:
+def manifests_view(source: SourceStatus) -> activators.ManifestsView | None:
     """Return ``manifests``; None if the source reads no files."""
-    if source is None or source.files is None:
+    if (files := source.files) is None:
         return None
     return {
-        "folder": source.files.path,
-        "ageSeconds": round(source.files.age, 3),
-        "lastChangeSecondsAgo": round(source.files.changed_age, 3),
+        "folder": files.path,
+        "ageSeconds": round(files.age, 3),
+        "lastChangeSecondsAgo": round(files.changed_age, 3),
     }
 
 

@@ -193,7 +193,7 @@ class _Handlers:
             "uptimeSeconds": round(runtime.driver.clock() - runtime.started_at, 3),
             "ready": not reason,
             "notReadyReason": reason or None,
-            "manifestErrors": dict(source.errors) if source is not None else {},
+            "manifestErrors": dict(source.errors),
             "objectWarnings": api.warnings_view(source),
             "certificateWarnings": list(runtime.certificate_warnings()),
             "watches": api.watches_view(source),

@@ -36,18 +36,12 @@ logger = logging.getLogger(__name__)
 
 #: Seconds in which lines are counted towards the limits.
 WINDOW: Final = 10.0
-#: Lines of one kind in that time, for one revision and for all.
+#: Lines of one kind in that time, for one revision and for all. The kinds are ``pod`` and
+#: ``capacity``: changes of pods must not hide a capacity of 0.
 OF_REVISION: Final = 10
 OF_ALL: Final = 100
 #: Revisions with a summary of their own, at most.
 _SUMMARIES: Final = 10
-
-
-class _Kind(Enum):
-    """The kinds of lines. Each has its own limit: changes of pods must not hide a capacity of 0."""
-
-    POD = "pod"
-    CAPACITY = "capacity"
 
 
 _NOT_UNTIL_PROBED: Final = "no request goes to it until it passes a probe"
@@ -115,7 +109,7 @@ class ChangeLog:
             why: what happened, as a sentence without its full stop.
         """
         revision = pod.config.revision.id
-        if not (self.wanted and self._admits(revision, _Kind.POD)):
+        if not (self.wanted and self._admits(revision, "pod")):
             return
         found = verdict(pod)
         follows = _CONSEQUENCES.get(found[:2]) or _BY_DECISION[found.decision]
@@ -146,7 +140,7 @@ class ChangeLog:
         now = terms.capacity
         if bool(was) == bool(now) or not self.wanted:
             return
-        if not self._admits(revision.revision.id, _Kind.CAPACITY):
+        if not self._admits(revision.revision.id, "capacity"):
             return
         extra: dict[str, Any] = identity(revision.revision.id)
         extra |= {"capacity": now if now != MAX_CAPACITY else None}
@@ -172,7 +166,7 @@ class ChangeLog:
 
     # -- limits ---------------------------------------------------------------------------------
 
-    def _admits(self, revision: RevisionID, kind: _Kind) -> bool:
+    def _admits(self, revision: RevisionID, kind: str) -> bool:
         """Count a line; return whether it is within the limits."""
         now = self._clock()
         if now >= self._ends:
@@ -371,10 +365,9 @@ class Narration:
         def reason(changed: PodTracker, _: _Look | None) -> str:
             return why if changed is pod else of_others
 
-        def find() -> RevisionThrottler | None:
-            return self._throttler.of(pod.config)
-
-        return self._compared(find, reason, lambda _: of_others, (pod,))
+        return self._compared(
+            lambda: self._throttler.of(pod.config), reason, lambda _: of_others, (pod,)
+        )
 
     def of_revision(self, revision: RevisionID, why: str) -> AbstractContextManager[None]:
         """Report the changes of a decision about one revision, which it may add."""

@@ -106,7 +106,7 @@ class Totals(Generic[L, P]):
         source = self._sources.source_status()
         for family, label, values in source_metrics(source):
             yield from self._by_word(family, label, values)
-        files = source.files if source is not None else None
+        files = source.files
         yield from self._if_known(f.MANIFESTS_AGE, files.age if files else None)
 
     def _link(self) -> Iterator[P]:
@@ -178,21 +178,12 @@ class Totals(Generic[L, P]):
         yield self._writer.sample(family, self._writer.labels(*pairs), value)
 
 
-_NONE = SourceStatus(kind="", name="", kinds={})
-
-
-def source_metrics(
-    source: SourceStatus | None,
-) -> Iterator[tuple[Family, str, Mapping[str, float]]]:
+def source_metrics(source: SourceStatus) -> Iterator[tuple[Family, str, Mapping[str, float]]]:
     """Yield the metrics of the source of objects: each with its one label, and its values by it.
 
     Only these metrics show a watch that hangs. Its last state stays in force, and the activator
     serves requests until the listed pods are gone.
-
-    Arguments:
-        source: None before the source is made.
     """
-    source = source or _NONE
     kinds = source.kinds
     watched = {kind: each.watch for kind, each in kinds.items() if each.watch is not None}
     yield f.OBJECTS, "kind", {kind: each.in_force for kind, each in kinds.items()}

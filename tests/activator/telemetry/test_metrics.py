@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from activator.autoscaler.concurrency import Stat
 from activator.records.cold_starts import ColdStartPhase
 from activator.records.source_status import (
+    NO_SOURCE,
     FilesStatus,
     KindStatus,
     MissedEvents,
@@ -535,7 +536,7 @@ def test_what_self_checks_found_and_how_old_all_is(world):
     assert value(world, "activator_manifests_age_seconds") == 4
     assert value(world, "activator_autoscaler_link_age_seconds") == 2.5
     world.links.autoscaler.age = lambda: None
-    world.source = None
+    world.source = NO_SOURCE
     names = {name for name, _ in scrape(world)}
     assert not names & {"activator_manifests_age_seconds", "activator_autoscaler_link_age_seconds"}
 

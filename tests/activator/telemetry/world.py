@@ -12,7 +12,7 @@ from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.driver import Driver
 from activator.records.entries import Entry
 from activator.records.loop_lag import LoopLag
-from activator.records.source_status import SourceStatus
+from activator.records.source_status import NO_SOURCE, SourceStatus
 from activator.telemetry.otel import Identity
 from throttler.model import (
     AppProtocol,
@@ -72,7 +72,7 @@ class World(ANY):
         )
         self.authorizer = SimpleNamespace(counts={"denied": 97}, waiting=101)
         self.links: Any = SimpleNamespace(autoscaler=None, scaler=None)
-        self.source: SourceStatus | None = None
+        self.source: SourceStatus = NO_SOURCE
         traces = SimpleNamespace(exported=17, dropped={"queue-full": 19})
         self.config_errors = {"config-network": 29}
         self.certificates: list[str] = []
@@ -96,7 +96,7 @@ class World(ANY):
     def ready(self) -> str:
         return self.not_ready
 
-    def source_status(self) -> SourceStatus | None:
+    def source_status(self) -> SourceStatus:
         return self.source
 
     def certificate_warnings(self) -> list[str]:
