@@ -1,4 +1,8 @@
-"""Builds the HTTP application of an admin or metrics port, and splits its long responses."""
+"""Builds the HTTP application of an admin or metrics port: for the activator and for the scaler.
+
+All of them have the same headers and errors, and no redirect. Long responses are split into small
+pieces. Must not know the routes, nor the content.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +36,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from throttler.errors import RevisionNotFound
 
-# Split long responses into small pieces, so that requests pass between two pieces.
+T = TypeVar("T")
+
+# -- pieces of long responses
 #
 # Admin port and traffic share one thread. Ten thousand revisions of ten pods make 30 MB of JSON.
-# In one piece, this would delay every request by half a second. Must not know the content.
-
-T = TypeVar("T")
+# In one piece, this would delay every request by half a second. So requests pass between two
+# pieces.
 
 #: Bytes of a piece of JSON; it takes half a millisecond.
 PIECE = 64 << 10
@@ -106,10 +111,6 @@ def iso(seconds: float) -> str:
     moment = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
     return moment.replace("+00:00", "Z")
 
-
-# Builds the HTTP application of an admin or metrics port: for the activator and for the scaler.
-#
-# All of them have the same headers and errors, and no redirect. Must not know the routes.
 
 #: https://prometheus.io/docs/instrumenting/exposition_formats/
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -1,4 +1,10 @@
-"""Parses the written forms of settings: ports, Go durations, sizes, names, TLS parameters."""
+"""Parses the written forms of settings: ports, Go durations, sizes, names, TLS parameters.
+
+Each ``Kind`` has the parser of one form, its name in ``--help``, and a description for errors. The
+module must not know which settings exist, the source of a text, or any default. Knative's
+counterparts: time.ParseDuration, strconv.ParseBool and resource.ParseQuantity, with which it parses
+its environment.
+"""
 
 from __future__ import annotations
 

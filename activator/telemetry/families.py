@@ -1,10 +1,11 @@
 """Declares each metric once: name, type, labels and HELP text, for scrapes and the reference.
 
-A new metric needs a declaration here, and one line in ``collection`` (per revision) or ``totals``
-that gives its value. This module does not know where a value comes from. A name without the prefix
-``activator_`` is the name of a metric of Knative's activator, as its OpenTelemetry exporter writes
-it. Sources: pkg/activator/handler/metrics.go, pkg/activator/stat_reporter.go and otelhttp.
-``python -m activator.telemetry.families`` prints the table of docs/reference.md.
+A new metric needs a declaration here, and one line in ``collection`` that gives its value: in
+``Collection`` (per revision) or in ``Totals``. This module does not know where a value comes from.
+A name without the prefix ``activator_`` is the name of a metric of Knative's activator, as its
+OpenTelemetry exporter writes it. Sources: pkg/activator/handler/metrics.go,
+pkg/activator/stat_reporter.go and otelhttp. ``python -m activator.telemetry.families`` prints the
+table of docs/reference.md.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from random import getrandbits
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
@@ -434,8 +434,6 @@ _SCOPE_LABEL: Final = "otel_scope_name"
 #: Scope of the metrics that Knative does not have.
 OWN_SCOPE: Final = "activator"
 _UNITS: Final = (("_seconds", "s"), ("_bytes", "By"))
-#: Labels whose OpenTelemetry names have underscores.
-_ATTRIBUTES: Final[Mapping[str, str]] = {"http_response_status_code": "http.response.status_code"}
 #: The activator keeps no minimum and no maximum. The encoder leaves out None.
 _UNKNOWN: Final[float] = None  # type: ignore[assignment] # optional on the wire, not in the type
 #: Labels whose attributes are numbers.
@@ -538,8 +536,7 @@ def _attributes(point: Point) -> dict[str, str | int]:
 
 
 def _attribute(name: str) -> str:
-    known = _ATTRIBUTES.get(name)
-    if known is not None:
-        return known
+    if name == "http_response_status_code":
+        return "http.response.status_code"
     dotted = ("kn_", "k8s_", "http_", "url_", "server_", "network_")
     return name.replace("_", ".") if name.startswith(dotted) else name
