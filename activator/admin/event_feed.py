@@ -190,10 +190,7 @@ class EventFeed:
         sleeper = asyncio.get_running_loop().create_future()
         self._sleepers.append(sleeper)
         try:
-            async with asyncio.timeout(seconds):
-                await sleeper
-        except TimeoutError:
-            pass
+            await asyncio.wait((sleeper,), timeout=seconds)
         finally:
             if sleeper in self._sleepers:
                 self._sleepers.remove(sleeper)

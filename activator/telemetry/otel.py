@@ -31,7 +31,7 @@ from activator.knative.configmaps.observability import (
 )
 from activator.process.logs import Repeats
 from activator.process.outputs import Outputs
-from activator.records.loop_lag import LoopLag
+from activator.records.counters import LAG_BOUNDS, Histogram
 from activator.settings.config import Settings
 from activator.telemetry.request_log import RequestLog
 from activator.telemetry.tracing import RecordedTrace, RequestTracer, always, never, sampler_of
@@ -40,7 +40,6 @@ from activator.tls.certificates import Certificates
 if TYPE_CHECKING:  # OpenTelemetry's packages are imported by a thread
     from activator.telemetry.metric_writers import Point
     from activator.telemetry.otlp import MetricSender, SpanSender
-
 
 logger = logging.getLogger(__name__)
 
@@ -427,6 +426,47 @@ class MetricPush:
         hidden = self._repeats.admit("push", time.monotonic())
         if hidden is not None:
             logger.warning("metrics: a push failed (%d times before): %s", hidden, problem)
+
+
+# -- the lag of the event loop --------------------------------------------------------------------
+
+# A blocked loop delays every request by this time. A long computation blocks it, or a container
+# that may not use a CPU.
+
+#: Seconds between timers. Each timer makes an idle process run. Scrapes usually come every 15 s,
+#: and still get 15 values.
+EVERY = 1.0
+
+
+class LoopLag:
+    """Measures how late the event loop is, by a timer once a second, from ``start`` to ``close``.
+
+    Attributes:
+        seconds: how late each timer came.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = Histogram(LAG_BOUNDS)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Start in the running loop."""
+        self._arm(asyncio.get_running_loop())
+
+    def close(self) -> None:
+        """Stop; may be called at any time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        # The timer of activator.servers is due then, too: an idle process runs once for both.
+        due = loop.time() // EVERY * EVERY + EVERY
+        self._timer = loop.call_at(due, self._look, loop, due)
+
+    def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        self.seconds.observe(loop.time() - due)
+        self._arm(loop)
 
 
 # -- all parts ------------------------------------------------------------------------------------

@@ -11,9 +11,8 @@ from activator.admin.history import History
 from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.driver import Driver
 from activator.records.entries import Entry
-from activator.records.loop_lag import LoopLag
 from activator.records.source_status import NO_SOURCE, SourceStatus
-from activator.telemetry.otel import Identity
+from activator.telemetry.otel import Identity, LoopLag
 from throttler.model import (
     AppProtocol,
     Endpoint,
