@@ -179,8 +179,6 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
             {
                 "activator/admin/http_application.py",
                 "activator/admin/openapi.py",
-                "activator/admin/streaming.py",
-                "activator/admin/views/fields.py",
                 "activator/discovery/kubernetes.py",
                 "activator/discovery/wire.py",
             }
@@ -188,7 +186,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "JSON, several times as fast as the standard library; schemas of types",
     ),
     "opentelemetry": (
-        frozenset(f"activator/telemetry/{name}.py" for name in ("otlp", "spans")),
+        frozenset({"activator/telemetry/otlp.py"}),
         "a thread imports it, and only while it sends telemetry",
     ),
     "prometheus_client": (

@@ -40,15 +40,12 @@ class Scenario:
 
 
 def scenario(
-    number: int, name: str, *, kubernetes: str = "", is_long: bool = False
+    number: int, name: str, *, is_long: bool = False
 ) -> Callable[[Callable[[Environment], Awaitable[None]]], Scenario]:
     """Return a decorator that makes a scenario of its script.
 
     The first line of the script's docstring is the title. One paragraph begins with ``Here:``, and
     one with ``Knative:`` or ``Kubernetes:``.
-
-    Arguments:
-        kubernetes: that paragraph, if docs/glossary.md has another word for one of its words.
     """
 
     def made(script: Callable[[Environment], Awaitable[None]]) -> Scenario:
@@ -61,7 +58,7 @@ def scenario(
             texts["Here"],
             script,
             texts.get("Knative", ""),
-            texts.get("Kubernetes", kubernetes),
+            texts.get("Kubernetes", ""),
             is_long,
         )
 

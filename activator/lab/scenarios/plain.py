@@ -241,13 +241,11 @@ def is_patch(call: PlaneCall) -> bool:
     return (call.verb, call.resource, call.subresource) == ("patch", "deployments", "scale")
 
 
-@scenario(
-    18,
-    "plain-two-owners",
-    kubernetes="lets both write the replicas, and they go up and down for ever.",
-)
+@scenario(18, "plain-two-owners")
 async def two_owners(lab: Environment) -> None:
     """An HPA targets a Deployment that the scaler scales too.
+
+    Kubernetes: lets both write the replicas, which go up and down without end.
 
     Here: the scaler removes no pod, gives the reason two-owners, and names the HPA. It still
     wakes the Deployment.
