@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from activator.lab.client import ClientResponse, SteadyTraffic, fetch
+from activator.lab.programs import ClientResponse, SteadyTraffic, fetch
 from tests.cluster import keda
 from tests.cluster.cluster import Cluster
 from tests.cluster.http_add_on_objects import HTTP_SCALED_OBJECTS, INTERCEPTOR_ROUTES, scaled_object

@@ -18,7 +18,7 @@ import grpc
 import pytest
 from websockets.asyncio.client import connect
 
-from activator.lab.client import fetch
+from activator.lab.programs import fetch
 from tests.cluster import keda
 from tests.cluster.cluster import Cluster
 from tests.cluster.http_add_on import (

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 from websockets.asyncio.client import connect
 
-from activator.lab.client import ClientResponse, fetch
+from activator.lab.programs import ClientResponse, fetch
 from tests.cluster.http_add_on_objects import http_scaled_object, interceptor_route
 from tests.cluster.objects import Object, plain_service
 from tests.e2e.world import POD_PORT, Pod, World
