@@ -13,7 +13,7 @@ from activator.knative.words import KUBELET_AGENT
 from activator.objects.fields import ObjectKey
 from activator.plain.allotments import Allotment
 from activator.plain.annotations import ChosenProbe, ReadinessPolicy
-from activator.plain.hosts import names_of_others
+from activator.plain.route_table import names_of_others
 from activator.plain.service import BufferedPort, PlainService
 from activator.plain.slices import Condition
 from activator.plain.slices import ListedPod as Pod

@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from activator.autoscaler.concurrency import ConcurrencyReporter, RevisionLoad
-from activator.plain.hosts import HostClaims
+from activator.plain.route_table import RouteKey, RouteTable
 from activator.records.entries import (
     MOST_BYTES,
     MOST_RESPONSES,
@@ -23,6 +23,7 @@ from activator.records.entries import (
 from throttler.errors import RevisionNotFound
 from throttler.model import Revision, RevisionID, RevisionKind, ServiceRoute
 from throttler.reason import Reason
+from throttler.request_policies import RouteRule
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 
@@ -131,25 +132,26 @@ class Plain(World):
     def __init__(self) -> None:
         super().__init__()
         self.entries = Entries(
-            self.throttler, self._load, "cluster.local", HostClaims[RevisionID]()
+            self.throttler, self._load, "cluster.local", RouteTable[RevisionID]()
         )
 
     def serve(self, *hosts: str, id: RevisionID = SERVICE, created: str = "2026-01-01") -> None:
         self.throttler.set_revision(Revision(id, behind_queue_proxy=False), 0.0)
-        self.entries.set_route(id, ServiceRoute(created, hosts))
+        self.entries.set_route(id, ServiceRoute(created, (RouteRule(hosts),)))
 
     def host(self, host: bytes) -> RevisionID:
         return self.entries.find_host(host).throttler.revision.id
 
 
-def test_the_route_of_a_service_has_no_host_that_an_older_one_has() -> None:
+def test_each_rule_of_a_service_belongs_to_it_or_to_an_older_one() -> None:
     world, younger = Plain(), RevisionID("default", "new", RevisionKind.SERVICE)
     world.serve("a.example.com", "*.b.example.com")
     world.serve("a.example.com", "c.example.com", id=younger, created="2026-02-01")
-    assert world.entries.route_of(younger).hosts == ("c.example.com",)
-    assert world.entries.route_of(SERVICE).hosts == ("a.example.com", "*.b.example.com")
+    a, b, c = (RouteKey(f"{host}.example.com") for host in ("a", "*.b", "c"))
+    assert world.entries.owners_of(younger) == {a: SERVICE, c: younger}
+    assert world.entries.owners_of(SERVICE) == {a: SERVICE, b: SERVICE}
     world.entries.set_route(SERVICE, ServiceRoute())
-    assert world.entries.route_of(younger).hosts == ("a.example.com", "c.example.com")
+    assert world.entries.owners_of(younger) == {a: younger, c: younger}
 
 
 def test_the_text_for_an_unknown_host_is_not_knatives_where_services_are_read() -> None:
@@ -188,7 +190,8 @@ def test_a_revision_and_a_service_with_one_name_have_an_entry_each() -> None:
     world.serve("app.default.svc.cluster.local", "app.default")
     assert world.host(HOST) == SERVICE
     world.revise()
-    world.entries.set_route(SERVICE, ServiceRoute("2026-01-01", ("app.default", HOST.decode())))
+    rule = RouteRule(("app.default", HOST.decode()))
+    world.entries.set_route(SERVICE, ServiceRoute("2026-01-01", (rule,)))
     assert world.host(HOST) == APP, "the names of revisions come first"
     assert world.host(b"app.default") == SERVICE
     assert world.entries.find(b"default", b"app").throttler.revision.id == APP
@@ -229,7 +232,7 @@ def test_a_deleted_service_is_removed_by_all_its_names() -> None:
 
 def test_without_plain_services_routes_have_no_effect() -> None:
     world = World()
-    world.entries.set_route(SERVICE, ServiceRoute("", ("web.example.com",)))
+    world.entries.set_route(SERVICE, ServiceRoute("", (RouteRule(("web.example.com",)),)))
     with pytest.raises(RevisionNotFound):
         world.entries.find_host(b"web.example.com")
 
