@@ -172,7 +172,7 @@ def resources(
 ) -> tuple[WatchedResource, ...]:
     """Return the resources of all namespaces, and the ConfigMaps of one.
 
-    The dialect keda alone needs no other than those which the add-on's role allows.
+    The dialect keda alone needs no resource that the add-on's role forbids.
 
     Arguments:
         system_namespace: namespace of the ConfigMaps.

@@ -195,7 +195,7 @@ class Request:
             for name, value in self.fields.items()
         }
         if self.version is not HTTP_2 and self._lines:
-            for line in self._lines.split(b"\r\n"):
+            for line in self._lines[2:].split(b"\r\n"):
                 name, _, value = line.partition(b":")
                 found.setdefault(name.lower(), []).append(value.strip(b" \t"))
         return found

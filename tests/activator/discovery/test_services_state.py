@@ -256,6 +256,21 @@ def test_of_two_services_that_claim_a_host_the_older_has_it(world: World) -> Non
     assert world.reasons() == []
 
 
+def test_of_two_services_with_one_rule_the_older_has_it(world: World) -> None:
+    rule = {"hosts": "a.com", "paths": "/api,/v2", "headers": "x-beta"}
+    older = named(service_object(rule), "other", creationTimestamp="2025")
+    world.put(service_object(rule | {"paths": "/api"}), deployment(), older)
+    [(_, _, problem)] = [each for each in world.services.reports if each[0] == HELLO]
+    assert problem.text == (
+        "the rule a.com/api with header x-beta belongs to the Service shop/other, which is older "
+        "or has that name, and gets its requests"
+    )
+    world.put(service_object(rule | {"paths": "/other"}))
+    assert world.reasons() == []
+    world.put(service_object({"paths": "/other"}))
+    assert world.reasons() == ["limited"]
+
+
 CLAIMS = {
     "hello.shop.svc.cluster.local": True,
     "hello.shop.svc": True,

@@ -8,6 +8,7 @@ import pytest
 
 from activator.autoscaler.concurrency import ConcurrencyReporter, RevisionLoad
 from activator.plain.route_table import RouteKey, RouteTable
+from activator.proxy.message.request import RequestLimits, read_request
 from activator.records.entries import (
     MOST_BYTES,
     MOST_RESPONSES,
@@ -23,7 +24,7 @@ from activator.records.entries import (
 from throttler.errors import RevisionNotFound
 from throttler.model import Revision, RevisionID, RevisionKind, ServiceRoute
 from throttler.reason import Reason
-from throttler.request_policies import RouteRule
+from throttler.request_policies import HeaderRule, RouteRule
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 
@@ -37,9 +38,9 @@ class World:
     def __init__(self, cluster_domain: str = "cluster.local") -> None:
         self.loads: list[RevisionID] = []
         self.throttler = Throttler(Limits(), random=lambda: 0.0)
-        self.entries = Entries(self.throttler, self._load, cluster_domain)
+        self.entries = Entries(self.throttler, self.load, cluster_domain)
 
-    def _load(self, revision: RevisionID) -> RevisionLoad:
+    def load(self, revision: RevisionID) -> RevisionLoad:
         self.loads.append(revision)
         return ConcurrencyReporter(lambda _: None).load(revision)
 
@@ -131,9 +132,7 @@ class Plain(World):
 
     def __init__(self) -> None:
         super().__init__()
-        self.entries = Entries(
-            self.throttler, self._load, "cluster.local", RouteTable[RevisionID]()
-        )
+        self.entries = Entries(self.throttler, self.load, "cluster.local", RouteTable[RevisionID]())
 
     def serve(self, *hosts: str, id: RevisionID = SERVICE, created: str = "2026-01-01") -> None:
         self.throttler.set_revision(Revision(id, behind_queue_proxy=False), 0.0)
@@ -158,6 +157,36 @@ def test_the_text_for_an_unknown_host_is_not_knatives_where_services_are_read() 
     with pytest.raises(RevisionNotFound) as caught:
         Plain().entries.find_host(b"typo.default")
     assert caught.value.host == "typo.default"
+
+
+def test_path_and_fields_count_only_where_a_rule_asks_for_them() -> None:
+    world, other = Plain(), RevisionID("default", "other", RevisionKind.HTTP_ROUTE)
+    world.serve("a.example.com", "b.example.com")
+    world.throttler.set_revision(Revision(other, behind_queue_proxy=False), 0.0)
+    headers = (HeaderRule(b"x-v", b"1"),)
+    rule = RouteRule(("a.example.com",), ("api",), headers)
+    world.entries.set_route(other, ServiceRoute("2026-02-01", (rule,)))
+
+    def find(host: bytes, *lines: bytes) -> RevisionID:
+        head = b"GET /api/x HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (host, b"".join(lines))
+        request = read_request(head, RequestLimits())
+        return world.entries.find_host(host, b"", request).throttler.revision.id
+
+    assert find(b"a.example.com", b"X-V: 1\r\n") == other
+    assert find(b"b.example.com", b"X-V: 1\r\n") == SERVICE
+    assert world.entries.kept_hosts == 1, "the host without paths needs no search"
+    with pytest.raises(RevisionNotFound):
+        find(b"a.example.com", b"X-V: 2\r\n")  # no shorter path of that host is tried
+
+
+def test_the_error_for_an_unknown_host_names_what_it_could_be() -> None:
+    world = World()
+    for kind in (RevisionKind.SERVICE, RevisionKind.HTTP_ROUTE):
+        table = RouteTable[RevisionID]()
+        entries = Entries(world.throttler, world.load, table=table, unknown=kind)
+        with pytest.raises(RevisionNotFound) as caught:
+            entries.find_host(b"typo.example.com:80")
+        assert (caught.value.kind, caught.value.host) == (kind, "typo.example.com")
 
 
 def test_a_service_is_found_by_its_name_and_its_hosts() -> None:
