@@ -535,7 +535,7 @@ class Entries:
             return False
         if revision.kind is RevisionKind.SERVICE:
             self._by_service.pop(str(revision).encode("latin-1", "replace"), None)
-        else:
+        elif revision.kind is RevisionKind.REVISION:
             self._by_name.pop(_key(revision), None)
         for host in [host for host, known in self._by_host.items() if known is entry]:
             del self._by_host[host]
