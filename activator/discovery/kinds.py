@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from activator.discovery.dialect import Dialect, ObjectKind, Scope
+from activator.discovery.keda_kinds import KedaDialect
 from activator.discovery.knative_kinds import KnativeDialect
 from activator.discovery.service_kinds import ServicesDialect
 from activator.discovery.source import Sink
@@ -80,7 +81,12 @@ def _in_scope(key: ObjectKey, scope: Scope) -> bool:
     return scope.system_namespace in (None, key.namespace)
 
 
-_ALL: Final[tuple[type[Dialect], ...]] = (KnativeDialect, ServicesDialect, SystemDialect)
+_ALL: Final[tuple[type[Dialect], ...]] = (
+    KnativeDialect,
+    ServicesDialect,
+    KedaDialect,
+    SystemDialect,
+)
 #: The dialects that the setting ``dialect`` may name.
 DIALECTS: Final[Mapping[str, type[Dialect]]] = {each.name: each for each in _ALL if each.main}
 #: The API group of each kind; empty for the core group. Dialects with one kind agree on its group.

@@ -56,7 +56,7 @@ def log_rejection(rejection: Rejection) -> None:
 
 def revision_of(key: ObjectKey, obj: object, dialect: Dialect) -> str:
     """Return the name of the revision that an object belongs to; empty if no label names it."""
-    if key.kind == dialect.main:
+    if key.kind in dialect.main:
         return key.name
     try:
         name = root(obj, key.kind)["metadata"]["labels"].at(dialect.label).value
