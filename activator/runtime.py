@@ -37,7 +37,7 @@ from activator.knative.words import CERTIFICATE_SECRET
 from activator.plain.hosts import HostClaims as HostClaims
 from activator.probing.prober import PodProber
 from activator.process.outputs import Outputs
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.exchange.placement import ClientAddresses
 from activator.proxy.message.request import RequestLimits
@@ -54,7 +54,7 @@ from activator.telemetry.otel import Observers, OpenTelemetry
 from activator.telemetry.request_log import RequestLog as RequestLog
 from activator.telemetry.request_log import compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
-from throttler import silence
+from throttler.slots import SCAN_PERIOD
 from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:
@@ -373,7 +373,7 @@ class Runtime:
     async def _look_for_silence(self) -> None:
         while True:
             await self.reporter.busy()  # a pod without requests cannot be silent
-            await asyncio.sleep(silence.SCAN_PERIOD)
+            await asyncio.sleep(SCAN_PERIOD)
             self.driver.probe_silent_pods()
 
     def begin_drain(self, why: str) -> None:

@@ -19,9 +19,9 @@ from throttler.model import (
     ListedEndpoints,
     Reach,
     RevisionConfig,
+    Taken,
     looks_like_mesh,
 )
-from throttler.owners import Taken
 from throttler.pod import PodEvent, PodState, PodTracker
 from throttler.ticket import Changes
 

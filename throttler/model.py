@@ -355,6 +355,18 @@ class ListedEndpoints:
         return len(self.ready) + len(self.not_ready) + len(self.terminating)
 
 
+class Taken(NamedTuple):
+    """The new owner of an address that moved.
+
+    Attributes:
+        by: the revision that owns the address; ready: whether the former owner's object lists it as
+            ready.
+    """
+
+    by: RevisionID
+    ready: bool
+
+
 class ServiceRoute(NamedTuple):
     """How requests without header fields of an ingress reach a Service.
 

@@ -471,7 +471,7 @@ class PodTracker:
         is_service: whether this is the ClusterIP of the revision's Service instead of a pod. A mesh
             or kube-proxy chooses the pod behind it.
         ready: whether Kubernetes lists it in ``addresses`` (False: in ``notReadyAddresses``).
-        taken_by: the revision that its address moved to, see throttler.owners; None if none.
+        taken_by: the revision that its address moved to, see throttler.throttler; None if none.
         listed_at: when Kubernetes first listed it, seconds on the caller's clock.
         state: see throttler.pod; state_since: when that state began.
         epoch: grows when results of earlier probes become void.

@@ -32,13 +32,12 @@ from throttler.model import (
     ReadinessRule,
     Revision,
     RevisionConfig,
+    Taken,
 )
-from throttler.owners import Taken
 from throttler.pod import PodEvent, PodState, PodTracker, SlowStart
 from throttler.queue import Breaker, Deadlines, Queue
 from throttler.request_policies import QueueBudget, SharedBudget
-from throttler.silence import Silence
-from throttler.slots import Slots
+from throttler.slots import Silence, Slots
 from throttler.statistics import Statistics, take_snapshot
 from throttler.ticket import (
     ASSIGNED,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from activator.discovery import documents
 from activator.discovery.documents import Document, DocumentError
-from activator.discovery.kinds import GROUPS, kind_of
+from activator.discovery.inventory import GROUPS, kind_of
 from activator.objects.fields import ManifestError, ObjectKey, identify, show
 
 # Reads one file of manifests: its objects, or its error.

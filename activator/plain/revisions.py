@@ -11,11 +11,10 @@ from typing import Final, NamedTuple
 
 from activator.knative.words import KUBELET_AGENT
 from activator.objects.fields import ObjectKey
-from activator.plain.allotments import Allotment
 from activator.plain.annotations import ChosenProbe, ReadinessPolicy
 from activator.plain.hosts import names_of_others
 from activator.plain.service import BufferedPort, PlainService
-from activator.plain.slices import Condition
+from activator.plain.slices import Allotment, Condition
 from activator.plain.slices import ListedPod as Pod
 from activator.plain.workloads import ContainerProbe, PlainWorkload, PodContainer
 from throttler.model import (

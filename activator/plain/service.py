@@ -15,7 +15,7 @@ from activator.objects import policies
 from activator.objects.fields import Field, ManifestError, ObjectKey, Problems, identify, root
 from activator.plain.annotations import KNOWN, PREFIX, Annotations, Route, is_enabled
 from activator.plain.annotations import read as read_annotations
-from activator.plain.matches import Index
+from activator.plain.workloads import Index
 from throttler.model import AppProtocol
 
 #: The annotation that chooses the buffered port.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.throttler.world import H2C, HTTP1, NAME, Many, endpoints, revision
 from throttler.model import Endpoint, ListedEndpoints, RevisionID
-from throttler.owners import AddressOwners
 from throttler.pod import PodState
+from throttler.throttler import AddressOwners
 
 OTHER = RevisionID("elsewhere", "theirs-00001")
 A, B = "10.0.0.1:8012", "10.0.0.2:8012"

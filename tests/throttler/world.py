@@ -22,7 +22,7 @@ from throttler.queue import Deadlines
 from throttler.reason import Reason
 from throttler.request_policies import QueueBudget, SharedBudget
 from throttler.revision import RevisionThrottler
-from throttler.silence import Silence
+from throttler.slots import Silence
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import FOLLOWS, Changes, Ticket, TicketState
 

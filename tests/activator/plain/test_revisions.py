@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from activator.objects.fields import ObjectKey
-from activator.plain import allotments, slices, workloads
+from activator.plain import slices, workloads
 from activator.plain.revisions import endpoints_of, probe_spec, revision_id, revision_of, route_of
 from activator.plain.service import PlainService, parse
 from activator.plain.workloads import ContainerProbe
@@ -168,6 +168,6 @@ def test_the_names_in_the_cluster_come_with_the_hosts() -> None:
 def test_clients_reconnect_once_new_connections_reach_the_pods(
     listed: Any, port: int, reconnect: bool
 ) -> None:
-    parts = [allotments.parse(takeover_slice(*ips)) for ips in listed]
+    parts = [slices.parse_allotment(takeover_slice(*ips)) for ips in listed]
     route = route_of(read(), [part for part in parts if part is not None], port, "x")
     assert (route.port, route.reconnect) == (port, reconnect)

@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from activator.knative.words import QUEUE_PROXY
 from activator.probing.probe import MAX_BODY, Probe, check, problem_of
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.pods.probes import ProbePools
 from tests.activator.probing.world import until

@@ -24,7 +24,7 @@ from activator.autoscaler.concurrency import ConcurrencyReporter, RevisionLoad
 from activator.driver import Driver
 from activator.knative.words import QUEUE_PROXY
 from activator.plain.hosts import HostClaims
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.proxy.client.connection import MAX_SECONDS
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.proxy import Proxy

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from activator.probing.probe import Probe
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.pods.probes import ProbePools
 from tests.activator.probing.test_probe import TIMEOUT, Verdict, ok, serving, tracker

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from activator.discovery.api_server import ApiUnreachable
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.scale.reports.load import Name
 from activator.scale.takeover.part import MOST_REQUESTS, SliceWriter
 from activator.scale.takeover.slices import SliceFamily
