@@ -45,7 +45,6 @@ COMPILED: Final[tuple[str, ...]] = (
     "throttler.reason",
     "throttler.rendezvous",
     "throttler.revision",
-    "throttler.statistics",
     "throttler.wait_reason",
     "activator.records.entries",
     "activator.records.counters",

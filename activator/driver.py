@@ -393,7 +393,7 @@ class Driver:
 
     def _arm(self) -> None:
         """Call ``_wake`` when the throttler next needs it; keep a timer that is earlier."""
-        when = self.throttler.next_due()
+        when = self.throttler.deadlines.next_due()
         if when is None or when >= self._timer_at:
             return
         if self._timer is not None:

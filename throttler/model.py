@@ -350,10 +350,6 @@ class ListedEndpoints:
     not_ready: frozenset[Endpoint] = field(default_factory=frozenset)
     terminating: frozenset[Endpoint] = field(default_factory=frozenset)
 
-    def __len__(self) -> int:
-        """Return the number of endpoints."""
-        return len(self.ready) + len(self.not_ready) + len(self.terminating)
-
 
 class Taken(NamedTuple):
     """The new owner of an address that moved.

@@ -9,15 +9,14 @@ are two gates with a re-enqueue loop between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from math import inf
-from typing import Final, final
+from typing import Final
 
-from throttler.backends import Backends
+from throttler.backends import Backends, PeerBackend, by_endpoint
 from throttler.balancing import adaptive_mode, key_for
 from throttler.capacity import (
-    MAX_CAPACITY,
     ActivatorShare,
     CapacityTerms,
     revision_capacity,
@@ -27,18 +26,15 @@ from throttler.model import (
     DEFAULT_REACH,
     Endpoint,
     ListedEndpoints,
-    ProbeSpec,
     Reach,
-    ReadinessRule,
     Revision,
     RevisionConfig,
     Taken,
 )
-from throttler.pod import PodEvent, PodState, PodTracker, SlowStart
+from throttler.pod import PodState, PodTracker
 from throttler.queue import Breaker, Deadlines, Queue
 from throttler.request_policies import QueueBudget, SharedBudget
 from throttler.slots import Silence, Slots
-from throttler.statistics import Statistics, take_snapshot
 from throttler.ticket import (
     ASSIGNED,
     FAILED,
@@ -60,76 +56,32 @@ MANY_PODS: Final = 256
 MANY_EVERY: Final = 0.02
 
 
-# The activator that gets the requests of this one, while it has no pod of its own.
-#
-# With fewer pods than activators, each pod belongs to one activator, which alone counts its
-# requests. So a limit per pod holds without messages between activators. The others send their
-# requests to the owner, as to a pod without limit. A request goes from a later address to an
-# earlier one, so it can never come back. Only for pods without queue-proxy: queue-proxy enforces
-# the limit itself. Knows no queue. Knative has no counterpart: there several activators send to
-# one pod.
-
-#: The uid of its endpoint. Log lines name the backend by it.
-PEER_UID: Final = "activator"
-
-
-@final
-class PeerBackend:
-    """Another activator as the backend of a revision.
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """A revision's state; see RevisionThrottler.
 
     Attributes:
-        tracker: its record while this activator has no pod of its own; else None.
+        queued_bytes: buffered bytes of queued requests.
+        oldest_arrival: arrival of the first queued request, seconds on the caller's clock; or None.
+        pods: all known pods, and pods whose address moved to another revision.
+        service: the ClusterIP while no pod is reachable; see its ``in_use``.
+        start, turnover: seconds, see throttler.forecast; None if unknown.
     """
 
-    __slots__ = ("_config", "tracker")
-
-    def __init__(self, config: RevisionConfig) -> None:
-        self._config = config
-        self.tracker: PodTracker | None = None
-
-    def choose(
-        self, pods: list[PodTracker], share: ActivatorShare, changes: Changes, now: float
-    ) -> list[PodTracker]:
-        """Return the backends that get requests: the pods, or only the activator that has them.
-
-        Arguments:
-            pods: the usable pods, sorted by address.
-            share: the position of this activator among the activators.
-        """
-        address = self._owner(pods, share)
-        tracker = self.tracker
-        if tracker is not None and tracker.address != address:
-            tracker.apply(PodEvent.DELISTED, now)
-            if not tracker.in_flight:
-                tracker.apply(PodEvent.IDLE, now)
-                changes.gone.append(tracker)
-            self.tracker = tracker = None
-        if address and tracker is None:
-            # An activator that its Service lists as ready listens. It speaks no TLS there, and the
-            # probe of the pods is not its own.
-            revision = replace(
-                self._config.revision,
-                container_concurrency=0,
-                readiness=ReadinessRule.PROBE,
-                probe=ProbeSpec(),
-                tls=False,
-            )
-            config = RevisionConfig(revision, self._config.reach)
-            tracker = self.tracker = PodTracker(
-                config, Endpoint(address, PEER_UID), True, now, True
-            )
-            tracker.apply(PodEvent.PROBE_PASSED, now)
-        if tracker is None or tracker.state is not PodState.HEALTHY:
-            return pods
-        tracker.limit = MAX_CAPACITY
-        return [tracker]
-
-    def _owner(self, pods: Sequence[PodTracker], share: ActivatorShare) -> str:
-        """Return the address of the activator that has a pod for this one; empty for none."""
-        revision = self._config.revision
-        if revision.behind_queue_proxy or not revision.container_concurrency:
-            return ""
-        return share.addresses[share.index % len(pods)] if 0 < len(pods) <= share.index else ""
+    waiting: int
+    queued_bytes: int
+    oldest_arrival: float | None
+    in_flight: int
+    capacity: int
+    capacity_terms: CapacityTerms
+    queue_depth: int
+    healthy: int
+    in_reach: int
+    share: ActivatorShare
+    pods: tuple[PodTracker, ...]
+    service: PodTracker | None = None
+    start: float | None = None
+    turnover: float | None = None
 
 
 class RevisionThrottler:
@@ -138,8 +90,7 @@ class RevisionThrottler:
     Arguments:
         revision: its specification.
         own: its budget of queued requests; total: the budget of all revisions together.
-        deadlines: the deadlines of queued tickets of all revisions.
-        slow_starts: the armed slow starts of all revisions.
+        deadlines: the deadlines of queued tickets, and the slow starts, of all revisions.
         random: returns random numbers in [0, 1), for the policies and ``Retry-After``.
         borrow: whether to use pods beyond the activator's share before a request is queued.
         reach: the destinations that requests may have.
@@ -188,7 +139,6 @@ class RevisionThrottler:
         own: QueueBudget,
         total: SharedBudget,
         deadlines: Deadlines,
-        slow_starts: set[SlowStart],
         random: Callable[[], float],
         borrow: bool = True,
         reach: Reach = DEFAULT_REACH,
@@ -214,7 +164,6 @@ class RevisionThrottler:
             self.slots,
             self.breaker,
             deadlines,
-            slow_starts,
             shed_early,
         )
         self.forecast = self.queue.forecast
@@ -531,9 +480,23 @@ class RevisionThrottler:
 
     def statistics(self) -> Statistics:
         """Return a snapshot of the state; O(pods), not for the path of requests."""
-        terms = self.capacity_terms()
-        return take_snapshot(
-            self.breaker, self.slots, self.backends, self.forecast, self.share, terms
+        breaker, forecast, terms = self.breaker, self.forecast, self.capacity_terms()
+        oldest = breaker.oldest()
+        return Statistics(
+            waiting=breaker.waiting,
+            queued_bytes=breaker.own.bytes,
+            oldest_arrival=oldest.arrived if oldest else None,
+            in_flight=self.slots.in_flight,
+            capacity=terms.capacity,
+            capacity_terms=terms,
+            queue_depth=breaker.own.max_depth,
+            healthy=self.backends.healthy(),
+            in_reach=0 if terms.by_service else terms.in_reach,
+            share=self.share,
+            pods=tuple(sorted(self.backends.known_pods(), key=by_endpoint)),
+            service=self.backends.service.tracker,
+            start=forecast.starts.median,
+            turnover=forecast.turnovers.median,
         )
 
     # -- inside ---------------------------------------------------------------------------------

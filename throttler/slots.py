@@ -6,7 +6,7 @@ the sets of free pods and the policy always agree with the pods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Final, final
 
@@ -196,7 +196,10 @@ class Slots:
         self.pods = pods
         if self.adaptive is not None:
             self.adaptive.set_limits(pods)
-        own, borrow = self._share_of(pods, share), self._may_borrow()
+        borrow = self._may_borrow()
+        # Without a limit per pod there is nothing to share (Knative: the same).
+        limited = self._config.revision.container_concurrency > 0
+        own = assign_share(len(pods), share) if limited else None
         self.own_free = FreePods(len(pods))
         self.borrowable = FreePods(len(pods))
         self.in_reach = 0
@@ -210,14 +213,9 @@ class Slots:
                 first = pod.in_share or self.policy.spans
                 pod.free_pods = self.own_free if first else self.borrowable
                 self.in_reach += 1
-                _update_free(pod)
+                if pod.in_flight < pod.limit:
+                    pod.free_pods.add(number)
         self.policy.set_pods(pods)
-
-    def _share_of(self, pods: Sequence[PodTracker], share: ActivatorShare) -> frozenset[int] | None:
-        # Without a limit per pod there is nothing to share (Knative: the same).
-        if self._config.revision.container_concurrency == 0:
-            return None
-        return assign_share(len(pods), share)
 
     def _may_borrow(self) -> bool:
         """Return whether pods of other shares may be used.

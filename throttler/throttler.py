@@ -29,7 +29,6 @@ from throttler.model import (
     Taken,
     reach_of,
 )
-from throttler.pod import SlowStart
 from throttler.queue import Deadlines
 from throttler.request_policies import QueueBudget, SharedBudget
 from throttler.revision import RevisionThrottler
@@ -218,6 +217,10 @@ class Throttler:
         own_ip: this activator's address in the public Endpoints, to find its share of the pods.
         port: on which every activator listens for requests.
         borrow: whether to use pods beyond the activator's share before a request is queued.
+
+    Attributes:
+        total: the budget of all queued requests.
+        deadlines: when the next tickets expire, and the next limits rise; then call ``run_due``.
     """
 
     def __init__(
@@ -235,8 +238,7 @@ class Throttler:
         self._borrow = borrow
         self._port = port
         self._reach = DEFAULT_REACH
-        self._deadlines = Deadlines()
-        self._slow_starts: set[SlowStart] = set()
+        self.deadlines = Deadlines()
         self._silence = Silence()
         self._revisions: dict[tuple[str, str, str], RevisionThrottler] = {}
         # Deleted revisions with requests left. They keep their name, in case the revision returns.
@@ -351,7 +353,7 @@ class Throttler:
             endpoints: all endpoints by protocol; empty if the object is deleted.
         """
         others = self._owners.change(revision, self._endpoints.get(revision, {}), endpoints)
-        if any(endpoints.values()):
+        if any(map(_count, endpoints.values())):
             self._endpoints[revision] = endpoints
         else:
             self._endpoints.pop(revision, None)
@@ -416,25 +418,16 @@ class Throttler:
 
     # -- time -----------------------------------------------------------------------------------
 
-    def next_due(self) -> float | None:
-        """Return when to call ``run_due`` next, seconds on the caller's clock, or None."""
-        due = self._deadlines.next()
-        for each in self._slow_starts:  # twice for each queued request, so without a list
-            at = each.at
-            if at is not None and (due is None or at < due):
-                due = at
-        return due
-
     def run_due(self, now: float) -> Changes:
         """End tickets whose deadline has come, and raise the limits of slow starts that are due."""
         changes = Changes()
-        for ticket in self._deadlines.passed(now):
+        for ticket in self.deadlines.passed(now):
             assert ticket.config is not None
             throttler = self.of(ticket.config)
             assert throttler is not None
             throttler.expire(ticket)
             changes.expired.append(ticket)
-        for each in list(self._slow_starts):
+        for each in list(self.deadlines.slow_starts):
             if each.at is not None and each.at <= now:
                 each.disarm()
                 if (throttler := self._get(each.revision)) is not None:
@@ -456,8 +449,7 @@ class Throttler:
             revision,
             QueueBudget(self.limits.queue_depth, self.limits.queue_bytes),
             self.total,
-            self._deadlines,
-            self._slow_starts,
+            self.deadlines,
             self._random,
             self._borrow,
             reach_of(revision, self._reach),
@@ -478,7 +470,9 @@ class Throttler:
         revision, owners = throttler.revision, self._owners
         endpoints = self._endpoints.get(revision.id, {})
         listed = endpoints.get(revision.protocol, _NO_ENDPOINTS)
-        throttler.backends.misnamed = _count_misnamed(endpoints, revision.protocol)
+        # They are misnamed if none is under the port name of this protocol.
+        misnamed = 0 if _count(listed) else sum(map(_count, endpoints.values()))
+        throttler.backends.misnamed = misnamed
         kept = owners.kept(revision.id, listed)
         return throttler.set_endpoints(kept, now, owners.taken(revision.id, listed))
 
@@ -508,7 +502,5 @@ class Throttler:
         return changes
 
 
-def _count_misnamed(endpoints: Mapping[AppProtocol, ListedEndpoints], protocol: AppProtocol) -> int:
-    """Return how many addresses are listed if none is under this protocol's port name, else 0."""
-    listed = endpoints.get(protocol, _NO_ENDPOINTS)
-    return 0 if listed else sum(map(len, endpoints.values()))
+def _count(listed: ListedEndpoints) -> int:
+    return len(listed.ready) + len(listed.not_ready) + len(listed.terminating)

@@ -217,7 +217,10 @@ def test_a_class_that_inherits_from_a_compiled_one(text, caught):
         ("from throttler import rendezvous as module\nset(module, 'MOST', 3)", False),
         ("from throttler import rendezvous as module\nm.setattr(module, 'MOST', 3)", True),
         ('from throttler import rendezvous as module\nm.setattr(\n    module, "MOST", 3)', True),
-        ("from throttler import rendezvous as module\nm.setattr(module, 'MOST', 3)  # pure: a", False),
+        (
+            "from throttler import rendezvous as module\nm.setattr(module, 'MOST', 3)  # pure: a",
+            False,
+        ),
         ("from throttler import rendezvous as module\nm.setattr(module, 'MOST', 3)  # pure:", True),
         ("from throttler import rendezvous as module\nm.setattr(module, 'OTHER', 3)", False),
         ("from throttler import ticket as module\nm.setattr(module, 'MOST', 3)", False),

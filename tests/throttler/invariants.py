@@ -246,7 +246,7 @@ def check_capacity(fed: Fed) -> None:
 
 def check_time(throttler: Throttler, feds: list[Fed], ledger: Ledger, now: float) -> None:
     """The next timer is due before a deadline passes, and soon while a limit may grow."""
-    due = throttler.next_due()
+    due = throttler.deadlines.next_due()
     if ledger.queued:
         assert due is not None
         assert due <= min(ticket.deadline for ticket in ledger.queued)

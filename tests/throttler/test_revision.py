@@ -582,7 +582,7 @@ class TestSlowStart:
         assert released == [64, 64, 128, 256, 512, 1024, 2048, 904]
         assert one.now - start == pytest.approx(7 * SLOW_START_STEP)
         assert all(t.state is ASSIGNED for t in tickets)
-        assert one.slow_starts == set()
+        assert one.deadlines.slow_starts == set()
 
     def test_responses_free_slots_without_waiting_for_a_step(self) -> None:
         one = One(0)
@@ -601,7 +601,7 @@ class TestSlowStart:
         one.request()
         assert due == [None, None]
         assert one.raise_at == one.now + SLOW_START_STEP
-        assert one.slow_starts == {one.throttler.queue.slow_start}
+        assert one.deadlines.slow_starts == {one.throttler.queue.slow_start}
 
     def test_a_pod_that_comes_back_to_health_starts_slowly_again(self) -> None:
         one = One(0, depth=10_000)
@@ -622,7 +622,7 @@ class TestSlowStart:
         assert one.throttler.raise_limits(one.now).assigned == []
         assert pod.limit == 10
         assert one.throttler.queue.slow_start.at is None
-        assert not one.slow_starts
+        assert not one.deadlines.slow_starts
         for ticket in tickets[:55]:
             one.release(ticket)
         assert pod.in_flight == 10

@@ -234,6 +234,10 @@ def test_addresses_are_listed_under_the_port_of_another_protocol() -> None:
     many.throttler.set_endpoints(NAME, {AppProtocol.HTTP1: pods}, 0.0)
     detail = "2 addresses without a port named http2: the revision speaks h2c"
     assert waiting_reason(many.find(), True) == (Reason.NO_ENDPOINTS, detail)
+    ending = {AppProtocol.HTTP1: ListedEndpoints(terminating=pods.ready)}
+    many.throttler.set_endpoints(NAME, ending, 0.0)
+    detail = "1 address without a port named http2: the revision speaks h2c"
+    assert waiting_reason(many.find(), True) == (Reason.NO_ENDPOINTS, detail)
     both = {AppProtocol.HTTP1: pods, AppProtocol.H2C: pods}
     many.throttler.set_endpoints(NAME, both, 0.0)
     assert waiting_reason(many.find()) == (Reason.PODS_NOT_READY, "")

@@ -13,10 +13,10 @@ from tests.throttler import invariants
 from tests.throttler.ledger import Fed, Ledger, Listed, Seen
 from tests.throttler.turns import Turns
 from tests.throttler.world import Tickets
+from throttler.backends import PEER_UID as PEER
 from throttler.balancing import policy_name
 from throttler.model import REACH, AppProtocol, Endpoint, MeshMode, RevisionID, RevisionKind
 from throttler.pod import PodState, PodTracker
-from throttler.revision import PEER_UID as PEER
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import ASSIGNED, QUEUED, Changes, Ticket
@@ -120,7 +120,7 @@ class Walk:
         for pod in self.pods():
             self.check_widening(pod)
         self.carry_out(changes)
-        due = self.throttler.next_due()
+        due = self.throttler.deadlines.next_due()
         assert due is None or due > self.now, "the timer would run in a circle"
 
     def check_widening(self, pod: PodTracker) -> None:

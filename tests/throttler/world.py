@@ -17,7 +17,7 @@ from throttler.model import (
     Revision,
     RevisionID,
 )
-from throttler.pod import PodTracker, SlowStart
+from throttler.pod import PodTracker
 from throttler.queue import Deadlines
 from throttler.reason import Reason
 from throttler.request_policies import QueueBudget, SharedBudget
@@ -140,7 +140,6 @@ class One:
     ) -> None:
         self.now = 0.0
         self.deadlines = Deadlines()
-        self.slow_starts: set[SlowStart] = set()
         self.total = SharedBudget(2 * depth, 2 * max_bytes)
         self.silence = Silence()
         self.throttler = RevisionThrottler(
@@ -148,7 +147,6 @@ class One:
             QueueBudget(depth, max_bytes),
             self.total,
             self.deadlines,
-            self.slow_starts,
             random.Random(seed).random,
             borrow,
             REACH[mode, addressable],
