@@ -173,7 +173,7 @@ def _report_queue(
 def phases_of(runtime: Runtime) -> str:
     """Return the phases of a shutdown with their durations, and the number of open requests."""
     settings, throttler = runtime.settings, runtime.driver.throttler
-    queued, in_flight = throttler.total.depth, sum(each.in_flight for each in throttler)
+    queued, in_flight = throttler.total.depth, sum(each.slots.in_flight for each in throttler)
     duck = f"serving on for {settings.lame_duck:g} s (lame duck), then " * bool(settings.lame_duck)
     most = f"draining for at most {settings.drain_timeout:g} s"
     counts = f"{_counted(queued, 'request')} queued"

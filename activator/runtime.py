@@ -109,12 +109,11 @@ class Runtime:
         sinks = (*sinks, *self.links.sinks(settings.pod_name, self._on_stats_sent))
         concurrency = ReportedConcurrency()
         self.history = History(lambda revision: self.driver.entries.known(revision), clock)
+        throttler = self._make_throttler()
         self.reporter = StatReporter(
-            (concurrency, self.history, *sinks),
-            clock=clock,
-            kept=lambda revision: self.driver.throttler.kept(revision),
+            (concurrency, self.history, *sinks), clock=clock, kept=throttler.kept
         )
-        self.driver = self._make_driver()
+        self.driver = self._make_driver(throttler)
         self.pools = self._make_pools()
         self.prober = PodProber(
             self.driver,
@@ -143,7 +142,7 @@ class Runtime:
 
     # -- parts ----------------------------------------------------------------------------------
 
-    def _make_driver(self) -> Driver:
+    def _make_throttler(self) -> Throttler:
         settings = self.settings
         limits = Limits(
             queue_depth=settings.queue_depth,
@@ -153,7 +152,10 @@ class Runtime:
             shed_early=settings.shed_early,
         )
         own = settings.pod_ip, settings.borrow, settings.http_port
-        throttler = Throttler(limits, random.random, *own)
+        return Throttler(limits, random.random, *own)
+
+    def _make_driver(self, throttler: Throttler) -> Driver:
+        settings = self.settings
         return Driver(
             throttler,
             self.reporter.loads.load,

@@ -193,7 +193,7 @@ def _admit_and_release(revision: RevisionThrottler) -> float:
     the activator's compiled code.
     """
     owner = Owner()
-    held = [Ticket(owner, DEADLINE) for _ in range(len(list(revision.pods())) * 5)]
+    held = [Ticket(owner, DEADLINE) for _ in range(len(list(revision.backends.pods.values())) * 5)]
     for ticket in held:
         revision.admit(ticket, NOW)
     took, luck = 0.0, Random(1)

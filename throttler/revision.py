@@ -9,7 +9,7 @@ are two gates with a re-enqueue loop between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
@@ -413,33 +413,14 @@ class RevisionThrottler:
         return self.slots.free_pods.summary > 0
 
     @property
-    def in_flight(self) -> int:
-        """Number of requests in flight."""
-        return self.slots.in_flight
-
-    @property
     def idle(self) -> bool:
         """Whether no request is queued or in flight."""
         return not (self.breaker.waiting or self.slots.in_flight)
-
-    def pods(self) -> Collection[PodTracker]:
-        """Return all known pods, unsorted."""
-        return self.backends.pods.values()
-
-    @property
-    def reach(self) -> Reach:
-        """The destinations that requests may have."""
-        return self.config.reach
 
     @property
     def passes_on(self) -> bool:
         """Whether requests go to another activator, which counts them."""
         return bool(self.slots.pods) and self.slots.pods[0] is self.peer.tracker
-
-    @property
-    def service(self) -> PodTracker | None:
-        """The ClusterIP while no pod is reachable; see its ``in_use``."""
-        return self.backends.service.tracker
 
     def expected_wait(self, now: float) -> float | None:
         """Return how long a request that arrives now would wait, seconds.

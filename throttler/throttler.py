@@ -292,7 +292,7 @@ class Throttler:
         throttler = self._get(revision)
         if throttler is None or not throttler.passes_on:
             return None
-        return sum(pod.in_flight for pod in throttler.pods())
+        return sum(pod.in_flight for pod in throttler.backends.pods.values())
 
     def _get(self, revision: RevisionID) -> RevisionThrottler | None:
         return self._revisions.get(revision) or self._deleted.get(revision)
@@ -460,7 +460,7 @@ class Throttler:
     def _update_reach(self, throttler: RevisionThrottler, now: float) -> Changes:
         """Pass a revision where its requests may go, if that has changed."""
         reach = reach_of(throttler.revision, self._reach)
-        return Changes() if reach == throttler.reach else throttler.set_reach(reach, now)
+        return Changes() if reach == throttler.config.reach else throttler.set_reach(reach, now)
 
     def _service_of(self, revision: Revision) -> str:
         return self._services.get(revision.id, {}).get(revision.protocol, "")

@@ -94,7 +94,7 @@ class ReportedConcurrency:
 
 def open_now(entry: Entry) -> float:
     """Return the number of requests of a revision that are queued or in flight now."""
-    return entry.throttler.breaker.waiting + entry.throttler.in_flight
+    return entry.throttler.breaker.waiting + entry.throttler.slots.in_flight
 
 
 class Collection(Generic[L, P]):
@@ -136,7 +136,7 @@ class Collection(Generic[L, P]):
         entries = {entry.throttler: entry for entry in list(driver.entries)}
         for throttler in list(driver.throttler):
             entry = entries.get(throttler)
-            if entry is not None or throttler.pods() or not throttler.idle:
+            if entry is not None or throttler.backends.pods.values() or not throttler.idle:
                 self._rows.append(self._row(throttler, entry))
             yield self._writer.nothing
 
@@ -252,7 +252,7 @@ class Collection(Generic[L, P]):
 
     def _pods(self, row: _Row[L]) -> Iterator[P]:
         count = dict.fromkeys(STATES, 0)
-        for pod in row.throttler.pods():
+        for pod in row.throttler.backends.pods.values():
             count[pod.state] += 1
         writer = self._writer
         for state, number in count.items():
@@ -337,7 +337,7 @@ class Collection(Generic[L, P]):
             yield method not in METHODS, labels, record
 
     def _client_kinds(self, row: _Row[L], counters: RevisionCounters) -> _Kinds[L]:
-        writer, service = self._writer, row.throttler.service
+        writer, service = self._writer, row.throttler.backends.service.tracker
         secure = self._sources.pools.tls is not None
         for (pod, method, minor, status), record in list(counters.client.items()):
             host, _, port = pod.rpartition(":")
@@ -374,7 +374,7 @@ def _has_modes(throttler: RevisionThrottler) -> bool:
 
 
 def _active(throttler: RevisionThrottler) -> int:
-    return throttler.in_flight
+    return throttler.slots.in_flight
 
 
 def _waited(throttler: RevisionThrottler, now: float) -> float:
@@ -401,7 +401,7 @@ def _with_room(throttler: RevisionThrottler) -> float:
 
 
 def _by_cluster_ip(throttler: RevisionThrottler) -> int:
-    service = throttler.service
+    service = throttler.backends.service.tracker
     return int(service is not None and service.in_use)
 
 

@@ -263,7 +263,7 @@ class Steps(Walk):
     def refuse(self, a: int, b: int) -> None:
         """All pods of a revision respond at once as a mesh would."""
         fed = self.feds.get(IDS[a % 2])
-        for pod in list(fed.real.pods()) if fed else []:
+        for pod in list(fed.real.backends.pods.values()) if fed else []:
             self.fail_probe((pod, pod.epoch, self.step), (None, 503)[b % 2])
             self.check()
 

@@ -20,7 +20,11 @@ def two() -> Many:
 
 
 def known(many: Many, id: RevisionID = NAME) -> set[Endpoint]:
-    return {pod.endpoint for pod in many.find(id).pods() if pod.state is not PodState.DRAINING}
+    return {
+        pod.endpoint
+        for pod in many.find(id).backends.pods.values()
+        if pod.state is not PodState.DRAINING
+    }
 
 
 def test_an_address_that_another_revision_lists_is_lost_at_once_and_its_pool_with_it() -> None:

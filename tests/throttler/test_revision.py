@@ -54,7 +54,7 @@ class TestAdmission:
         assert one.release(tickets[1]) == [tickets[3]]
         assert one.release(tickets[3]) == [tickets[4]]
         assert one.release(tickets[0]) == []
-        assert one.throttler.in_flight == 2
+        assert one.throttler.slots.in_flight == 2
 
     def test_with_a_low_limit_one_pod_is_filled_before_the_next(self) -> None:
         one = One(3)
@@ -132,7 +132,7 @@ class TestLeaving:
         running, waiting = one.requests(2)
         one.release(running)
         assert one.throttler.cancel(running, one.now) is None
-        assert one.throttler.in_flight == 1
+        assert one.throttler.slots.in_flight == 1
         assert waiting.state is ASSIGNED
 
     @pytest.mark.untraced
@@ -225,7 +225,7 @@ class TestPods:
         waiting = one.request()
         assert waiting.pod is None
         assert some(one.throttler.release(running, one.now)).gone == [pod]
-        assert (pod.state, list(one.throttler.pods())) == (PodState.GONE, [])
+        assert (pod.state, list(one.throttler.backends.pods.values())) == (PodState.GONE, [])
 
     def test_an_idle_pod_that_leaves_is_gone_at_once_and_once_only(self) -> None:
         one = One(2)
@@ -488,10 +488,12 @@ class TestSlices:
             one = One(1, borrow=False)
             for known in (order[:1], order):
                 one.set_endpoints([Endpoint(A, uid) for uid in known])
-            for pod in list(one.throttler.pods()):
+            for pod in list(one.throttler.backends.pods.values()):
                 one.passed(pod)
             one.throttler.set_share(ActivatorShare(1, 2), one.now)
-            assert [p.endpoint.uid for p in one.throttler.pods() if p.in_share] == ["y"]
+            assert [p.endpoint.uid for p in one.throttler.backends.pods.values() if p.in_share] == [
+                "y"
+            ]
 
     @pytest.mark.parametrize(
         ("container_concurrency", "pods", "index", "count", "capacity"),

@@ -173,7 +173,7 @@ def test_the_cluster_ip_is_not_probed_for_it() -> None:
     """The activator cannot know which pod behind the ClusterIP is silent."""
     one = One(1, service="10.96.0.5:80", mode=MeshMode.ENABLED)
     one.set_endpoints([A])
-    service = one.throttler.service
+    service = one.throttler.backends.service.tracker
     assert service is not None
     one.passed(service)
     assert one.request().pod is service

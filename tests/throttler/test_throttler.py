@@ -175,7 +175,7 @@ class TestReplacement:
         assert many.set_endpoints([A]) is not None, "the queued request may still be served"
         many.throttler.set_revision(revision(1, uid="uid-2"), many.now)
         assert ticket.config is many.find().config
-        pod = next(iter(many.find().pods()))
+        pod = next(iter(many.find().backends.pods.values()))
         changes = many.find().probe_passed(pod, pod.epoch, many.now)
         assert changes is not None
         assert changes.assigned == [ticket]
@@ -213,14 +213,14 @@ class TestReplacement:
         changes = many.throttler.set_revision(revision(2, uid="uid-2"), many.now)
         assert changes.assigned == [waiting]
         assert running.state is ASSIGNED
-        assert many.find().in_flight == 2
+        assert many.find().slots.in_flight == 2
 
     def test_another_protocol_uses_the_other_ports_pods(self) -> None:
         many = Many()
         many.throttler.set_revision(revision(1), many.now)
         both = {HTTP1: endpoints([A]), H2C: endpoints([B])}
         many.pass_all(many.throttler.set_endpoints(NAME, both, many.now))
-        (old,) = many.find().pods()
+        (old,) = many.find().backends.pods.values()
         changes = many.throttler.set_revision(revision(1, protocol=H2C), many.now)
         assert [p.address for p in changes.gone] == [old.address] == [A]
         assert [p.address for p in changes.probe] == [B]

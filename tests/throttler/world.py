@@ -171,7 +171,9 @@ class One:
 
     def pod(self, address: str, uid: str = "") -> PodTracker:
         """Return the pod at an address."""
-        return next(p for p in self.throttler.pods() if p.endpoint == (address, uid))
+        return next(
+            p for p in self.throttler.backends.pods.values() if p.endpoint == (address, uid)
+        )
 
     def failed(self, pod: PodTracker, status: int | None = 503) -> Changes | None:
         """Fail a pod's probe, by another status or a time-out."""
@@ -185,7 +187,7 @@ class One:
         changes = self.set_endpoints(ready)
         for pod in changes.probe:
             self.passed(pod)
-        return sorted(self.throttler.pods(), key=lambda p: p.address)
+        return sorted(self.throttler.backends.pods.values(), key=lambda p: p.address)
 
     def request(self, timeout: float = 60.0, size: int = 0) -> Ticket:
         """Make a request a millisecond later, and admit it."""

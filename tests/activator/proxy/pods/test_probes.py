@@ -151,7 +151,7 @@ class HealthPod:
         def on_done(probe: Probe, kind: str, text: str) -> None:
             done.set_result(Verdict(kind, text))
 
-        Probe(self.tracker, TIMEOUT, on_done).start(ProbePools(self.pools).of(self.tracker))
+        Probe(self.tracker, ProbePools(self.pools).of(self.tracker), TIMEOUT, on_done).start()
         return await done
 
     async def close(self) -> None:
