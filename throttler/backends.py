@@ -374,17 +374,6 @@ class Backends:
             people.
     """
 
-    __slots__ = (
-        "_config",
-        "listed",
-        "misnamed",
-        "outliers",
-        "pods",
-        "recovering",
-        "service",
-        "taken",
-    )
-
     def __init__(self, config: RevisionConfig) -> None:
         self._config = config
         self.pods: dict[Endpoint, PodTracker] = {}

@@ -47,20 +47,6 @@ class Breaker:
         parked: the queued requests that wait for one pod only; ``popleft`` ignores them.
     """
 
-    __slots__ = (
-        "_arrivals",
-        "_ranked_first",
-        "_requeued",
-        "counts",
-        "order",
-        "own",
-        "parked",
-        "peak",
-        "ranked",
-        "total",
-        "waiting",
-    )
-
     def __init__(self, own: QueueBudget, total: SharedBudget) -> None:
         self.own = own
         self.total = total
@@ -420,17 +406,6 @@ class Queue:
         forecast: the recent starts and turnovers.
         slow_start: schedules the next raise of limits.
     """
-
-    __slots__ = (
-        "_backends",
-        "_config",
-        "_deadlines",
-        "_slots",
-        "breaker",
-        "forecast",
-        "shed_early",
-        "slow_start",
-    )
 
     def __init__(
         self,

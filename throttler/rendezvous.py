@@ -136,8 +136,6 @@ class Rendezvous(Policy):
         default: picks for requests without a key.
     """
 
-    __slots__ = ("_default", "_gone", "_memo", "_new", "_owners", "_rings", "_slots", "_unused")
-
     def __init__(self, default: Policy) -> None:
         super().__init__(spans=True)
         self._default = default

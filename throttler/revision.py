@@ -114,25 +114,6 @@ class RevisionThrottler:
             No request is queued then.
     """
 
-    __slots__ = (
-        "_random",
-        "backends",
-        "breaker",
-        "config",
-        "deleted",
-        "forecast",
-        "key",
-        "last_release",
-        "outdated",
-        "peer",
-        "queue",
-        "revision",
-        "share",
-        "silence",
-        "slots",
-        "sticky",
-    )
-
     def __init__(
         self,
         revision: Revision,

@@ -122,27 +122,6 @@ class Slots:
         adaptive: the limits that responses set; limiter: the same if they apply.
     """
 
-    __slots__ = (
-        "_borrow",
-        "_borrower",
-        "_busy_since",
-        "_config",
-        "_random",
-        "adaptive",
-        "borrowable",
-        "follower",
-        "has_half_open",
-        "holder",
-        "in_flight",
-        "in_reach",
-        "limiter",
-        "own_free",
-        "peak",
-        "pods",
-        "policy",
-        "sticky",
-    )
-
     def __init__(
         self,
         config: RevisionConfig,

@@ -84,7 +84,9 @@ def situations(world):
     (pod,) = world.pods(failing, POD)
     world.driver.probe_failed(pod, pod.epoch, "status 503", 503)
     assert failing.backends.service.tracker is not None
-    world.driver.probe_passed(failing.backends.service.tracker, failing.service.epoch)
+    world.driver.probe_passed(
+        failing.backends.service.tracker, failing.backends.service.tracker.epoch
+    )
     world.clock.now += 1.5
 
 
