@@ -14,7 +14,7 @@ import logging
 import resource
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -156,11 +156,7 @@ async def _played(
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await _unless(stop.forced, _result(task))
-
-
-async def _result(task: asyncio.Task[None]) -> None:
-    await task
+            await _unless(stop.forced, task)
 
 
 def _report_queue(
@@ -224,7 +220,7 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
+async def _unless(event: asyncio.Event, work: Awaitable[object]) -> bool:
     """Do the work, but cancel it when the event is set; return whether the work finished."""
     task = asyncio.ensure_future(work)
     waiter = asyncio.ensure_future(event.wait())

@@ -396,16 +396,12 @@ class Backends:
         service = self.service.review(self.pods.values(), bool(pods), changes, now)
         used = pods if service is None else [service]
         self.listed = any(p.state is not PodState.DRAINING for p in self.pods.values())
-        self.recovering = (
-            all(p.ejection.half_open for p in used) if used else self._any_may_recover()
-        )
+        if used:
+            self.recovering = all(p.ejection.half_open for p in used)
+        else:
+            known = filter(None, (self.service.tracker, *self.pods.values()))
+            self.recovering = any(p.was_used and p.state is PodState.PROBING for p in known)
         return used
-
-    def _any_may_recover(self) -> bool:
-        service = self.service.tracker
-        return (service is not None and _may_recover(service)) or any(
-            map(_may_recover, self.pods.values())
-        )
 
     def _usable(self, pod: PodTracker) -> bool:
         suffices = pod.ready or self._config.revision.probe_suffices
@@ -676,10 +672,6 @@ class Backends:
         pod.apply(event, now)
         self.outliers.clear(pod)
         return was_healthy
-
-
-def _may_recover(pod: PodTracker) -> bool:
-    return pod.was_used and pod.state is PodState.PROBING
 
 
 def _record_failure(pod: PodTracker, error: str, now: float) -> None:

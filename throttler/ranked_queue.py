@@ -106,11 +106,7 @@ class QueueCounts:
 
     def largest(self, count: int) -> Mapping[bytes, int]:
         """Return the flows with the most queued requests, most first; O(flows)."""
-        return dict(nsmallest(count, self.flows.items(), key=_by_waiting))
-
-
-def _by_waiting(flow: tuple[bytes, int]) -> tuple[int, bytes]:
-    return -flow[1], flow[0]
+        return dict(nsmallest(count, self.flows.items(), key=lambda flow: (-flow[1], flow[0])))
 
 
 # The queued requests of one class: deficit round robin over their flows; each operation O(1).

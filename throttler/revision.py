@@ -174,7 +174,7 @@ class RevisionThrottler:
                 self.queue.park(ticket, pod, now)
                 return None
         if self.outdated:
-            self._rebuild(Changes(), now)  # no request is queued, so this assigns none
+            self._rebuild_and_dispatch(Changes(), now)  # no request is queued, so this assigns none
             return self.admit(ticket, now)
         self.queue.add(ticket, now)
         return None
@@ -243,7 +243,11 @@ class RevisionThrottler:
         pod = self.slots.release(ticket, FAILED, now)
         if pod is not None and (follow := self._follow(pod, now)):
             changes.add(follow)
-        return self._rebuild(changes, now) if self.outdated else self.queue.dispatch(changes, now)
+        return (
+            self._rebuild_and_dispatch(changes, now)
+            if self.outdated
+            else self.queue.dispatch(changes, now)
+        )
 
     def expire(self, ticket: Ticket) -> None:
         """End a queued ticket whose deadline has passed."""
@@ -263,18 +267,18 @@ class RevisionThrottler:
         changes = Changes()
         self.backends.set_taken(taken, changes, now)
         self.backends.set_endpoints(endpoints, changes, now)
-        return self._rebuild(changes, now)
+        return self._rebuild_and_dispatch(changes, now)
 
     def set_service(self, address: str, now: float) -> Changes:
         """Replace the address of the private Service, ``ip:port``; empty without one."""
         self.backends.service.address = address
-        return self._rebuild(Changes(), now)
+        return self._rebuild_and_dispatch(Changes(), now)
 
     def set_reach(self, reach: Reach, now: float) -> Changes:
         """Set the destinations that requests may have; requests in flight finish at their pod."""
         changes = Changes()
         self.backends.set_reach(reach, changes, now)
-        return self._rebuild(changes, now)
+        return self._rebuild_and_dispatch(changes, now)
 
     def probe_passed(
         self, pod: PodTracker, epoch: int, now: float, status: int | None = 200
@@ -290,7 +294,7 @@ class RevisionThrottler:
             self.outdated = True
             self.queue.slow_start.arm(now, MANY_EVERY)
             return Changes()
-        return self._rebuild(Changes(), now)
+        return self._rebuild_and_dispatch(Changes(), now)
 
     def probe_failed(
         self,
@@ -315,7 +319,7 @@ class RevisionThrottler:
         responded = responded or status is not None
         if not self.backends.probe_failed(pod, epoch, error, status, now, responded=responded):
             return None
-        return self._rebuild(Changes(probe=_probe_again(pod, epoch)), now)
+        return self._rebuild_and_dispatch(Changes(probe=[pod] if pod.epoch != epoch else []), now)
 
     def connect_failed(self, pod: PodTracker, error: str, now: float) -> Changes | None:
         """Record that a pod could not get a request, or closed before a byte of its response.
@@ -325,7 +329,7 @@ class RevisionThrottler:
         """
         if not self.backends.connect_failed(pod, error, now):
             return None
-        return self._rebuild(Changes(probe=[pod]), now)
+        return self._rebuild_and_dispatch(Changes(probe=[pod]), now)
 
     def responded_badly(
         self, pod: PodTracker, error: str, now: float, *, untouched: bool
@@ -339,13 +343,13 @@ class RevisionThrottler:
         changes = Changes()
         if not self.backends.responded_badly(pod, error, untouched, changes, now):
             return None
-        return self._rebuild(changes, now)
+        return self._rebuild_and_dispatch(changes, now)
 
     def responded_well(self, pod: PodTracker, now: float) -> Changes | None:
         """Record any other response; needed only while the pod has consecutive errors."""
         if not self.backends.responded_well(pod, now):
             return None
-        return self._rebuild(Changes(), now)
+        return self._rebuild_and_dispatch(Changes(), now)
 
     # -- the revision ---------------------------------------------------------------------------
 
@@ -362,18 +366,18 @@ class RevisionThrottler:
         if limited_otherwise or adaptive_mode(old) is not adaptive_mode(revision):
             for pod in (*self.backends.pods.values(), *self.slots.pods):
                 pod.set_limit()
-        return self._rebuild(Changes(), now)
+        return self._rebuild_and_dispatch(Changes(), now)
 
     def set_share(self, share: ActivatorShare, now: float) -> Changes:
         """Set the position of this activator among the activators of the revision."""
         self.share = share
-        return self._rebuild(Changes(), now)
+        return self._rebuild_and_dispatch(Changes(), now)
 
     def raise_limits(self, now: float) -> Changes:
         """Raise the limits of full pods in slow start, as scheduled by ``queue.slow_start``."""
         self.queue.slow_start.disarm()
         if self.outdated:
-            return self._rebuild(Changes(), now)
+            return self._rebuild_and_dispatch(Changes(), now)
         limiter = self.slots.limiter
         if limiter is not None and not self.breaker.waiting and limiter.release_at < inf:
             if now < limiter.release_at:
@@ -386,7 +390,7 @@ class RevisionThrottler:
                     self.backends.raise_limit(pod, now)
                 else:
                     limiter.raise_unmeasured(pod, now)
-        return self._rebuild(Changes(), now)
+        return self._rebuild_and_dispatch(Changes(), now)
 
     @property
     def has_free_slot(self) -> bool:
@@ -463,7 +467,7 @@ class RevisionThrottler:
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _rebuild(self, changes: Changes, now: float) -> Changes:
+    def _rebuild_and_dispatch(self, changes: Changes, now: float) -> Changes:
         """Update the usable backends and their free slots; then assign queued requests."""
         slots = self.slots
         self.outdated = False
@@ -476,8 +480,3 @@ class RevisionThrottler:
             pods[0].limit = self.capacity()
         slots.rebuild(self.peer.choose(pods, self.share, changes, now), self.share)
         return self.queue.dispatch(changes, now)
-
-
-def _probe_again(pod: PodTracker, epoch: int) -> list[PodTracker]:
-    """Return the pod, to probe it again at once, if a failed probe has made it unhealthy."""
-    return [pod] if pod.epoch != epoch else []

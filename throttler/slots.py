@@ -78,8 +78,8 @@ class Silence:
             self._probed_at.pop(pod, None)
             return False
         silent = self.silent_for(pod, now)
-        if silent is None or not _failure_matters(pod):
-            return False
+        if silent is None or not pod.in_use or pod.is_service or not pod.wants_probe:
+            return False  # a failed probe would keep no request from it
         probed_after = self._probed_at.get(pod, -inf) - (now - silent)
         if probed_after > 0:
             wait = min(max(probed_after, AGAIN_AFTER), AGAIN_AFTER_MAX)
@@ -87,11 +87,6 @@ class Silence:
                 return False
         self._probed_at[pod] = now
         return True
-
-
-def _failure_matters(pod: PodTracker) -> bool:
-    """Return whether a failed probe would keep requests from a pod."""
-    return pod.in_use and not pod.is_service and pod.wants_probe
 
 
 #: The field of a Revision, or the annotation of a Service, that has the limit of a pod.

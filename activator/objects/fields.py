@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -213,6 +213,19 @@ class Field:
         text = self.text()
         if not _NAME.fullmatch(text):
             self.expected("a name")
+        return text
+
+    def one_of(self, words: Collection[str], *, strip: bool = False) -> str:
+        """Return this word; empty if missing or blank. Raises ``ManifestError`` for another word.
+
+        Arguments:
+            strip: whether white space around the word does not count.
+        """
+        text = self.text().strip() if strip else self.text()
+        if not text.strip():
+            return ""
+        if text not in words:
+            self.expected(f"one of {', '.join(words)}")
         return text
 
     def boolean(self, *, default: bool) -> bool:
