@@ -300,12 +300,17 @@ class Slots:
             ready: pods that Kubernetes lists as ready, while requests go to the ClusterIP; else
                 None.
         """
-        revision, borrow = self._config.revision, self._may_borrow()
-        limit, setting = revision.container_concurrency, _SETTINGS[revision.id.kind]
-        if ready is not None:
-            return CapacityTerms(limit, ready, (), share, borrow, by_service=True, setting=setting)
-        own = [number for number, pod in enumerate(self.pods) if pod.in_share]
-        return CapacityTerms(limit, len(self.pods), own, share, borrow, setting=setting)
+        revision = self._config.revision
+        own = [number for number, pod in enumerate(self.pods) if pod.in_share and ready is None]
+        return CapacityTerms(
+            revision.container_concurrency,
+            len(self.pods) if ready is None else ready,
+            own,
+            share,
+            self._may_borrow(),
+            by_service=ready is not None,
+            setting=_SETTINGS[revision.id.kind],
+        )
 
     def count_free_pods(self) -> int:
         """Return how many usable pods have a free slot; O(pods).

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from enum import Enum
+from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -21,8 +22,6 @@ from activator.discovery import kubernetes_package
 from activator.discovery.backoff import Timings
 from activator.discovery.source import SourceError
 from activator.discovery.wire import (
-    HTTP_TOO_MANY_REQUESTS,
-    HTTP_UNAUTHORIZED,
     ConnectionLostError,
 )
 from activator.process.sockets import SocketKind, find_dead
@@ -426,10 +425,10 @@ class ApiServer:
         try:
             async with asyncio.timeout(self._timings.request) as limit:
                 response, retry_after = await self._send_once(method, path, body, content_type)
-                if response.status == HTTP_UNAUTHORIZED:
+                if response.status == HTTPStatus.UNAUTHORIZED:
                     self.renew_credentials()
                     response, retry_after = await self._send_once(method, path, body, content_type)
-                while response.status == HTTP_TOO_MANY_REQUESTS and retry_after:
+                while response.status == HTTPStatus.TOO_MANY_REQUESTS and retry_after:
                     if asyncio.get_running_loop().time() + retry_after >= (limit.when() or 0.0):
                         break
                     await asyncio.sleep(retry_after)

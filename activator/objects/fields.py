@@ -78,7 +78,7 @@ def port_named(ports: Field, name: str) -> int:
     """
     for port in ports.items():
         if port["name"].text() == name:
-            return port["port"].whole(minimum=1, maximum=_MAX_PORT, default=0)
+            return port["port"].port()
     return 0
 
 
@@ -244,6 +244,14 @@ class Field:
         if type(self.value) is not int or not minimum <= self.value <= maximum:
             self.expected(f"an integer from {minimum} to {maximum}")
         return self.value
+
+    def port(self, default: int = 0) -> int:
+        """Return this number of a port. Raises ``ManifestError`` for another value."""
+        return self.whole(minimum=1, maximum=_MAX_PORT, default=default)
+
+    def texts(self) -> dict[str, str]:
+        """Return the texts of this object. Raises ``ManifestError`` for other values."""
+        return {str(name): self.at(str(name)).text() for name in self.mapping()}
 
 
 class Problems:

@@ -20,7 +20,6 @@ from throttler.model import ProbeKind
 # reference; pkg/kubelet/prober of Kubernetes.
 
 _MAX_SECONDS: Final = 2**31 - 1
-_MAX_PORT: Final = 65_535
 #: Bytes of all header fields of a probe; kubelet has no limit of its own.
 _MAX_FIELDS: Final = 8192
 
@@ -83,7 +82,7 @@ def container_probe(probe: Field) -> ContainerProbe | None:
 def _port(field: Field) -> str | int:
     if isinstance(field.value, str):
         return field.text()
-    return field.whole(minimum=1, maximum=_MAX_PORT, default=0)
+    return field.port()
 
 
 def _path(field: Field) -> str:
@@ -185,7 +184,7 @@ def parse(obj: object, kind: str) -> PlainWorkload:
         key,
         workload["metadata"]["uid"].text(),
         spec["replicas"].whole(minimum=0, maximum=_MAX_REPLICAS, default=1),
-        {str(name): labels.at(str(name)).text() for name in labels.mapping()},
+        labels.texts(),
         tuple(_containers(template["spec"])),
     )
 
@@ -200,7 +199,7 @@ def _containers(spec: Field) -> Iterable[PodContainer]:
 def _container(container: Field) -> PodContainer:
     ports = {}
     for port in container["ports"].items():
-        number = port["containerPort"].whole(minimum=1, maximum=_MAX_PORT, default=0)
+        number = port["containerPort"].port()
         ports[port["name"].text() or str(number)] = number
     return PodContainer(
         container["name"].text(),
