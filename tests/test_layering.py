@@ -214,7 +214,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         )
         | {
             "activator/scale/admin/application.py",
-            "activator/scale/external_metrics/application.py",
+            "activator/scale/external_metrics.py",
         },
         "only the admin side is an ASGI application; traffic never passes it",
     ),
@@ -290,7 +290,7 @@ IMPURE: Final = frozenset(
 PRIVATE: Final[dict[str, int]] = {
     "tests/activator/admin/test_event_stream.py": 1,
     "tests/activator/admin/test_profiling.py": 1,
-    "tests/activator/autoscaler/test_link_backoff.py": 2,
+    "tests/activator/autoscaler/test_link_backoff.py": 1,
     "tests/activator/discovery/test_api_server.py": 1,
     "tests/activator/discovery/test_inventory.py": 4,
     "tests/activator/discovery/test_manifests.py": 2,

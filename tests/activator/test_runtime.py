@@ -14,7 +14,6 @@ import pytest
 import trustme
 
 from activator.autoscaler.link import AutoscalerLink
-from activator.autoscaler.wire import decode
 from activator.knative.configmaps.cluster import NetworkConfig
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from activator.process import logs
@@ -28,6 +27,7 @@ from tests.activator.proxy.world import until
 from tests.activator.telemetry.records import record
 from tests.conftest import on_uvloop
 from tests.process import PATIENCE
+from tests.stats import decode
 from throttler.model import MeshMode, Revision, RevisionID, RevisionKind
 from throttler.pod import PodState
 from throttler.reason import Reason
