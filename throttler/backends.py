@@ -34,8 +34,8 @@ _HEALTHY: Final = PodState.HEALTHY
 #
 # Uses responses to requests; throttler.pod covers connections and probes. These responses can
 # show a failure that probes miss. If queue-proxy cannot run the readiness probe itself, it passes
-# a probe although its application is gone. Knows no requests and no clock. Knative has no
-# counterpart; Envoy's outlier detection with a panic threshold is similar.
+# a probe although its application is gone. Knative has no counterpart; Envoy's outlier detection
+# with a panic threshold is similar.
 
 #: Consecutive errors of one pod that eject it: 502, 503, or an incomplete response head. Envoy's
 #: default. An application with occasional errors stays usable.
@@ -169,9 +169,9 @@ class Outliers:
 #
 # A mesh, or kube-proxy, chooses the pod behind it. It has a tracker like a pod's, with the same
 # states and its own probe, while no pod is reachable. Each change of the pods repeats the
-# decision, so requests return to pods as soon as one is reachable. Knows no queue. Knative's
-# counterpart: clusterIPHealthy and podsAddressable in pkg/activator/net/revision_backends.go,
-# which never return to pods.
+# decision, so requests return to pods as soon as one is reachable. Knative's counterpart:
+# clusterIPHealthy and podsAddressable in pkg/activator/net/revision_backends.go, which never
+# return to pods.
 
 #: The uid of its endpoint, so that a pod at the same address is another endpoint.
 SERVICE_UID: Final = "ClusterIP"
@@ -285,8 +285,7 @@ class ServiceBackend:
 # requests. So a limit per pod holds without messages between activators. The others send their
 # requests to the owner, as to a pod without limit. A request goes from a later address to an
 # earlier one, so it can never come back. Only for pods without queue-proxy: queue-proxy enforces
-# the limit itself. Knows no queue. Knative has no counterpart: there several activators send to
-# one pod.
+# the limit itself. Knative has no counterpart: there several activators send to one pod.
 
 #: The uid of its endpoint. Log lines name the backend by it.
 PEER_UID: Final = "activator"

@@ -385,7 +385,7 @@ class ServiceRoute(NamedTuple):
 # Where the requests of a revision may go: to its pods, or to the ClusterIP of its Service.
 #
 # A table over two settings of the network ConfigMap, and the probe responses that a mesh may
-# cause. Pure. Knative's counterpart: meshMode and usePassthroughLb in
+# cause. Knative's counterpart: meshMode and usePassthroughLb in
 # pkg/activator/net/revision_backends.go, where *enabled* with addressable pods reaches nothing.
 
 #: Seconds of failed probes after which a pod no longer proves that pods can be reached. By default

@@ -26,9 +26,8 @@ from throttler.ticket import CANCELLED, KEEPS_PLACE, QUEUED, REJECTED, Changes, 
 
 # The bounded queue of a revision: first in, first out, or by class and flow; operations are O(1).
 #
-# Decides which request is next and whether one more may be queued. Knows no policy and no clock.
-# Knative's counterpart: pkg/queue/breaker.go. Its limit cannot be reached, and its new requests
-# overtake queued ones.
+# Decides which request is next and whether one more may be queued. Knative's counterpart:
+# pkg/queue/breaker.go. Its limit cannot be reached, and its new requests overtake queued ones.
 
 _by_arrival = attrgetter("arrived")
 

@@ -31,7 +31,6 @@ from throttler.ticket import Outcome, Ticket
 #
 # A flat sorted list would move all numbers behind each new one, and would have to be sorted as a
 # whole after many changes. So the numbers are in parts of limited length: a change costs O(√n).
-# Knows neither pods nor keys.
 
 #: The numbers of a ring are from 0 to this, without it.
 SIZE: Final = 1 << 62
@@ -268,8 +267,7 @@ def _points_of(pod: PodTracker, slot: int) -> list[list[int]]:
 # has a token, by which the activator's cookie names it. A header field may also carry a session
 # that a pod has begun. Then the pod's response binds the value to that pod. For all other keys,
 # rendezvous hashing over the usable pods decides. So a pod that comes or goes moves only its
-# share of the keys. Knative has no counterpart. Sources: ``stick store-response`` of HAProxy;
-# Envoy's stateful session.
+# share of the keys. Sources: ``stick store-response`` of HAProxy; Envoy's stateful session.
 
 #: Sessions that responses have bound, at most. The oldest is removed first; its requests then go to
 #: the pod of their key.

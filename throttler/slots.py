@@ -22,8 +22,8 @@ from throttler.ticket import ASSIGNED, Outcome, Ticket
 #
 # The connections of a pod that hangs stay open, so its requests do not fail: only its silence
 # shows that it hangs. Scans the pods that have requests once a second. Other pods cost nothing,
-# and a request costs almost nothing. Knows no clock. Knative has no counterpart: there, a pod
-# that hangs gets requests until Kubernetes lists it as not ready.
+# and a request costs almost nothing. Knative has no counterpart: there, a pod that hangs gets
+# requests until Kubernetes lists it as not ready.
 
 #: Seconds without the beginning of a response after which a pod with requests is probed.
 SILENT_AFTER = 5.0

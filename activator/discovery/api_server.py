@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 # Finds the cluster's address and credentials, as kubectl and client-go do.
 #
-# It must not know the requests. kubernetes_asyncio reads the files; it is imported only when it
-# is needed. Counterpart: Knative's pkg/injection and client-go's clientcmd package.
+# kubernetes_asyncio reads the files; it is imported only when it is needed. Counterpart:
+# Knative's pkg/injection and client-go's clientcmd package.
 
 HOME_KUBECONFIG = "~/.kube/config"
 
@@ -144,8 +144,8 @@ logger = logging.getLogger(__name__)
 
 # Adapts aiohttp's responses, sockets and proxies for requests to an API server.
 #
-# Turns aiohttp's many errors into one. It must not know the requests, nor the server. Importing
-# aiohttp costs as much as kubernetes_asyncio, so it is imported only when it is needed.
+# Turns aiohttp's many errors into one. Importing aiohttp costs as much as kubernetes_asyncio, so
+# it is imported only when it is needed.
 
 
 class AiohttpResponse:
@@ -254,8 +254,8 @@ def describe(error: BaseException) -> str:
 
 # Sends requests to an API server, over connections whose credentials it reads again with age.
 #
-# It must not know the meaning of the requests. It uses authentication, TLS and connections of
-# kubernetes_asyncio. Counterpart: client-go's rest package.
+# It uses authentication, TLS and connections of kubernetes_asyncio. Counterpart: client-go's rest
+# package.
 
 #: Bytes of a response to ``send``: an object has at most 1.5 MiB, a list of API resources less.
 _MOST_BODY: Final = 16 << 20

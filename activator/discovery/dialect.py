@@ -118,8 +118,6 @@ logger = logging.getLogger(__name__)
 
 
 # Records and logs unusable objects.
-#
-# Must not know the reasons; the parsers give them.
 
 
 # Records and logs unusable objects, and the parts of valid objects that have no effect.

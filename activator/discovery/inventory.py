@@ -42,8 +42,7 @@ from activator.records.source_status import KindStatus, ObjectWarning
 
 # The kinds that configure the activator itself, and the table of all dialects.
 #
-# ConfigMaps and Secrets count with every dialect. Must not know where objects come from, nor
-# which are in force.
+# ConfigMaps and Secrets count with every dialect.
 
 
 class SystemDialect(Dialect):

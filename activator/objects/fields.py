@@ -16,8 +16,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 # Reads IP addresses and ports of objects, and writes them in the form for a connection.
-#
-# The module is pure. It must not know which process has an address.
 
 # Checking an address costs a microsecond, and an event repeats all unchanged addresses.
 _CHECKED_ADDRESSES = 16_384

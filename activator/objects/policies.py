@@ -92,8 +92,6 @@ def _flow(field: Field) -> FlowKey | None:
 
 
 # Reads the annotations for requests without a pod: waking, authorization, and waiting clients.
-#
-# Pure. Knative has no counterpart.
 
 WHILE_WAITING: Final = "activator.dev/while-waiting"
 PAGE_AFTER_SECONDS: Final = "activator.dev/page-after-seconds"
@@ -330,8 +328,7 @@ def _is_url(text: str) -> bool:
 
 # Reads the annotations that choose a revision's policies: pods, limits, order, waiting clients.
 #
-# The module is pure. It knows no load balancing policy by name; ``throttler.balancing`` does.
-# Knative has no counterpart.
+# It knows no load balancing policy by name; ``throttler.balancing`` does.
 
 #: The names of all annotations of this project begin with it.
 PREFIX: Final = "activator.dev/"

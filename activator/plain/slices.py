@@ -292,7 +292,7 @@ def port_of(metadata: Field) -> int:
 
 # Knows which addresses lead back to this activator. It must not use one of them as a pod.
 #
-# A folder of manifests may list any address, such as 127.0.0.1:8012. Pure.
+# A folder of manifests may list any address, such as 127.0.0.1:8012.
 
 
 class OwnListener(NamedTuple):
