@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Final, NoReturn
 
-from activator.settings.tls_parameters import TlsParameters
+from activator.settings.values import TlsParameters
 
 #: Names of protocols in a handshake (RFC 7301 section 6).
 HTTP1: Final = "http/1.1"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from activator.settings.config import Settings
-from activator.settings.tls_parameters import CLIENT_AUTH_MODES, TlsParameterError, TlsParameters
+from activator.settings.values import CLIENT_AUTH_MODES, TlsParameterError, TlsParameters
 from activator.tls.certificates import CertificateError, ServerContext, ServerTls, server_context
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from websockets.exceptions import ConnectionClosed
 
 from activator.lab.addresses import AddressPool
 from activator.lab.cluster import ToyCluster
-from activator.lab.control_plane.resources import (
+from activator.lab.control_plane.api import (
     BUILT_IN,
     CONFIG_MAPS,
     DEPLOYMENTS,

@@ -16,7 +16,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 from activator.autoscaler.concurrency import Stat
-from activator.lab.autoscaler import EPSILON
+from activator.lab.demo import EPSILON
 from activator.lab.http1 import PodRequest as PodRequest
 from activator.lab.objects import PodAddress, private_endpoints, revision
 from activator.lab.pod import Pod as SamplePod

@@ -14,8 +14,14 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from activator.admin import assets
-from activator.admin.http_application import JSON_TYPE, METRICS_TYPE, OwnHosts, application, problem
-from activator.admin.streaming import encode
+from activator.admin.http_application import (
+    JSON_TYPE,
+    METRICS_TYPE,
+    OwnHosts,
+    application,
+    encode,
+    problem,
+)
 from activator.scale.admin import selection
 from activator.scale.admin.status import ScalerStatus
 from activator.scale.reasons import QUIET, ScaleReason

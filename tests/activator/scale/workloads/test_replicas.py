@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from activator.discovery.api_server import ApiResponse, ApiUnreachable
+from activator.lab.control_plane.api import BUILT_IN, SCALED_OBJECTS, ApiKind
 from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS, ApiKind
 from activator.objects.fields import ManifestError
 from activator.plain.annotations import NamedTarget as Wanted
 from activator.plain.workloads import SHORT_KINDS
