@@ -27,11 +27,11 @@ from activator.process.tasks import Tasks
 from activator.proxy.client.listener import (
     GatedServer,
     PausingListener,
+    ServicePorts,
     data_server,
     listen,
     service_listener,
 )
-from activator.proxy.client.service_ports import ServicePorts
 from activator.proxy.exchange.lookup import Admission, ClientPort
 from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings

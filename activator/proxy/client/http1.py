@@ -23,9 +23,9 @@ from activator.proxy.client.connection import ClientConnection
 from activator.proxy.client.heads_in_progress import HeadInProgress
 from activator.proxy.client.http2 import Http2Client
 from activator.proxy.client.proxy import Proxy
-from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.exchange.lookup import SHARED, ClientPort, probe_response
+from activator.proxy.exchange.sides import ClientSide
 from activator.proxy.exchange.states import TUNNEL
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.fields import ResponseFields

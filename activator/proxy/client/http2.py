@@ -13,19 +13,19 @@ from math import inf
 from typing import Final, cast, final
 
 from activator.knative.words import KUBELET_AGENT
-from activator.proxy.client.blocked import BlockedStreams
 from activator.proxy.client.connection import ClientConnection
-from activator.proxy.client.goaway import (
+from activator.proxy.client.heads_in_progress import HeadCharge
+from activator.proxy.client.http2_ends import (
     ANNOUNCED,
     CLOSE_PLANNED,
     LAST_SENT,
     NOT_SENT,
+    BlockedStreams,
     GoawaySteps,
 )
-from activator.proxy.client.heads_in_progress import HeadCharge
-from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.exchange.lookup import probe_response
+from activator.proxy.exchange.sides import ClientSide
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2 import frames, section
 from activator.proxy.http2.connection import (

@@ -33,9 +33,9 @@ from throttler.revision import RevisionThrottler
 from throttler.ticket import FAILED, NEUTRAL, SERVED, Outcome
 
 if TYPE_CHECKING:
-    from activator.proxy.exchange.client_side import ClientSide
     from activator.proxy.exchange.exchange import Exchange
     from activator.proxy.exchange.services import ProxyServices
+    from activator.proxy.exchange.sides import ClientSide
     from activator.runtime import RequestLog
 
 #: The status of an event stream, also of one that ends with an error.

@@ -39,9 +39,8 @@ from activator.proxy.exchange.placement import (
     set_place,
     stick,
 )
-from activator.proxy.exchange.pod_side import PodSide, Requester
-from activator.proxy.exchange.request_copies import with_priority
 from activator.proxy.exchange.retry import Attempts, Failure
+from activator.proxy.exchange.sides import PodSide, Requester
 from activator.proxy.exchange.states import (
     AUTHORIZING,
     CONNECTING,
@@ -56,6 +55,7 @@ from activator.proxy.exchange.states import (
 from activator.proxy.exchange.translation import Translation, trailers_of
 from activator.proxy.exchange.wait import PodWait, begin_wait, step
 from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.http2.section import with_priority
 from activator.proxy.message import own_responses
 from activator.proxy.message.fields import HTTP_1_0, HTTP_1_1, HTTP_2, PRIORITY, SERVICE
 from activator.proxy.message.grammar import FramingError, pile
@@ -71,10 +71,10 @@ from throttler.request_policies import Verdict
 from throttler.ticket import ASSIGNED, NO_OWNER, QUEUED, Ticket
 
 if TYPE_CHECKING:
-    from activator.proxy.exchange.client_side import ClientSide
-    from activator.proxy.exchange.early_stream import EarlyStream
+    from activator.proxy.exchange.heartbeat import EarlyStream
     from activator.proxy.exchange.lookup import ClientPort
     from activator.proxy.exchange.services import ProxyServices
+    from activator.proxy.exchange.sides import ClientSide
 
 
 @final

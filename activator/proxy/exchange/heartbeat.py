@@ -1,25 +1,31 @@
 """Sends a waiting client the head of an event stream, and comments, until its pod responds.
 
 Proxies and clients close a connection on which nothing passes for a minute or so; a model may load
-for several. A comment is no event, so programs do not see it. ``early_stream`` is the client's side
-from then on. The pod's response follows if it is an event stream too; any other response ends the
-stream with an error. Knative has no counterpart.
+for several. A comment is no event, so programs do not see it. ``EarlyStream`` is the client's side
+from then on. The pod's response follows without its head if it is an event stream too; any other
+response ends the stream with an error. Knative has no counterpart.
+Source: https://html.spec.whatwg.org/multipage/server-sent-events.html.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
-from activator.proxy.exchange import end, event_stream
-from activator.proxy.exchange.early_stream import EarlyStream
-from activator.proxy.exchange.request_copies import with_identity_coding
+from activator.proxy.exchange import end
 from activator.proxy.exchange.retry import WithheldResponse
+from activator.proxy.exchange.sides import ClientSide, PassingSide
 from activator.proxy.exchange.states import RESPONSE_BEGUN
+from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.http2.hpack import line
+from activator.proxy.http2.section import block_of, with_identity_coding
 from activator.proxy.message import error_forms, grpc, json_member
 from activator.proxy.message.error_forms import prefers_event_stream
+from activator.proxy.message.fields import HTTP_2, HttpVersion
+from activator.proxy.message.grammar import CloseBody
+from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from throttler.request_policies import HEARTBEAT_EVERY
@@ -28,12 +34,180 @@ from throttler.ticket import QUEUED
 if TYPE_CHECKING:
     from activator.proxy.exchange.exchange import Exchange
 
+
+CONTENT_TYPE: Final = b"text/event-stream"
+#: nginx buffers a response without the last field.
+_LINES: Final = (
+    b"\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\nX-Accel-Buffering: no"
+)
+#: So many bytes show whether an event ends: two line ends.
+_TAIL: Final = 4
+
+
+def _head() -> Response:
+    response = Response(200, b" OK", _LINES, b"", -1, keep_alive=True, plain=False)
+    response.body = CloseBody()
+    return response
+
+
+#: The head of the stream in both versions. All streams share them, since nothing changes them.
+HEAD: Final = _head()
+SECTION: Final = ResponseFields(200, {}, -1, line(b":status", b"200") + block_of(_LINES))
+
+
+def is_event_stream(response: Response | ResponseFields) -> bool:
+    """Return whether a pod's response can follow the head of the activator's event stream.
+
+    It must not be encoded: the head names no encoding, and the activator decodes nothing.
+
+    Arguments:
+        response: the head, in the pod's version.
+    """
+    kind = response.value_of(b"content-type").partition(b";")[0].strip(b" \t").lower()
+    coding = response.value_of(b"content-encoding").strip(b" \t").lower()
+    return response.status == 200 and kind == CONTENT_TYPE and coding in (b"", b"identity")
+
+
+def as_comment(text: str) -> bytes:
+    """Return a comment, which clients ignore; ``text`` is one line."""
+    return b": %b\n\n" % text.encode("ascii", "replace")
+
+
+def error_event(body: bytes) -> bytes:
+    """Return the event that ends a stream which failed; ``body`` is JSON in one line."""
+    return b"event: error\ndata: %b\n\n" % body
+
+
+def tail(before: bytes, payload: list[bytes]) -> bytes:
+    """Return the last bytes of a stream, enough for ``closing``.
+
+    Arguments:
+        before: the result of the previous call; empty at first.
+        payload: the bytes that follow.
+    """
+    end = before
+    for piece in payload:
+        end = piece[-_TAIL:] if len(piece) >= _TAIL else (end + piece)[-_TAIL:]
+    return end
+
+
+def closing(end: bytes) -> bytes:
+    """Return the bytes that end an incomplete event, so that no listener gets it.
+
+    An event gets the type of its last field ``event``. Nothing listens to ``incomplete``.
+
+    Arguments:
+        end: the last bytes of the stream, as from ``tail``.
+    """
+    lines = end.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if not lines or lines.endswith(b"\n\n"):
+        return b""
+    return b"event: incomplete\n\n" if lines.endswith(b"\n") else b"\nevent: incomplete\n\n"
+
+
+@final
+class EarlyStream(PassingSide):
+    """The client's side behind an early head.
+
+    Arguments:
+        client: the side that it replaces; of HTTP/1.1 or HTTP/2.
+        clock: returns the time, seconds.
+    """
+
+    __slots__ = ("_clock", "_end", "_own")
+
+    def __init__(self, client: ClientSide, clock: Callable[[], float]) -> None:
+        super().__init__(client)
+        self._clock = clock
+        self._end = b""  # the last bytes of the pod's part of the stream
+        self._own = 0  # bytes of comments that the client's stream has not accepted
+
+    # -- the activator's part of the stream -----------------------------------------------------
+
+    def begin(self, version: HttpVersion, comment: bytes) -> None:
+        """Send the head and the first comment.
+
+        Arguments:
+            version: the HTTP version of the client.
+            comment: see ``comment``.
+        """
+        head: Response | ResponseFields = HEAD
+        if version is HTTP_2:
+            head = SECTION
+        self._own += len(comment)
+        self._client.respond(head, None, [comment], False, b"")
+
+    def wait(self, comment: bytes) -> None:
+        """Send another comment, unless the client does not read."""
+        if not self._client.is_full():
+            self._own += len(comment)
+            self._client.send_body([comment], False, b"")
+
+    def pass_on(self, size: int) -> int:
+        """Return how many of the bytes that the client's stream accepted are the pod's.
+
+        Arguments:
+            size: bytes that it accepted, in the order in which they were sent.
+        """
+        own = min(size, self._own)
+        self._own -= own
+        return size - own
+
+    # -- the response ---------------------------------------------------------------------------
+
+    def respond(
+        self,
+        response: Response | ResponseFields,
+        raw: bytes | None,
+        payload: list[bytes],
+        ended: bool,
+        trailers: bytes,
+    ) -> None:
+        """Send the payload: the client gets no head of the pod, and no trailers."""
+        self.send_body(payload, ended, b"")
+
+    def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
+        self._end = tail(self._end, payload)
+        self._client.send_body(payload, ended, b"")
+
+    def body_of(self, response: OwnResponse) -> bytes:
+        """Return the event that ends the stream. The response's body is JSON."""
+        return closing(self._end) + error_event(response.body)
+
+    def send_own_response(self, response: OwnResponse) -> None:
+        """End the stream by an error event, which may replace the rest of the pod's stream."""
+        self._client.send_body([self.body_of(response)], True, b"")
+        self._client.finished(self._clock())
+
+    def interim(self, response: Response | ResponseFields) -> None:
+        """Do nothing, because no interim response may follow the head."""
+
+    def send_continue(self) -> None:
+        """Do nothing, as in ``interim``."""
+
+    def switching(self) -> SwitchingSide | None:
+        """Return None: no other protocol can follow the head."""
+        return None
+
+    # -- the client -----------------------------------------------------------------------------
+
+    def may_send(self, now: float) -> bool:
+        """Return whether the client is there, as the comments show.
+
+        Its kernel rejects them once it has closed.
+        """
+        if self._client.is_gone():
+            self.base.transport.abort()
+            return False
+        return True
+
+
 #: Bytes of a pod's response that wait until it is complete, if it is no event stream: an error.
 MOST_ERROR_BYTES: Final = 16 << 10
 #: Seconds until a body that has not arrived completely is read again; doubles each time.
 FIRST_LOOK: Final = 0.1
 #: The comment while a pod has the request.
-_HAS_POD: Final = event_stream.comment("waiting reason=response-pending")
+_HAS_POD: Final = as_comment("waiting reason=response-pending")
 
 
 def fits(exchange: Exchange) -> bool:
@@ -129,7 +303,7 @@ def _comment(exchange: Exchange, now: float) -> bytes:
         expected = throttler.expected_wait(now)
         eta = "" if expected is None else f" eta={ceil(max(expected, 1.0))}"
         reason = services.driver.why(throttler)[0].value
-        comment = event_stream.comment(f"waiting reason={reason}{eta}")
+        comment = as_comment(f"waiting reason={reason}{eta}")
         services.remember_comment(throttler.revision.id, now + 1.0, comment)
     return comment
 
@@ -153,7 +327,7 @@ def may_follow(
         payload: its payload so far.
         complete: whether the response is complete.
     """
-    if event_stream.is_event_stream(response):
+    if is_event_stream(response):
         if exchange.pod_side is not None and exchange.client.is_full():
             exchange.pod_side.pause(True)
         return True

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
-from activator.proxy.exchange.client_side import ClientSide, PassingSide
+from activator.proxy.exchange.sides import ClientSide, PassingSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.hpack import Decoder
 from activator.proxy.message import own_responses

@@ -14,10 +14,10 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from activator.knative import words
-from activator.proxy.exchange import end, model_list, peek
-from activator.proxy.exchange.request_copies import with_fields
+from activator.proxy.exchange import end, model_list, wait
 from activator.proxy.exchange.states import AUTHORIZING, DONE
 from activator.proxy.http2.frames import STREAM_WINDOW
+from activator.proxy.http2.section import with_fields
 from activator.proxy.message import grpc, own_responses
 from activator.proxy.message.fields import HTTP_2, is_lookalike
 from activator.proxy.message.own_responses import OwnResponse
@@ -91,9 +91,9 @@ def may_enter(exchange: Exchange, policies: RequestPolicies, now: float) -> bool
 
 def _has_no_response(exchange: Exchange, policies: RequestPolicies, now: float) -> bool:
     """Respond to a peek; return whether the request is none, so that it needs a pod."""
-    if not peek.is_peek(exchange.request, exchange.client.base.port, policies):
+    if not wait.is_peek(exchange.request, exchange.client.base.port, policies):
         return True
-    respond_unadmitted(exchange, peek.respond(exchange, now), "peek", now)
+    respond_unadmitted(exchange, wait.respond(exchange, now), "peek", now)
     return False
 
 
@@ -168,7 +168,8 @@ def _response_of_sleeping(
 ) -> OwnResponse | None:
     """Return the response to a request that may not start a pod; None if it needs a pod."""
     request, wake = exchange.request, policies.wake
-    if is_awake(exchange.entry.throttler) or _may_wake(exchange, policies):
+    is_awake = exchange.entry.throttler.slots.pods  # also if each one is busy
+    if is_awake or _may_wake(exchange, policies):
         return None
     if is_prefetch(policies.waiting, request):
         return _asleep(exchange, 503)  # a browser would show a good response later
@@ -204,7 +205,7 @@ def _may_wake(exchange: Exchange, policies: RequestPolicies) -> bool:
         return False
     # A peek follows the rules of the request that its page replaced.
     method = (
-        b"GET" if peek.is_peek(request, exchange.client.base.port, policies) else request.method
+        b"GET" if wait.is_peek(request, exchange.client.base.port, policies) else request.method
     )
     return wake is None or may_wake(wake, request, method)
 
@@ -220,11 +221,6 @@ def is_prefetch(waiting: WhileWaiting | None, request: Request) -> bool:
         return False
     purpose = request.value_of(b"sec-purpose") or request.value_of(b"purpose")
     return purpose.lower().startswith(b"prefetch")
-
-
-def is_awake(throttler: RevisionThrottler) -> bool:
-    """Return whether any pod of a revision is usable, also if each one is busy; O(1)."""
-    return bool(throttler.slots.pods)
 
 
 def may_wake(rules: WakeRules, request: Request, method: bytes) -> bool:
@@ -355,7 +351,7 @@ def follow(exchange: Exchange, verdict: Verdict, now: float) -> bool:
         # The last pod may be gone meanwhile.
         return _may_start_pod(exchange, policies, now) and _has_no_response(exchange, policies, now)
     port = exchange.client.base.port
-    if verdict.denies and policies is not None and peek.is_peek(exchange.request, port, policies):
+    if verdict.denies and policies is not None and wait.is_peek(exchange.request, port, policies):
         verdict = _FORBIDDEN
     elif verdict.denies and verdict.status < _ERRORS and grpc.is_grpc(exchange.request.fields):
         verdict = _UNAUTHENTICATED

@@ -10,8 +10,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Final, final
 
-from activator.proxy.exchange.client_side import ClientSide
-from activator.proxy.exchange.pod_side import PodSide
+from activator.proxy.exchange.sides import ClientSide, PodSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.hpack import Decoder, line
 from activator.proxy.http2.section import block_of

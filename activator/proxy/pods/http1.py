@@ -13,9 +13,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, cast, final
 
 from activator.process.sockets import SocketKind, limit_unacknowledged
-from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.observers import Trace, lines_to_send
-from activator.proxy.exchange.pod_side import PodSide, Requester
+from activator.proxy.exchange.sides import ClientSide, PodSide, Requester
 from activator.proxy.exchange.translation import as_lines
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.frames import HEAD_BYTES

@@ -11,9 +11,8 @@ from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Final, final
 
-from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.observers import Trace
-from activator.proxy.exchange.pod_side import PodSide, Requester
+from activator.proxy.exchange.sides import ClientSide, PodSide, Requester
 from activator.proxy.exchange.translation import as_block
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2 import frames

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, final
 
-from activator.proxy.exchange.pod_side import PodSide, Requester
+from activator.proxy.exchange.sides import PodSide, Requester
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.frames import name_of_code
 from activator.proxy.http2.hpack import Decoder, line
