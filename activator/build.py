@@ -70,7 +70,6 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.proxy.exchange.end",
     "activator.proxy.exchange.exchange",
     "activator.proxy.exchange.limits",
-    "activator.proxy.exchange.lookup",
     "activator.proxy.exchange.model_list",
     "activator.proxy.exchange.observers",
     "activator.proxy.exchange.wait",

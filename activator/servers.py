@@ -24,6 +24,7 @@ from activator.admin.application import create_app, create_metrics_app
 from activator.admin.event_feed import EventFeed
 from activator.admin.profiling import create_profiling_app
 from activator.process.tasks import Tasks
+from activator.proxy.client.connection import Admission, ClientPort
 from activator.proxy.client.listener import (
     GatedServer,
     PausingListener,
@@ -32,7 +33,6 @@ from activator.proxy.client.listener import (
     listen,
     service_listener,
 )
-from activator.proxy.exchange.lookup import Admission, ClientPort
 from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings
 from activator.tls.files import metrics_tls

@@ -12,7 +12,6 @@ from typing import Final, Protocol, cast, final
 
 from activator.proxy.client.eviction import EvictableQueue
 from activator.proxy.client.proxy import Proxy
-from activator.proxy.exchange.lookup import ClientPort
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.peer_socket import PeerKind
 
@@ -33,6 +32,47 @@ _TLS_END_SECONDS = 1.0
 _END_SECONDS: Final = MAX_SECONDS + 1.0
 #: A time before all others. One object for all connections.
 _NEVER: Final = -inf
+
+
+@final
+class Admission:
+    """How the admission port reads the requests that proxies describe.
+
+    Attributes:
+        prefix: stands before the path of a request without fields that describe another one.
+        longest: bytes of the longest target.
+    """
+
+    __slots__ = ("longest", "prefix")
+
+    def __init__(self, prefix: bytes, longest: int) -> None:
+        self.prefix: Final = prefix
+        self.longest: Final = longest
+
+
+@final
+class ClientPort:
+    """A port on which the activator accepts clients; all its connections share this record.
+
+    Attributes:
+        admission: set on the admission port, whose clients are proxies that ask for a pod.
+        service: ``namespace/name`` of the plain Service to which the port belongs; empty if it is
+            for all revisions.
+        reconnect: whether new connections would reach the pods of that Service directly. Then each
+            response is the last on its connection; in HTTP/2, GOAWAY follows it.
+        insists: whether HTTP/2 connections that are never idle get GOAWAY too.
+    """
+
+    __slots__ = ("admission", "insists", "reconnect", "service")
+
+    def __init__(self, service: bytes = b"", admission: Admission | None = None) -> None:
+        self.admission: Final = admission
+        self.service: Final = service
+        self.reconnect = self.insists = False
+
+
+#: The ports for all revisions.
+SHARED: Final = ClientPort()
 
 
 class HttpHandler(Protocol):

@@ -19,12 +19,11 @@ from math import inf
 from typing import Final, cast, final
 
 from activator.knative.words import KUBELET_AGENT
-from activator.proxy.client.connection import ClientConnection
+from activator.proxy.client.connection import SHARED, ClientConnection, ClientPort
 from activator.proxy.client.heads_in_progress import HeadInProgress
 from activator.proxy.client.http2 import Http2Client
 from activator.proxy.client.proxy import Proxy
-from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.lookup import SHARED, ClientPort, probe_response
+from activator.proxy.exchange.exchange import Exchange, probe_response
 from activator.proxy.exchange.sides import ClientSide
 from activator.proxy.exchange.states import TUNNEL
 from activator.proxy.exchange.tunnel import SwitchingSide
@@ -356,7 +355,7 @@ class Http1Client(ClientSide):
         if request.has_body:
             self._body = body_of(request)
         # Few requests get an own response, so these tests are cheap ones.
-        may_be_kubelet = head.find(KUBELET_AGENT) >= 0  # not `in`, see lookup._COMMA
+        may_be_kubelet = head.find(KUBELET_AGENT) >= 0  # not `in`, see exchange._COMMA
         if request.fields or base.turned_away or may_be_kubelet:
             response = self._own_response(request, may_be_kubelet)
             if response is not None:
@@ -464,7 +463,7 @@ class Http1Client(ClientSide):
             check.restart()
             self.base.arm(check.next(self.base.proxy.clock()))
 
-    def took(self, size: int) -> None:
+    def accepted(self, size: int) -> None:
         self.regulate()
 
     # -- the client, for the exchange -----------------------------------------------------------
@@ -477,8 +476,8 @@ class Http1Client(ClientSide):
     # The loop reports nothing while reading pauses, or once the client has ended its sending side.
     # Then the connection queries the kernel now and then (``peer_socket.ClientCheck``).
 
-    def may_send(self, now: float) -> bool:
-        return not peer_socket.has_ended(self.base.transport) or self._is_there(now)
+    def is_there(self, now: float) -> bool:
+        return not peer_socket.has_ended(self.base.transport) or self._test(now)
 
     def is_gone(self) -> bool:
         return peer_socket.is_gone(self.base.transport)
@@ -513,7 +512,7 @@ class Http1Client(ClientSide):
         """
         return None if self._version is HTTP_1_0 else self.send_continue
 
-    def _is_there(self, now: float) -> bool:
+    def _test(self, now: float) -> bool:
         """Check a client that ended its sending side, right before a pod gets its request.
 
         Returns:

@@ -22,9 +22,9 @@ from activator.process.logs import Repeats
 from activator.process.quiet_server import QuietServer
 from activator.process.sockets import SocketKind, find_dead
 from activator.process.tasks import Tasks
+from activator.proxy.client.connection import ClientPort
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.proxy import Proxy
-from activator.proxy.exchange.lookup import ClientPort
 from activator.records.narration import identity
 from throttler.model import RevisionID, ServiceRoute
 

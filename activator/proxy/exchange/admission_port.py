@@ -17,7 +17,6 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Final
 
-from activator.proxy.exchange.lookup import Admission
 from activator.proxy.exchange.states import DONE
 from activator.proxy.message import own_responses
 from activator.proxy.message.error_forms import negotiate
@@ -28,6 +27,7 @@ from activator.proxy.message.request import HOST, METHOD, Request
 from throttler.pod import PodTracker
 
 if TYPE_CHECKING:
+    from activator.proxy.client.connection import Admission
     from activator.proxy.exchange.exchange import Exchange
 
 

@@ -18,12 +18,23 @@ the same for both. Every call is synchronous. Rare steps have modules of their o
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
+from http import HTTPStatus
 from math import inf
 from typing import TYPE_CHECKING, Final, final
 
 from activator.knative.queue_proxy import DOUBTFUL
-from activator.knative.words import NAMESPACE, REVISION
+from activator.knative.words import (
+    AUTOSCALER,
+    INGRESS,
+    KUBELET_AGENT,
+    KUBELET_PROBE,
+    NAMESPACE,
+    NETWORK_HASH,
+    NETWORK_PROBE,
+    REVISION,
+)
 from activator.proxy.exchange import admission_port, end, heartbeat, permission, retry, tunnel
 from activator.proxy.exchange.limits import (
     TimeLimits,
@@ -71,8 +82,8 @@ from throttler.request_policies import Verdict
 from throttler.ticket import ASSIGNED, NO_OWNER, QUEUED, Ticket
 
 if TYPE_CHECKING:
+    from activator.proxy.client.connection import ClientPort
     from activator.proxy.exchange.heartbeat import EarlyStream
-    from activator.proxy.exchange.lookup import ClientPort
     from activator.proxy.exchange.services import ProxyServices
     from activator.proxy.exchange.sides import ClientSide
 
@@ -266,7 +277,7 @@ class Exchange(Requester):
         wait.assigned(now)
         self.entry.counters.waits.observe(now - self.ticket.arrived)
         self._limit_response(now)
-        if self.client.may_send(now):
+        if self.client.is_there(now):
             self.connect(self.pod(), now)
 
     def resume(self, now: float) -> None:
@@ -407,7 +418,7 @@ class Exchange(Requester):
     def _sent_body(self, body: RequestBody, side: PodSide, to_http2: bool) -> None:
         """Record that a pod has the buffered part of the body; read the rest from the client."""
         if self.translation is not None:
-            self.translation.sent(sum(map(len, body.pieces)))
+            self.translation.sent_to_pod(sum(map(len, body.pieces)))
         may_return = to_http2 or self.entry.throttler.revision.behind_queue_proxy
         body.sent(may_return=may_return or not side.is_understood())
         if not body.complete:
@@ -444,21 +455,19 @@ class Exchange(Requester):
         size = len(payload[0]) if len(payload) == 1 else sum(map(len, payload))
         if not (size or complete):
             return
-        side = self.pod_side
-        if side is not None:
-            translation = self.translation
-            if translation is None:
-                side.send_body(payload, complete, trailers)
-            else:
-                side.send_body(payload, complete, translation.request_trailers(trailers))
-                translation.sent(size)
-            if not body.replayable or self.state in RESPONSE_BEGUN:
-                return
-        if size:
+        side, translation = self.pod_side, self.translation
+        if size and (side is None or (body.replayable and self.state not in RESPONSE_BEGUN)):
             data = payload[0] if len(payload) == 1 else b"".join(payload)
-            body.keep(data, has_pod=self.pod_side is not None)
+            body.keep(data, has_pod=side is not None)
             if self.state is not NEW:
                 self._charge(size)
+        if side is None:
+            return
+        if translation is None:
+            side.send_body(payload, complete, trailers)
+        else:
+            side.send_body(payload, complete, translation.request_trailers(trailers))
+            translation.sent_to_pod(size)
 
     def _charge(self, size: int) -> None:
         """Count buffered bytes against the budgets; beyond them nothing more is read.
@@ -477,7 +486,7 @@ class Exchange(Requester):
 
     def resume_sending(self) -> None:
         if self.translation is not None:
-            self.translation.pod_changed()
+            self.translation.pod_accepts()
         self.client.regulate()
 
     # -- an attempt fails --------------------------------------------------------------------------
@@ -643,7 +652,7 @@ class Exchange(Requester):
         if complete:
             self._finish(self.services.driver.clock())
         elif translation is not None:
-            translation.passed(sum(map(len, payload)))
+            translation.sent_to_client(sum(map(len, payload)))
 
     def _withhold(
         self, attempts: Attempts, payload: list[bytes], complete: bool, trailers: bytes
@@ -674,18 +683,23 @@ class Exchange(Requester):
         if self.pod_side is not None:
             self.pod_side.pause(full)
         if self.translation is not None and not full:
-            self.translation.client_took_all()
+            self.translation.client_accepted_all()
 
-    def on_taken(self) -> Callable[[int], None] | None:
-        """Return the function to call when the client's stream has accepted bytes; None for none.
+    def accepted(self, size: int) -> None:
+        """Let the pod send more, because the client's stream has accepted a part of the response.
 
-        Its argument is the number of bytes.
+        Arguments:
+            size: how many bytes it accepted.
         """
-        if self.pod_side is None:  # the client gets the head of an event stream early
-            return lambda size: heartbeat.pass_on_taken(self, size)
-        if self.translation is not None:
-            return self.translation.client_took
-        return self.pod_side.took
+        early, side = self.early_stream(), self.pod_side
+        if early is not None:
+            size = early.pass_on(size)
+        if side is None or not size:
+            return
+        if self.translation is None:
+            side.accepted(size)
+        else:
+            self.translation.client_accepted()
 
     def has_begun(self) -> bool:
         """Return whether the client has any part of a final response."""
@@ -799,6 +813,95 @@ class Exchange(Requester):
 
 #: A number, since CPython tests ``bytes in bytes`` by way of an exception, which takes 0.6 µs.
 _COMMA: Final = ord(",")
+_FORWARDED_FOR: Final = b"x-forwarded-for"
+#: From this number of addresses in X-Forwarded-For on, a request is in a loop.
+_MOST_HOPS: Final = 32
+#: So many addresses, of the shortest form ``::1``, have at least as many bytes.
+_SHORTEST: Final = 4 * _MOST_HOPS - 1
+_KUBELET: Final = re.compile(rb"\r\n[Uu](?i:ser-agent):[ \t]*" + re.escape(KUBELET_AGENT))
+
+
+def contradiction(fields: dict[bytes, bytes]) -> str:
+    """Return an error text if a request names two revisions; empty otherwise.
+
+    That happens if an ingress appends its control field to one of the client. A repeated name is
+    no error.
+
+    Arguments:
+        fields: the handled fields of the request, by name in lower case.
+    """
+    if (
+        _COMMA in fields.get(REVISION, b"")
+        or _COMMA in fields.get(NAMESPACE, b"")
+        or _COMMA in fields.get(SERVICE, b"")
+    ):
+        return _one_each(fields)
+    return ""
+
+
+def _one_each(fields: dict[bytes, bytes]) -> str:
+    for name in (REVISION, NAMESPACE, SERVICE):
+        first, *others = [part.strip(b" \t") for part in fields.get(name, b"").split(b",")]
+        if any(other != first for other in others):
+            return f"{name.decode()} occurs twice with different values"
+    return ""
+
+
+def probe_response(
+    request: Request, port: ClientPort, unhealthy: Callable[[], str], *, may_be_kubelet: bool
+) -> OwnResponse | None:
+    """Return the response to a probe of kubelet, ingress or autoscaler; None for other requests.
+
+    A request that names two revisions gets 400, one in a loop 508. All other requests on the port
+    of a plain Service are for its pods. On the admission port, probes are requests like others: a
+    proxy would take a response 200 as permission to send them to a service that sleeps.
+
+    Arguments:
+        request: any request of a client.
+        port: the port that the client has connected to.
+        unhealthy: returns why the activator is not ready; empty while it is ready.
+        may_be_kubelet: whether the head has ``KUBELET_AGENT`` anywhere.
+    """
+    fields = request.fields
+    if port.service:
+        return _loop(fields)
+    probe, wrong = b"", contradiction(fields) if fields else ""
+    if port.admission is None:
+        if not (fields or may_be_kubelet):
+            return None
+        if fields.get(KUBELET_PROBE) or (may_be_kubelet and _KUBELET.search(request.lines)):
+            why = unhealthy()
+            return own_responses.unhealthy(why) if why else own_responses.HEALTHY
+        probe = fields.get(NETWORK_PROBE, b"").rstrip(b" \t")
+    if not probe:
+        if wrong:
+            return own_responses.refused(400, wrong)
+        return _loop(fields) if len(fields.get(_FORWARDED_FOR, b"")) >= _SHORTEST else None
+    if probe == INGRESS:
+        return own_responses.network_probe(fields.get(NETWORK_HASH, b"").rstrip(b" \t"))
+    if probe == AUTOSCALER:
+        return own_responses.ACTIVATOR_PROBE
+    return own_responses.unexpected_probe(probe)
+
+
+def _loop(fields: dict[bytes, bytes]) -> OwnResponse | None:
+    """Return the response to a request that passes the activator again and again; else None.
+
+    The pods of a Service may be activators by mistake. Then each round adds an address to
+    X-Forwarded-For, and takes two connections. Requests with the header of Knative's ingress are
+    exempt: their Endpoints list pods with queue-proxy.
+
+    Arguments:
+        fields: the handled fields of the request, by name in lower case.
+    """
+    forwarded_for = fields.get(_FORWARDED_FOR, b"")
+    if len(forwarded_for) < _SHORTEST or REVISION in fields:
+        return None
+    hops = forwarded_for.count(b",") + 1
+    if hops < _MOST_HOPS:
+        return None
+    text = f"X-Forwarded-For has {hops} addresses: the request passes the activator again and again"
+    return own_responses.refused(HTTPStatus.LOOP_DETECTED, text)
 
 
 def find(
@@ -834,7 +937,7 @@ def find(
     namespace = fields.get(NAMESPACE, b"")
     name = fields.get(REVISION, b"")
     if namespace and name:
-        if _COMMA in name or _COMMA in namespace:  # a repeated name, see ``lookup.contradiction``
+        if _COMMA in name or _COMMA in namespace:  # a repeated name, see ``contradiction``
             namespace, name = namespace.partition(b",")[0], name.partition(b",")[0]
         return entries.find(namespace.strip(b" \t"), name.strip(b" \t"))
     if SERVICE in fields:

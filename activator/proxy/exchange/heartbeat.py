@@ -191,7 +191,7 @@ class EarlyStream(PassingSide):
 
     # -- the client -----------------------------------------------------------------------------
 
-    def may_send(self, now: float) -> bool:
+    def is_there(self, now: float) -> bool:
         """Return whether the client is there, as the comments show.
 
         Its kernel rejects them once it has closed.
@@ -352,13 +352,3 @@ def stop_stream(exchange: Exchange, withheld: WithheldResponse, complete: bool) 
         exchange.pod_side = None
     pod, response = exchange.pod(), withheld.response
     exchange.stop(*end.no_event_stream(pod, response, withheld.pieces, complete))
-
-
-def pass_on_taken(exchange: Exchange, size: int) -> None:
-    """Report to the pod how much of its event stream the client's stream has accepted."""
-    early = exchange.early_stream()
-    if early is not None:
-        size = early.pass_on(size)
-        taken = None if exchange.pod_side is None else exchange.on_taken()
-        if size and taken is not None:
-            taken(size)

@@ -7,6 +7,7 @@ in HTTP/1 and a header block in HTTP/2; ``exchange.translation`` converts them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from activator.proxy.http2.fields import ResponseFields
@@ -37,7 +38,7 @@ class ClientSide(ABC):
         """Return whether bytes wait because the client does not read."""
 
     @abstractmethod
-    def may_send(self, now: float) -> bool:
+    def is_there(self, now: float) -> bool:
         """Return whether the client of a queued request is known to be there.
 
         If not, the client's side aborts the connection, or calls ``waiting.resume`` later.
@@ -117,7 +118,7 @@ class ClientSide(ABC):
         """
 
     @abstractmethod
-    def took(self, size: int) -> None:
+    def accepted(self, size: int) -> None:
         """Let the client send more, because the pod's transport has accepted a part of the body.
 
         Arguments:
@@ -183,23 +184,30 @@ class PassingSide(ClientSide):
     def is_full(self) -> bool:
         return self._client.is_full()
 
-    def may_send(self, now: float) -> bool:
-        return self._client.may_send(now)
+    def is_there(self, now: float) -> bool:
+        return self._client.is_there(now)
 
     def is_gone(self) -> bool:
         return self._client.is_gone()
 
-    def took(self, size: int) -> None:
-        self._client.took(size)
+    def accepted(self, size: int) -> None:
+        self._client.accepted(size)
 
     def regulate(self) -> None:
         self._client.regulate()
 
 
 class PodSide(ABC):
-    """The pod's side: the receiver of the request. It releases itself after a complete response."""
+    """The pod's side: the receiver of the request. It releases itself after a complete response.
 
-    __slots__ = ()
+    Attributes:
+        accepted: called with a number of bytes of the response that the client's transport has
+            accepted, so that the pod may send more; set by ``send_request``.
+    """
+
+    __slots__ = ("accepted",)
+
+    accepted: Callable[[int], None]
 
     @abstractmethod
     def is_reused(self) -> bool:
@@ -251,14 +259,6 @@ class PodSide(ABC):
     @abstractmethod
     def pause(self, on: bool) -> None:
         """Pause reading from the pod if ``on``, because the client does not read; else resume."""
-
-    @abstractmethod
-    def took(self, size: int) -> None:
-        """Let the pod send more, because the client's transport has accepted a part of the body.
-
-        Arguments:
-            size: how many bytes it accepted.
-        """
 
     @abstractmethod
     def cancel(self) -> None:

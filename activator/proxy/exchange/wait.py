@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Final
 from activator.driver import Driver
 from activator.proxy.exchange import heartbeat
 from activator.proxy.exchange.end import in_form, record_failure, respond_to_waiting
-from activator.proxy.exchange.lookup import ClientPort
 from activator.proxy.exchange.states import WAITING
 from activator.proxy.message import own_responses, waiting_page
 from activator.proxy.message.error_forms import prefers_html
@@ -39,6 +38,7 @@ from throttler.revision import RevisionThrottler
 from throttler.ticket import QUEUED
 
 if TYPE_CHECKING:
+    from activator.proxy.client.connection import ClientPort
     from activator.proxy.exchange.exchange import Exchange
     from activator.proxy.exchange.heartbeat import EarlyStream
 

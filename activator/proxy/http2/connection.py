@@ -283,7 +283,7 @@ class SendQueue:
 
     Attributes:
         frames: the frames of the next write.
-        passed: payload in ``frames``, or in a full transport. Each item has its number of bytes,
+        accepted: payload in ``frames``, or in a full transport. Each item has its number of bytes,
             and a callback for the moment at which the transport accepts more.
         blocked: streams with payload and an open window of their own, in the order of their turns.
         is_due: whether a flush follows: it is scheduled, or ``data_received`` ends with one.
@@ -293,13 +293,13 @@ class SendQueue:
     __slots__ = (
         "_on_ended",
         "_wake",
+        "accepted",
         "blocked",
         "flow",
         "frames",
         "full",
         "is_due",
         "on_unread",
-        "passed",
         "unread",
     )
 
@@ -317,7 +317,7 @@ class SendQueue:
         self._on_ended = on_ended
         self.on_unread = on_unread
         self.frames: list[bytes] = []
-        self.passed: list[tuple[Callable[[int], None], int]] = []
+        self.accepted: list[tuple[Callable[[int], None], int]] = []
         self.is_due = False
         self.full = False
         self.blocked: dict[int, Stream] = {}
@@ -340,11 +340,11 @@ class SendQueue:
         self._on_ended = _ignore
         self.on_unread = _nobody
 
-    def report_passed(self) -> None:
+    def report_accepted(self) -> None:
         """Report to senders how many bytes the kernel accepted, so that they send more."""
-        passed, self.passed = self.passed, []
-        for on_sent, size in passed:
-            on_sent(size)
+        accepted, self.accepted = self.accepted, []
+        for on_accepted, size in accepted:
+            on_accepted(size)
 
     def send_whole(self, stream: Stream, payload: bytes, ended: bool) -> bool:
         """Send payload in one frame; return False if it has to wait.
@@ -366,8 +366,8 @@ class SendQueue:
         self.write(data_head(stream.id, size, ended=ended) + payload)
         if ended:  # the sender has no more payload, so it needs no report
             self._on_ended(stream)
-        elif stream.on_sent is not None:
-            self.passed.append((stream.on_sent, size))
+        elif stream.on_accepted is not None:
+            self.accepted.append((stream.on_accepted, size))
         return True
 
     def pump(self, stream: Stream) -> None:
@@ -438,8 +438,8 @@ class SendQueue:
         flow.window -= size
         ended = stream.ends == b"" and not unsent
         self.write(data_head(stream.id, size, ended=ended) + piece)
-        if stream.on_sent is not None:
-            self.passed.append((stream.on_sent, size))
+        if stream.on_accepted is not None:
+            self.accepted.append((stream.on_accepted, size))
         if ended:
             stream.ends = None
             self._on_ended(stream)
@@ -472,7 +472,7 @@ class Stream:
         unsent: queued payload, if any; left: its bytes.
         ends: the trailers after the queued payload, as a header block, empty for none. None while
             more payload follows.
-        on_sent: called with a number of bytes of payload once the kernel has them.
+        on_accepted: called with a number of bytes of payload once the kernel has them.
         allowed: bytes that the peer may still send; owed: bytes that it may send, and
             that no WINDOW_UPDATE has announced.
         closed: whether this side has ended; peer_closed: whether the peer's side has.
@@ -488,7 +488,7 @@ class Stream:
         "id",
         "left",
         "missing",
-        "on_sent",
+        "on_accepted",
         "owed",
         "owner",
         "peer_closed",
@@ -505,7 +505,7 @@ class Stream:
         self.unsent: deque[bytes] | None = None  # few streams need one, of 0.6 KiB
         self.left = 0
         self.ends: bytes | None = None
-        self.on_sent: Callable[[int], None] | None = None
+        self.on_accepted: Callable[[int], None] | None = None
         self.allowed = STREAM_WINDOW
         self.owed = 0
         self.closed = False
@@ -696,7 +696,7 @@ class Http2Connection:
             self.late_at = inf
             self.side.on_complete_head()
         queue.is_due = False
-        if queue.frames or queue.passed:
+        if queue.frames or queue.accepted:
             self.flush()
 
     def pause_writing(self) -> None:
@@ -710,7 +710,7 @@ class Http2Connection:
         queue.full = False
         self._unread_acks = 0
         self._unread.hold(self, 0)
-        queue.report_passed()
+        queue.report_accepted()
         queue.pump_all()
         self.side.on_room()
 
@@ -754,8 +754,8 @@ class Http2Connection:
             if queue.full:
                 self._is_full()
                 return
-        if queue.passed and not queue.full:
-            queue.report_passed()
+        if queue.accepted and not queue.full:
+            queue.report_accepted()
 
     def _is_full(self) -> None:
         """Count the bytes that wait for the kernel."""

@@ -263,6 +263,10 @@ def lost_error(error: Exception | None) -> str:
     return (words or str(error) or "the pod closed the connection").lower()
 
 
+def _nothing(_size: int) -> None:
+    """Do nothing, because back-pressure pauses the transport."""
+
+
 @final
 class Http1Pod(PodSide):
     """One connection to one pod.
@@ -301,6 +305,7 @@ class Http1Pod(PodSide):
         self.reused = False
         self.reads_slowly = False
         self.idle_since = 0.0
+        self.accepted = _nothing
         self._poll: select.poll | None = None
         self._reader = ResponseReader()
         # For the request on it.
@@ -394,9 +399,6 @@ class Http1Pod(PodSide):
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
-
-    def took(self, size: int) -> None:
-        """Do nothing, because back-pressure pauses the transport."""
 
     def cancel(self) -> None:
         self._close(abort=True)

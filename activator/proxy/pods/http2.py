@@ -234,9 +234,10 @@ class PodStream(PodSide):
         stream = self._stream = Stream(link.queue, 2 * link.opened + 1, self)
         link.opened += 1
         link.streams[stream.id] = stream
+        self.accepted = stream.credit
         link.write_headers(stream, head, ended=ended)
         if not ended:
-            stream.on_sent = client.took
+            stream.on_accepted = client.accepted
             if body.pieces or body.complete:
                 stream.send(b"".join(body.pieces), trailers if body.complete else None)
         return True
@@ -265,14 +266,11 @@ class PodStream(PodSide):
     def pause(self, on: bool) -> None:
         """Do nothing, because the stream's window limits the pod."""
 
-    def took(self, size: int) -> None:
-        self._stream.credit(size)
-
     def detach(self) -> None:
         """Release the stream, whose response is not needed any more; reset it if it is open."""
         self.requester = None
         stream = self._stream
-        stream.on_sent = None
+        stream.on_accepted = None
         if not stream.closed:
             self._pod.link.end(stream, _NO_ERROR)
 
@@ -289,7 +287,7 @@ class PodStream(PodSide):
             The requester; None if it was detached before.
         """
         requester, self.requester = self.requester, None
-        self._stream.owner = self._stream.on_sent = None
+        self._stream.owner = self._stream.on_accepted = None
         return requester
 
     def switching(self) -> SwitchingSide | None:
