@@ -35,7 +35,7 @@ from activator.proxy.client.listener import (
 )
 from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings
-from activator.tls.files import metrics_tls
+from activator.tls.certificates import metrics_tls
 
 logger = logging.getLogger(__name__)
 

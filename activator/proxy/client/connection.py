@@ -10,8 +10,7 @@ import asyncio
 from math import inf
 from typing import Final, Protocol, cast, final
 
-from activator.proxy.client.eviction import EvictableQueue
-from activator.proxy.client.proxy import Proxy
+from activator.proxy.client.proxy import EvictableQueue, Proxy
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.peer_socket import PeerKind
 

@@ -24,8 +24,7 @@ from activator.proxy.client.heads_in_progress import HeadInProgress
 from activator.proxy.client.http2 import Http2Client
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.exchange.exchange import Exchange, probe_response
-from activator.proxy.exchange.sides import ClientSide
-from activator.proxy.exchange.states import TUNNEL
+from activator.proxy.exchange.sides import TUNNEL, ClientSide
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.frames import PREFACE
@@ -38,6 +37,7 @@ from activator.proxy.message.request import Request, body_of, read_request
 from activator.proxy.message.response import (
     Response,
     ResponseWriter,
+    client_head,
     interim_head,
     switching_head,
 )
@@ -605,10 +605,18 @@ class Http1Client(ClientSide):
         trailers: bytes,
     ) -> bytes:
         """Return the head, which differs from the pod's, and the payload that came with it."""
-        writer = self._writer = ResponseWriter(response, self._version, added_lines)
+        version = self._version
+        writer = self._writer = ResponseWriter(response, version)
         if writer.ends_connection:
             self._keep_alive = False
-        data = writer.head(close=not self._keep_alive, date=self._services.date.value())
+        data = client_head(
+            response,
+            version=version,
+            chunk=writer.chunk,
+            close=not self._keep_alive,
+            date=self._services.date.value(),
+            added_lines=added_lines,
+        )
         data += writer.payload(payload)
         if ended and response.body is not None:
             data += writer.end(trailers or response.body.trailers)
@@ -718,10 +726,6 @@ class Http1Client(ClientSide):
         ahead, self._ahead = self._ahead, b""
         self.base.proxy.unread.hold(self, 0)
         return self.base.transport, ahead
-
-    def is_stopped(self) -> bool:
-        """Return whether bytes wait because the client does not read."""
-        return self._full
 
     def unread_bytes(self) -> UnreadBytes:
         """Return the count of bytes that peers do not read."""

@@ -17,7 +17,7 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Final
 
-from activator.proxy.exchange.states import DONE
+from activator.proxy.exchange.sides import DONE
 from activator.proxy.message import own_responses
 from activator.proxy.message.error_forms import negotiate
 from activator.proxy.message.fields import HTTP_2

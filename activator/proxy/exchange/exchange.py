@@ -51,8 +51,7 @@ from activator.proxy.exchange.placement import (
     stick,
 )
 from activator.proxy.exchange.retry import Attempts, Failure
-from activator.proxy.exchange.sides import PodSide, Requester
-from activator.proxy.exchange.states import (
+from activator.proxy.exchange.sides import (
     AUTHORIZING,
     CONNECTING,
     DONE,
@@ -62,6 +61,9 @@ from activator.proxy.exchange.states import (
     SENT,
     WAITING,
     ExchangeState,
+    PodSide,
+    Progress,
+    Requester,
 )
 from activator.proxy.exchange.translation import Translation, trailers_of
 from activator.proxy.exchange.wait import PodWait, begin_wait, step
@@ -288,7 +290,8 @@ class Exchange(Requester):
     def ticket_expired(self, reason: Reason, detail: str) -> None:
         """End a request whose wait has reached its deadline; see throttler.ticket.TicketOwner."""
         detail = name_wait(self, detail)
-        self.stop(end.expired(self.services, self.entry.throttler, reason, detail), "timed-out")
+        again = self.services.retry_after(self.entry.throttler)
+        self.stop(own_responses.timed_out(reason, detail, again), "timed-out")
 
     def requeue(self, cause: str) -> None:
         """Put a request that has lost its pod at the front of the queue.
@@ -390,7 +393,8 @@ class Exchange(Requester):
             to_http2 = side.send_request(self, client, request, body, self.trace)
         except FramingError as error:
             self.pod_side = None
-            self._refuse(end.too_large(self.pod(), error))
+            what = f"{self.pod().address}: {error}"
+            self._refuse(own_responses.refused(error.status, what))
             return
         if to_http2 is not (request.version is HTTP_2):
             self.translation = Translation(client, side, to_http2=to_http2)
@@ -502,16 +506,16 @@ class Exchange(Requester):
         if self.state is not DONE:
             self.ensure_attempts().failed(self, Failure.NO_CONNECTION, error, cause)
 
-    def on_lost(self, error: str, began: bool) -> None:
+    def on_lost(self, error: str, progress: Progress) -> None:
         side = self._lose_pod()
         if self.state is not DONE:
             reused = side is not None and side.is_reused()
-            self.ensure_attempts().failed(self, retry.lost(began=began, reused=reused), error)
+            self.ensure_attempts().failed(self, retry.lost(progress, reused=reused), error)
 
-    def on_reset(self, code: int, began: bool) -> None:
+    def on_reset(self, code: int, progress: Progress) -> None:
         self._lose_pod()
         if self.state is not DONE:
-            self.ensure_attempts().reset(self, code, began)
+            self.ensure_attempts().reset(self, code, progress)
 
     def on_refused(self, error: str) -> None:
         self._lose_pod()
@@ -576,7 +580,7 @@ class Exchange(Requester):
         pod.last_response_at = self.ticket.first_byte = now
         attempts, wait = self.attempts, self.wait
         if attempts is not None and attempts.made > 1:
-            self.added_lines += end.attempts_line(attempts.made)
+            self.added_lines += end.ATTEMPTS % attempts.made
         if wait is not None:
             if wait.early is not None and not heartbeat.may_follow(
                 self, response, payload, complete

@@ -5,24 +5,29 @@ for several. A comment is no event, so programs do not see it. ``EarlyStream`` i
 from then on. The pod's response follows without its head if it is an event stream too; any other
 response ends the stream with an error. Knative has no counterpart.
 Source: https://html.spec.whatwg.org/multipage/server-sent-events.html.
+
+``is_true`` finds the member ``stream`` of a JSON object in the beginning of a body, which may be
+cut anywhere. It reads tokens, so that no text inside a string can look like a member (RFC 8259). It
+converts no value, and does not check the whole grammar: the pod does that.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Sequence
 from math import ceil, inf
 from typing import TYPE_CHECKING, Final, final
 
 from activator.proxy.exchange import end
 from activator.proxy.exchange.retry import WithheldResponse
-from activator.proxy.exchange.sides import ClientSide, PassingSide
-from activator.proxy.exchange.states import RESPONSE_BEGUN
+from activator.proxy.exchange.sides import RESPONSE_BEGUN, ClientSide, PassingSide
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.hpack import line
 from activator.proxy.http2.section import block_of, with_identity_coding
-from activator.proxy.message import error_forms, grpc, json_member
-from activator.proxy.message.error_forms import prefers_event_stream
+from activator.proxy.message import grpc
+from activator.proxy.message.error_forms import prefers_event_stream, sends_json
 from activator.proxy.message.fields import HTTP_2, HttpVersion
 from activator.proxy.message.grammar import CloseBody
 from activator.proxy.message.own_responses import OwnResponse
@@ -33,6 +38,78 @@ from throttler.ticket import QUEUED
 
 if TYPE_CHECKING:
     from activator.proxy.exchange.exchange import Exchange
+
+
+#: Bytes of a body that are read.
+MOST_BYTES: Final = 64 << 10
+#: Tokens that are read. A usual body of 64 KiB has a tenth of them. Without this limit, a body of
+#: brackets alone would cost ten times as much as a usual one.
+MOST_TOKENS: Final = 8192
+
+#: A string, a bracket, a colon, a comma, another value, or the quote of a string without its end.
+#: Only sets of bytes are possessive, see body.py.
+_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*"|[{}\[\]:,]|[^\s"{}\[\]:,]++|"', re.DOTALL)
+_BOM: Final = b"\xef\xbb\xbf"
+_OPENING: Final = (b"{", b"[")
+_CLOSING: Final = (b"}", b"]")
+#: The longest name that is compared, with an escape of six bytes for each character.
+_LONGEST: Final = 128
+
+
+def is_true(body: bytes, name: str) -> bool:
+    """Return whether the JSON object in a body has a member with the value ``true``.
+
+    Only members of the outermost object count. If one occurs twice, the last one counts, as in most
+    parsers. Whatever follows the object does not matter.
+
+    Arguments:
+        body: the body from its start, as much as has arrived.
+        name: the name of the member, at most 20 characters.
+    """
+    body = body[:MOST_BYTES].removeprefix(_BOM)
+    depth, found, tokens = 0, False, 0
+    key: bytes | None = None  # the name of the current member; None behind its colon
+    is_named = False  # whether the next value is that of the named member
+    for match in _TOKEN.finditer(body):
+        token = match[0]
+        tokens += 1
+        if tokens > MOST_TOKENS or (not depth and token != b"{"):
+            return False
+        if token == b'"':
+            return found  # the body ends inside a string
+        if token in _OPENING:
+            depth += 1
+            if depth == 1:
+                key = b""
+            elif depth == 2 and is_named:
+                found = is_named = False
+        elif token in _CLOSING:
+            depth -= 1
+            if not depth:
+                return found
+        elif depth > 1:
+            continue
+        elif token == b",":
+            key, is_named = b"", False
+        elif token == b":":
+            is_named = key is not None and _text(key) == name
+            key = None
+        elif is_named:
+            found, is_named = token == b"true", False
+        elif key is not None:
+            key = token
+    return found
+
+
+def _text(token: bytes) -> str | None:
+    """Return the text of a string; None if it is too long, or not well-formed."""
+    if token[:1] != b'"' or len(token) > _LONGEST:
+        return None
+    try:
+        text = json.loads(token)
+    except ValueError:
+        return None
+    return text if isinstance(text, str) else None
 
 
 CONTENT_TYPE: Final = b"text/event-stream"
@@ -221,13 +298,13 @@ def fits(exchange: Exchange) -> bool:
         return False  # the client has not sent its body, and no 100 may follow the head
     if prefers_event_stream(request.lines):
         return True
-    return _may_be_json(exchange) and json_member.is_true(_beginning(exchange), "stream")
+    return _may_be_json(exchange) and is_true(_beginning(exchange), "stream")
 
 
 def may_fit_later(exchange: Exchange) -> bool:
     """Return whether ``fits`` may become true with the rest of the request's body."""
     body = exchange.body
-    arrives = not (body.complete or body.full) and body.size < json_member.MOST_BYTES
+    arrives = not (body.complete or body.full) and body.size < MOST_BYTES
     return arrives and _may_be_json(exchange) and not _is_grpc(exchange.request)
 
 
@@ -238,9 +315,7 @@ def _is_grpc(request: Request) -> bool:
 
 def _may_be_json(exchange: Exchange) -> bool:
     request = exchange.request
-    return request.has_body and (
-        error_forms.sends_json(request) or not request.value_of(b"content-type")
-    )
+    return request.has_body and (sends_json(request) or not request.value_of(b"content-type"))
 
 
 def _beginning(exchange: Exchange) -> bytes:

@@ -1,14 +1,19 @@
-"""Declares the two sides of an exchange, and the requester that a pod's side calls.
+"""Declares the states of an exchange, its two sides, and the requester that a pod's side calls.
 
 A side is an HTTP/1 connection or an HTTP/2 stream. Payload is a list of pieces. Trailers are lines
 in HTTP/1 and a header block in HTTP/2; ``exchange.translation`` converts them.
+
+An exchange assigns its state directly. A warm request has three changes, and a check against the
+table would take three calls for each. Instead, the tests of the byte path check each change of each
+exchange (tests/activator/proxy/conftest.py).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, Final
 
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message.own_responses import OwnResponse
@@ -20,6 +25,55 @@ if TYPE_CHECKING:
     from activator.proxy.exchange.exchange import RequestBody
     from activator.proxy.exchange.observers import Trace
     from activator.proxy.exchange.tunnel import SwitchingSide
+
+
+class ExchangeState(Enum):
+    """The state of an exchange.
+
+    NEW: the request has no ticket yet.
+    AUTHORIZING: it waits for the decision of the authorization server, before it has a place.
+    WAITING: it waits for a pod, or for the client's kernel to show that the client is there.
+    CONNECTING: it is assigned to a pod, and waits for a connection.
+    SENT: a pod has the request.
+    RESPONDING: the client has a part of the final response.
+    TUNNEL: bytes of another protocol pass both ways.
+    DONE: the exchange has ended.
+    """
+
+    NEW = "new"
+    AUTHORIZING = "authorizing"
+    WAITING = "waiting"
+    CONNECTING = "connecting"
+    SENT = "sent"
+    RESPONDING = "responding"
+    TUNNEL = "tunnel"
+    DONE = "done"
+
+
+#: Module names for the members, for speed: see fields.HTTP_1_1.
+NEW: Final = ExchangeState.NEW
+AUTHORIZING: Final = ExchangeState.AUTHORIZING
+WAITING: Final = ExchangeState.WAITING
+CONNECTING: Final = ExchangeState.CONNECTING
+SENT: Final = ExchangeState.SENT
+RESPONDING: Final = ExchangeState.RESPONDING
+TUNNEL: Final = ExchangeState.TUNNEL
+DONE: Final = ExchangeState.DONE
+
+#: Which state may follow which. A retry leads back; once a response has begun, no step does.
+FOLLOWS: Final[dict[ExchangeState, frozenset[ExchangeState]]] = {
+    NEW: frozenset((AUTHORIZING, WAITING, CONNECTING, SENT, DONE)),
+    AUTHORIZING: frozenset((WAITING, CONNECTING, SENT, DONE)),
+    WAITING: frozenset((WAITING, CONNECTING, SENT, DONE)),
+    CONNECTING: frozenset((CONNECTING, WAITING, SENT, DONE)),
+    SENT: frozenset((SENT, CONNECTING, WAITING, RESPONDING, TUNNEL, DONE)),
+    RESPONDING: frozenset((DONE,)),
+    TUNNEL: frozenset((DONE,)),
+    DONE: frozenset(),
+}
+
+#: States in which the client has a part of the pod's final response.
+RESPONSE_BEGUN: Final = frozenset((RESPONDING, TUNNEL))
 
 
 class ClientSide(ABC):
@@ -273,6 +327,20 @@ class PodSide(ABC):
         """Release a connection or stream on which nothing was sent."""
 
 
+class Progress(Enum):
+    """How far a response had come when its request failed.
+
+    SILENT: no byte of it had arrived, so the rules of ``retry`` may send the request again.
+    BEGAN: a part of it had arrived.
+    UNUSABLE: the pod does not read the request, or its response is malformed. The request is not
+    sent again: another pod would fail in the same way.
+    """
+
+    SILENT = "silent"
+    BEGAN = "began"
+    UNUSABLE = "unusable"
+
+
 class Requester(ABC):
     """The sender of a request to a pod: an exchange. The pod's side calls these methods.
 
@@ -344,21 +412,21 @@ class Requester(ABC):
         """
 
     @abstractmethod
-    def on_lost(self, error: str, began: bool) -> None:
+    def on_lost(self, error: str, progress: Progress) -> None:
         """Handle a lost connection or a malformed response, before the response is complete.
 
         Arguments:
             error: the cause, for people.
-            began: whether any byte of a response had arrived.
+            progress: how far the response had come.
         """
 
     @abstractmethod
-    def on_reset(self, code: int, began: bool) -> None:
+    def on_reset(self, code: int, progress: Progress) -> None:
         """Handle a stream reset by the pod.
 
         Arguments:
             code: the HTTP/2 error code.
-            began: whether the final response had begun.
+            progress: how far the final response had come.
         """
 
     @abstractmethod

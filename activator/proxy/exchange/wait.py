@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from activator.driver import Driver
 from activator.proxy.exchange import heartbeat
 from activator.proxy.exchange.end import in_form, record_failure, respond_to_waiting
-from activator.proxy.exchange.states import WAITING
+from activator.proxy.exchange.sides import WAITING
 from activator.proxy.message import own_responses, waiting_page
 from activator.proxy.message.error_forms import prefers_html
 from activator.proxy.message.fields import HTTP_1_0
@@ -226,16 +226,14 @@ class PodWait:
             self.cold_starts.request_ended(self.cold_start, outcome, now)
 
     def fields(self, now: float) -> bytes:
-        """Return the field lines for a response that begins now; empty if they are off."""
-        return self._timing(now) if self._server_timing else b""
-
-    def _timing(self, now: float) -> bytes:
-        """Return the field Server-Timing, preceded by its CRLF.
+        """Return the field Server-Timing, preceded by its CRLF; empty if it is off.
 
         ``queue`` is the time without a pod. Two phases of it follow if they are known: ``scale``
         until Kubernetes listed a pod, and ``probe`` until a pod passed a probe. ``pod`` is
         the time from the assignment until ``now``.
         """
+        if not self._server_timing:
+            return b""
         assigned_at = self.assigned_at
         waited = (now if assigned_at is None else assigned_at) - self._arrived
         start = b"warm" if self.cold_start is None else b"cold"
@@ -340,10 +338,6 @@ def step(exchange: Exchange, wait: PodWait, now: float) -> float:
 # -- the modes ------------------------------------------------------------------------------------
 
 
-def _always(exchange: Exchange) -> bool:
-    return True
-
-
 def _is_navigation(exchange: Exchange) -> bool:
     """Return whether a person waits for a page: a browser shows the response as a document."""
     request = exchange.request
@@ -354,14 +348,6 @@ def _is_navigation(exchange: Exchange) -> bool:
     if any(request.value_of(name) for name in (*_FETCH_METADATA, *_OF_SCRIPTS)):
         return False
     return prefers_html(request.lines)
-
-
-def _may_get_heartbeats(exchange: Exchange) -> bool:
-    return heartbeat.fits(exchange) or heartbeat.may_fit_later(exchange)
-
-
-def _nothing(exchange: Exchange, now: float) -> float:
-    return inf
 
 
 def _beat(exchange: Exchange, now: float) -> float:
@@ -445,16 +431,18 @@ def _keep_demand(exchange: Exchange, until: float, ended: str, now: float) -> No
 
 #: Whether a mode fits a request. HTTP/1.0, HEAD and a change of protocol get HOLD alone.
 FITS: Final[dict[WaitMode, Callable[[Exchange], bool]]] = {
-    WaitMode.HOLD: _always,
+    WaitMode.HOLD: lambda exchange: True,
     WaitMode.PAGE: _is_navigation,
-    WaitMode.HEARTBEAT: _may_get_heartbeats,
-    WaitMode.REFUSE: _always,
+    WaitMode.HEARTBEAT: lambda exchange: (
+        heartbeat.fits(exchange) or heartbeat.may_fit_later(exchange)
+    ),
+    WaitMode.REFUSE: lambda exchange: True,
 }
 
 
 #: What a mode does when its time has come. Returns when to call it again, seconds.
 STEPS: Final[dict[WaitMode, Callable[[Exchange, float], float]]] = {
-    WaitMode.HOLD: _nothing,
+    WaitMode.HOLD: lambda exchange, now: inf,
     WaitMode.PAGE: _send_page,
     WaitMode.HEARTBEAT: _beat,
     WaitMode.REFUSE: _refuse,

@@ -4,11 +4,9 @@
 turn of the loop at once. Its side (``ConnectionSide``) handles the meaning of frames.
 """
 
-# ruff: noqa: B027 # methods without a body are for the other kind of connection
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
@@ -68,44 +66,38 @@ FOLLOWS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
 }
 
 
-class ConnectionSide(ABC):
-    """One kind of connection. Methods without ``abstractmethod`` are for one kind only."""
+class ConnectionSide:
+    """One kind of connection. This class itself is the side of a lost one: it does nothing."""
 
     __slots__ = ()
 
     # -- the connection -------------------------------------------------------------------------
 
-    @abstractmethod
     def lost(self, exc: Exception | None) -> None:
         """Handle the end of the connection."""
 
-    @abstractmethod
     def on_full(self) -> None:
         """Handle a peer that does not read payload: the transport is full."""
 
-    @abstractmethod
     def on_backlog(self) -> None:
         """Handle a peer that does not read even control frames."""
 
-    @abstractmethod
     def on_failed(self, fault: ConnectionFault) -> None:
         """Close: the peer broke a rule, and GOAWAY is written."""
 
-    @abstractmethod
     def end_unread(self) -> tuple[PeerKind, str]:
         """End the connection to free its unread bytes; return its side and its peer's address."""
+        return PeerKind.CLIENT, ""
 
     # -- its streams ----------------------------------------------------------------------------
 
-    @abstractmethod
     def is_idle(self, stream: int) -> bool:
         """Return whether a stream has never begun."""
+        return False
 
-    @abstractmethod
     def on_headers(self, stream: int, block: bytes, ended: bool) -> None:
         """Handle a whole header block."""
 
-    @abstractmethod
     def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
         """Handle payload.
 
@@ -113,21 +105,18 @@ class ConnectionSide(ABC):
             trailers: None unless the payload is the last; then the header block of trailers.
         """
 
-    @abstractmethod
     def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
         """Handle RST_STREAM of the peer; ``owner`` had the stream, which has ended."""
 
-    @abstractmethod
     def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
         """End a stream because of a wrong frame; the connection stays open."""
 
-    @abstractmethod
     def on_stream_removed(self, stream: Stream) -> None:
         """Handle the removal of a stream, however it ended."""
 
-    @abstractmethod
     def end_stream_unread(self, stream: Stream) -> tuple[PeerKind, str]:
         """End a stream to free its unread bytes; return its side and its peer's address."""
+        return PeerKind.CLIENT, ""
 
     # -- connections of clients -----------------------------------------------------------------
 
@@ -170,51 +159,8 @@ class ConnectionSide(ABC):
         """Open no more streams; requeue requests on streams after ``last_stream``."""
 
 
-@final
-class _Gone(ConnectionSide):
-    """The side of a lost connection: does nothing."""
-
-    __slots__ = ()
-
-    def lost(self, exc: Exception | None) -> None:
-        pass
-
-    def on_full(self) -> None:
-        pass
-
-    def on_backlog(self) -> None:
-        pass
-
-    def on_failed(self, fault: ConnectionFault) -> None:
-        pass
-
-    def end_unread(self) -> tuple[PeerKind, str]:
-        return PeerKind.CLIENT, ""
-
-    def is_idle(self, stream: int) -> bool:
-        return False
-
-    def on_headers(self, stream: int, block: bytes, ended: bool) -> None:
-        pass
-
-    def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
-        pass
-
-    def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
-        pass
-
-    def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
-        pass
-
-    def on_stream_removed(self, stream: Stream) -> None:
-        pass
-
-    def end_stream_unread(self, stream: Stream) -> tuple[PeerKind, str]:
-        return PeerKind.CLIENT, ""
-
-
 #: The side of each lost connection.
-GONE: Final[ConnectionSide] = _Gone()
+GONE: Final = ConnectionSide()
 
 
 # The streams of one connection: their windows, their states, and their queued payload.
@@ -928,10 +874,6 @@ class Http2Connection:
         self.flow.peer_window = window
         for stream in self.streams.values():
             self.queue.widen(stream, by)
-
-    def settings_acknowledged(self) -> None:
-        """Count a frame without effect."""
-        self.idle_frame()
 
     def ping(self, opaque: bytes, ack: bool) -> None:
         """Acknowledge a PING, and count it."""

@@ -225,14 +225,11 @@ class Resources:
         self.now = clock()
         self.unread = unread
         self.files = FileBudget()
-        self.files.idle.append((self.close_one_idle, self._count_closing))
+        self.files.idle.append((self.close_one_idle, lambda: len(self.closing)))
         self.idle = 0
         self.connections = 0
         self.closing: set[object] = set()
         self._with_idle: dict[Pool, None] = {}
-
-    def _count_closing(self) -> int:
-        return len(self.closing)
 
     def closed(self, connection: object) -> None:
         """Count a connection that has closed, and release its file."""
@@ -371,23 +368,6 @@ class Pool:
             pod.cancel()
         return None
 
-    def put(self, side: Http1Pod) -> None:
-        """Keep a connection in HTTP/1 for the next request; close it if there are enough."""
-        resources = self.resources
-        if self.gone or resources.idle >= resources.limits.max_idle:
-            side.transport.close()
-            return
-        side.reused = True
-        side.idle_since = resources.now
-        self.idle.append(side)
-        resources.idle += 1
-        if side.reads_slowly:
-            side.expect_slow_reading(False)
-        if not self.may_have_idle:
-            resources.with_idle(self)
-        if resources.files.waiting:
-            resources.files.freed()
-
     def dial(self, requester: Requester, within: float = inf) -> None:
         """Open a connection in HTTP/1 for ``requester``.
 
@@ -499,7 +479,7 @@ class Pool:
         idle = [each for each in self.shared if each.is_idle_since(inf)]
         if not idle:
             return None
-        oldest = min(idle, key=_idle_since)
+        oldest = min(idle, key=lambda each: each.idle_since)
         oldest.close()
         return oldest
 
@@ -530,10 +510,6 @@ class Pool:
         self.drain_shared()
         self.close_idle()
         self.resources.remove(self)
-
-
-def _idle_since(connection: Http2Pod) -> float:
-    return connection.idle_since
 
 
 @final

@@ -14,9 +14,8 @@ from activator.scale import http_server
 from activator.scale.board import Board
 from activator.scale.part import Part, PartContext
 from activator.scale.settings import ScaleSettings
-from activator.tls.certificates import CertificateError
-from activator.tls.files import FileTls, TlsFileError, tls_files
-from activator.tls.files import context as tls_context
+from activator.tls.certificates import CertificateError, FileTls, TlsFileError, tls_files
+from activator.tls.certificates import context as tls_context
 
 
 @final
