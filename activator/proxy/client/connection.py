@@ -103,95 +103,6 @@ class HttpHandler(Protocol):
 
 
 @final
-class _LostHandler:
-    """The handler of a connection that is lost: it does nothing."""
-
-    def on_time(self, now: float) -> float:
-        return inf
-
-    def may_be_evicted(self) -> bool:
-        return False
-
-    def evict(self) -> bool:
-        return False
-
-    def shutdown(self) -> None:
-        pass
-
-    def drain(self) -> None:
-        pass
-
-    def force_end(self) -> None:
-        pass
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        pass
-
-
-_LOST: Final[HttpHandler] = _LostHandler()
-
-
-@final
-class Linger:
-    """A protocol that closes a connection whose request was not read completely.
-
-    If the activator closed it at once, the kernel would reset the connection because of unread
-    bytes. The reset may destroy the response before the client has read it (RFC 9112 section 9.6).
-    So the activator closes only its sending side, and discards input: some clients read the
-    response only after their whole request. Beyond a limit it stops reading. Go's server waits too
-    (rstAvoidanceDelay in net/http/server.go).
-
-    Arguments:
-        handler: its ``connection_lost`` is called when the connection is lost.
-    """
-
-    def __init__(self, handler: HttpHandler, transport: asyncio.Transport) -> None:
-        self._handler = handler
-        self._transport = transport
-        self._left = MAX_BYTES
-        self._moved = False
-        transport.resume_reading()
-        if transport.can_write_eof():
-            transport.write_eof()
-        self._loop = asyncio.get_running_loop()
-        self._until = self._loop.time() + LONGEST_SECONDS
-        self._timer = self._loop.call_later(MAX_SECONDS, self._on_time)
-
-    def _on_time(self) -> None:
-        """Close, unless bytes have arrived meanwhile and more may follow."""
-        if not self._moved or self._loop.time() >= self._until:
-            self._transport.close()
-            return
-        self._moved = False
-        self._timer = self._loop.call_later(MAX_SECONDS, self._on_time)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Do nothing; never called, since the connection exists already."""
-
-    def data_received(self, data: bytes) -> None:
-        """Discard input; beyond the limit, read no more."""
-        self._left -= len(data)
-        self._moved = self._left >= 0
-        if not self._moved:
-            self._transport.pause_reading()
-
-    def pause_writing(self) -> None:
-        """Do nothing: all responses are written."""
-
-    def resume_writing(self) -> None:
-        """Do nothing: all responses are written."""
-
-    def eof_received(self) -> bool:
-        """Let the loop close the connection."""
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Let the handler release the connection."""
-        self._timer.cancel()
-        self._handler.connection_lost(exc)
-
-
-@final
 class _Unsent:
     """The bytes that a client has not read. Few connections have this record.
 
@@ -497,3 +408,92 @@ class ClientConnection:
     def force_end(self) -> None:
         """End every request, because the drain time is over."""
         self.handler.force_end()
+
+
+@final
+class Linger:
+    """A protocol that closes a connection whose request was not read completely.
+
+    If the activator closed it at once, the kernel would reset the connection because of unread
+    bytes. The reset may destroy the response before the client has read it (RFC 9112 section 9.6).
+    So the activator closes only its sending side, and discards input: some clients read the
+    response only after their whole request. Beyond a limit it stops reading. Go's server waits too
+    (rstAvoidanceDelay in net/http/server.go).
+
+    Arguments:
+        handler: its ``connection_lost`` is called when the connection is lost.
+    """
+
+    def __init__(self, handler: HttpHandler, transport: asyncio.Transport) -> None:
+        self._handler = handler
+        self._transport = transport
+        self._left = MAX_BYTES
+        self._moved = False
+        transport.resume_reading()
+        if transport.can_write_eof():
+            transport.write_eof()
+        self._loop = asyncio.get_running_loop()
+        self._until = self._loop.time() + LONGEST_SECONDS
+        self._timer = self._loop.call_later(MAX_SECONDS, self._on_time)
+
+    def _on_time(self) -> None:
+        """Close, unless bytes have arrived meanwhile and more may follow."""
+        if not self._moved or self._loop.time() >= self._until:
+            self._transport.close()
+            return
+        self._moved = False
+        self._timer = self._loop.call_later(MAX_SECONDS, self._on_time)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Do nothing; never called, since the connection exists already."""
+
+    def data_received(self, data: bytes) -> None:
+        """Discard input; beyond the limit, read no more."""
+        self._left -= len(data)
+        self._moved = self._left >= 0
+        if not self._moved:
+            self._transport.pause_reading()
+
+    def pause_writing(self) -> None:
+        """Do nothing: all responses are written."""
+
+    def resume_writing(self) -> None:
+        """Do nothing: all responses are written."""
+
+    def eof_received(self) -> bool:
+        """Let the loop close the connection."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let the handler release the connection."""
+        self._timer.cancel()
+        self._handler.connection_lost(exc)
+
+
+@final
+class _LostHandler:
+    """The handler of a connection that is lost: it does nothing."""
+
+    def on_time(self, now: float) -> float:
+        return inf
+
+    def may_be_evicted(self) -> bool:
+        return False
+
+    def evict(self) -> bool:
+        return False
+
+    def shutdown(self) -> None:
+        pass
+
+    def drain(self) -> None:
+        pass
+
+    def force_end(self) -> None:
+        pass
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        pass
+
+
+_LOST: Final[HttpHandler] = _LostHandler()

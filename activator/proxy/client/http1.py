@@ -498,7 +498,7 @@ class Http1Client(ClientSide):
         """Return the check of the client; the first call makes it."""
         check = self._check
         if check is None:
-            check = self._check = ClientCheck()
+            check = self._check = ClientCheck(self.base.transport)
         return check
 
     def _missing(self) -> int:
@@ -524,7 +524,7 @@ class Http1Client(ClientSide):
             transport.abort()
             return False
         check = self._client_check()
-        found = check.before_sending(transport, self._missing(), self._interim(), now)
+        found = check.before_sending(self._missing(), self._interim(), now)
         if found is ClientState.GONE:
             transport.abort()
         elif found is ClientState.PENDING:
@@ -545,10 +545,10 @@ class Http1Client(ClientSide):
             return inf
         interim = None if exchange.has_begun() else self._interim()
         check = self._client_check()
-        if check.is_over(transport, self._missing(), interim, now):
+        if check.is_over(self._missing(), interim, now):
             transport.abort()
             return inf
-        if self._send_by < inf and (now >= self._send_by or check.is_acknowledged(transport)):
+        if self._send_by < inf and (now >= self._send_by or check.is_acknowledged()):
             self._send_by = inf
             check.restart()
             exchange.resume(now)
