@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import ceil, inf
 from typing import TYPE_CHECKING, Final, final
 
@@ -281,6 +281,8 @@ class EarlyStream(PassingSide):
 
 #: Bytes of a pod's response that wait until it is complete, if it is no event stream: an error.
 MOST_ERROR_BYTES: Final = 16 << 10
+#: Revisions whose comment is kept; a full memo is cleared first.
+_MOST_COMMENTS: Final = 1024
 #: Seconds until a body that has not arrived completely is read again; doubles each time.
 FIRST_LOOK: Final = 0.1
 #: The comment while a pod has the request.
@@ -298,7 +300,7 @@ def fits(exchange: Exchange) -> bool:
         return False  # the client has not sent its body, and no 100 may follow the head
     if prefers_event_stream(request.lines):
         return True
-    return _may_be_json(exchange) and is_true(_beginning(exchange), "stream")
+    return _may_be_json(exchange) and is_true(b"".join(exchange.body.pieces), "stream")
 
 
 def may_fit_later(exchange: Exchange) -> bool:
@@ -316,11 +318,6 @@ def _is_grpc(request: Request) -> bool:
 def _may_be_json(exchange: Exchange) -> bool:
     request = exchange.request
     return request.has_body and (sends_json(request) or not request.value_of(b"content-type"))
-
-
-def _beginning(exchange: Exchange) -> bytes:
-    """Return the buffered beginning of the body: nothing that is read only for this."""
-    return b"".join(exchange.body.pieces)
 
 
 def every(exchange: Exchange) -> float:
@@ -379,13 +376,10 @@ def _comment(exchange: Exchange, now: float) -> bytes:
         eta = "" if expected is None else f" eta={ceil(max(expected, 1.0))}"
         reason = services.driver.why(throttler)[0].value
         comment = as_comment(f"waiting reason={reason}{eta}")
-        services.remember_comment(throttler.revision.id, now + 1.0, comment)
+        if len(services.comments) >= _MOST_COMMENTS:
+            services.comments.clear()
+        services.comments[throttler.revision.id] = now + 1.0, comment
     return comment
-
-
-def is_small(pieces: Sequence[bytes]) -> bool:
-    """Return whether a part of a pod's response may wait for the rest; see MOST_ERROR_BYTES."""
-    return sum(map(len, pieces)) <= MOST_ERROR_BYTES
 
 
 def may_follow(
@@ -420,7 +414,7 @@ def stop_stream(exchange: Exchange, withheld: WithheldResponse, complete: bool) 
         withheld: the response.
         complete: whether it is complete.
     """
-    if not complete and is_small(withheld.pieces):
+    if not complete and sum(map(len, withheld.pieces)) <= MOST_ERROR_BYTES:
         return
     exchange.ensure_attempts().withheld = None
     if complete:

@@ -207,28 +207,16 @@ def check(exchange: Exchange, now: float) -> float:
 
 def _expire(exchange: Exchange, *, idle: bool) -> float:
     """End a request whose limit has passed; return infinity, for ``check``."""
-    throttler = exchange.entry.throttler
-    limit = limit_of(throttler.revision, exchange.ticket, exchange.client_timeout, idle=idle)
+    throttler, ticket, timeout = exchange.entry.throttler, exchange.ticket, exchange.client_timeout
+    limit = name_of(throttler.revision, idle=idle)
+    if not idle and ticket.deadline >= ticket.arrived + timeout:
+        limit = f"grpc-timeout {timeout:g}"
     if exchange.pod_side is None:
         limit += exchange.services.still_connecting()
     again = exchange.services.retry_after(throttler)
     response = own_responses.timed_out(Reason.RESPONSE_LATE, limit, again)
     exchange.stop(response, "timed-out")
     return inf
-
-
-def limit_of(revision: Revision, ticket: Ticket, client_timeout: float, *, idle: bool) -> str:
-    """Return the name and the value of the limit that ended a request.
-
-    Arguments:
-        revision: the revision of the request.
-        ticket: the ticket of the request.
-        client_timeout: seconds that the client waits (grpc-timeout); infinite without the field.
-        idle: whether the idle time-out ended it.
-    """
-    if not idle and ticket.deadline >= ticket.arrived + client_timeout:
-        return f"grpc-timeout {client_timeout:g}"
-    return name_of(revision, idle=idle)
 
 
 def name_of(revision: Revision, *, idle: bool) -> str:

@@ -91,7 +91,7 @@ def _has_no_response(exchange: Exchange, policies: RequestPolicies, now: float) 
     """Respond to a peek; return whether the request is none, so that it needs a pod."""
     if not wait.is_peek(exchange.request, exchange.client.base.port, policies):
         return True
-    end.respond_unadmitted(exchange, wait.respond(exchange, now), "peek", now)
+    end.respond_unadmitted(exchange, wait.respond_to_peek(exchange, now), "peek", now)
     return False
 
 

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Revisions whose comment for event streams is kept.
-_MOST_COMMENTS = 1024
-
 
 @dataclass(slots=True)
 class ProxyCounters:
@@ -144,18 +141,6 @@ class ProxyServices:
                 extra=identity(revision),
             )
         return template
-
-    def remember_comment(self, revision: RevisionID, until: float, comment: bytes) -> None:
-        """Keep the comment for event streams of a revision. A full memo is cleared first.
-
-        Arguments:
-            revision: the revision.
-            until: when the comment is obsolete, seconds.
-            comment: see ``event_stream.comment``.
-        """
-        if len(self.comments) >= _MOST_COMMENTS:
-            self.comments.clear()
-        self.comments[revision] = (until, comment)
 
     def still_connecting(self) -> str:
         """Return why a request with a pod has no connection yet, as a suffix of a detail."""

@@ -90,13 +90,6 @@ def begin(exchange: Exchange, response: Response) -> None:
     _connect(exchange, at_client, at_pod)
 
 
-def _closed(exchange: Exchange) -> None:
-    """End the request, because a connection of the tunnel is lost."""
-    exchange.pod_side = None
-    if exchange.state is not DONE:
-        end.end_now(exchange, "served", _SWITCHED, exchange.response_size)
-
-
 class _End:
     """One end of a tunnel: it passes the bytes that it receives to the other end.
 
@@ -157,7 +150,10 @@ class _End:
         if not self.peer.transport.is_closing():
             self.peer.transport.close()
         del self.peer  # breaks the cycle: nothing is left for the garbage collector
-        _closed(self._exchange)
+        exchange = self._exchange
+        exchange.pod_side = None
+        if exchange.state is not DONE:
+            end.end_now(exchange, "served", _SWITCHED, exchange.response_size)
         self._side.connection_lost(exc)
 
     def end_unread(self) -> tuple[PeerKind, str]:

@@ -67,7 +67,7 @@ def is_peek(request: Request, port: ClientPort, policies: RequestPolicies) -> bo
     return WaitMode.PAGE in policies.waiting.modes and request.value_of(_FIELD) == b"1"
 
 
-def respond(exchange: Exchange, now: float) -> OwnResponse:
+def respond_to_peek(exchange: Exchange, now: float) -> OwnResponse:
     """Prolong the lease of the revision, and return the response to a peek.
 
     Arguments:

@@ -563,7 +563,9 @@ class Http2Connection:
     def window_update(self, stream: int, increment: int) -> None:
         """Widen the window of a stream, or of the connection (0), by bytes."""
         if not stream:
-            self._widen(increment)
+            if self.flow.widen(increment):
+                self.idle_frame()
+            self.queue.pump_all()
             return
         found = self.known(stream)
         if found is None:
@@ -576,11 +578,6 @@ class Http2Connection:
             self.stream_error(stream, ErrorCode.FLOW_CONTROL_ERROR, "the window is too large")
         elif found.unsent:
             self.queue.retry(found)
-
-    def _widen(self, increment: int) -> None:
-        if self.flow.widen(increment):
-            self.idle_frame()
-        self.queue.pump_all()
 
     def idle_frame(self) -> None:
         """Count a frame without effect. Only floods matter."""
