@@ -134,8 +134,8 @@ class ClientConnection:
         secure: whether the connection is encrypted.
         turned_away: the connection is beyond the limit; it gets one response.
         idle_since: when its last request ended, or when it was opened; seconds.
-        queue: the queue of ``eviction`` that it is in; only that module sets it.
-        before, after: its neighbours in the queue; only that module sets them.
+        queue: the ``EvictableQueue`` that it is in; only that class sets it.
+        before, after: its neighbours in the queue; only that class sets them.
         new_since: when the connection was opened, until its first request; after that -inf.
         stopping: the server stops, so no request may follow the current one.
         transport: the transport; set by ``made``.

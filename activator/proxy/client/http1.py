@@ -490,10 +490,6 @@ class Http1Client(ClientSide):
         """
         return self._version is HTTP_1_0 and self._names_connection
 
-    def _is_unseen(self) -> bool:
-        """Return whether the loop may not report that the client has left."""
-        return self._eof or self._paused or self._send_by < inf
-
     def _client_check(self) -> ClientCheck:
         """Return the check of the client; the first call makes it."""
         check = self._check
@@ -823,7 +819,9 @@ class Http1Client(ClientSide):
             return inf
         if exchange is not None:
             later = exchange.on_time(now)
-            return min(later, self._check_client(now)) if self._is_unseen() else later
+            # The loop may not report that the client has left.
+            is_unseen = self._eof or self._paused or self._send_by < inf
+            return min(later, self._check_client(now)) if is_unseen else later
         head = self.head
         late_at = base.unused_until(now) if head is None else head.since + base.head_timeout()
         if now < late_at:

@@ -2,7 +2,7 @@
 
 It replaces ``client.http1`` when the preface arrives. An error on a stream resets that stream. A
 flood closes the connection: GOAWAY then names the last stream that is served, so that an ingress
-may retry the others. ``goaway`` decides which GOAWAY is due. ``ClientStream`` is one request.
+may retry the others. ``GoawaySteps`` decides which GOAWAY is due. ``ClientStream`` is one request.
 """
 
 from __future__ import annotations

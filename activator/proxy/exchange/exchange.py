@@ -204,7 +204,7 @@ class Exchange(Requester):
         response_size: bytes of the response's body that the client got; counts_payload: whether
             they are counted piece by piece, because the head does not give the length.
         sent_at: when a pod last got it, seconds.
-        state: assigned directly. ``states.FOLLOWS`` has the allowed changes, and the tests of the
+        state: assigned directly. ``sides.FOLLOWS`` has the allowed changes, and the tests of the
             byte path check each change against it.
         status: the status of the response; set when it begins.
         ticket: its ticket in the throttler.

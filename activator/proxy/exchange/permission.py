@@ -272,7 +272,7 @@ def fields_of(request: Request, client: bytes) -> list[tuple[bytes, bytes]]:
 def _is_forwarded(name: bytes) -> bool:
     if name in _LEFT_OUT or is_lookalike(name):
         return False
-    for prefix in _LEFT_OUT_PREFIXES:  # noqa: SIM110 # see wake_rules._is_under
+    for prefix in _LEFT_OUT_PREFIXES:  # noqa: SIM110 # see _is_under
         if name.startswith(prefix):
             return False
     return True

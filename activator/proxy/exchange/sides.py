@@ -95,7 +95,7 @@ class ClientSide(ABC):
     def is_there(self, now: float) -> bool:
         """Return whether the client of a queued request is known to be there.
 
-        If not, the client's side aborts the connection, or calls ``waiting.resume`` later.
+        If not, the client's side aborts the connection, or calls ``Exchange.resume`` later.
 
         Arguments:
             now: seconds.

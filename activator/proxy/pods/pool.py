@@ -90,7 +90,7 @@ class PodTarget:
         is_plain: whether the pod has no queue-proxy.
         probe_lines: the fields by which a probe names the pod, each with its CRLF.
         host_lines: the fields by which a request names the pod, each with its CRLF.
-        host_start: the start of the line with the client's host, see ``message.pod_head``.
+        host_start: the start of the line with the client's host, see ``request.pod_head``.
         host_blocks: these fields for HTTP/2: first :scheme and :authority, then the others.
     """
 
